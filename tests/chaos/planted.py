@@ -37,7 +37,7 @@ from pyrmq_core.servers.access.guard import Guard
 from pyrmq_core.servers.broker.ha.ha_client import HaClient
 from pyrmq_core.servers.broker.ha.replicas import Replicas
 from pyrmq_core.servers.broker.processors import consumer_send_back
-from pyrmq_core.servers.broker.processors.pulls import pull_message
+from pyrmq_core.servers.broker.processors.pulls.pull_message import PullRequests
 from pyrmq_core.servers.broker.schedule import delay_levels
 from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.servers.broker.store import queue_table
@@ -133,16 +133,16 @@ def _swallowed_resets() -> None:
     """Has a member that reads ahead pass over the answer that resets its group, which the broker gives once."""
 
     def moved(real: Callable[..., Any]) -> Callable[..., Any]:
-        def planted(broker: Any, header: Any, *others: Any) -> Any:
-            answer = real(broker, header, *others)
+        def planted(pulls: PullRequests, header: Any, *others: Any) -> Any:
+            answer = real(pulls, header, *others)
             if answer is not None:
-                broker.offsets.end_reset(header.consumer_group, header.topic, header.queue_id)
+                pulls.offsets.end_reset(header.consumer_group, header.topic, header.queue_id)
             return answer
 
         return planted
 
     replace(RangeReader, "_is_moved", lambda _: lambda *_: False)
-    replace(pull_message, "_moved", moved)
+    replace(PullRequests, "_moved", moved)
 
 
 def _second_copies() -> None:
@@ -263,11 +263,11 @@ def _moved_readers() -> None:
     """Has a broker answer a pull that a topic's permission forbids as if its offset were wrong: to go to the end."""
 
     def refuse(real: Callable[..., Command | None]) -> Callable[..., Command | None]:
-        def planted(broker: Any, header: Any, *others: Any) -> Command | None:
-            refused = real(broker, header, *others)
+        def planted(pulls: PullRequests, header: Any, *others: Any) -> Command | None:
+            refused = real(pulls, header, *others)
             if refused is None or refused.code != ResponseCode.NO_PERMISSION:
                 return refused
-            start, end = broker.store.reader.bounds((header.topic, header.queue_id))
+            start, end = pulls.store.reader.bounds((header.topic, header.queue_id))
             moved = PullAnswer(
                 code=ResponseCode.PULL_OFFSET_MOVED, next_begin_offset=end, min_offset=start, max_offset=end
             )
@@ -275,7 +275,7 @@ def _moved_readers() -> None:
 
         return planted
 
-    replace(pull_message, "_refuse", refuse)
+    replace(PullRequests, "_refuse", refuse)
 
 
 def _unread_queues() -> None:

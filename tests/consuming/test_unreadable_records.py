@@ -14,6 +14,7 @@ from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.properties import encode_properties
 from pyrmq_core.protocol.messages.record import pack_host
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.store.appending import Append
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.testing import EmbeddedCluster
@@ -57,7 +58,7 @@ def given_back_whole(topic: str) -> Append:
 def store_whole(cluster: EmbeddedCluster, topic: str) -> None:
     running = cluster._brokers["broker-a"].running
     assert running is not None
-    running.broker.store.put(given_back_whole(topic), running.broker.now_ms())
+    running.broker.store.put(given_back_whole(topic), clock.now_ms())
 
 
 @pytest.mark.parametrize("count", [1, 100])

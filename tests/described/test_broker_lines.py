@@ -42,11 +42,11 @@ async def test_line_23_topics_are_loaded_from_topics_json_under_the_store(tmp_pa
     assert (tmp_path / "config" / "topics.json.bak").exists()
     (tmp_path / "config" / "topics.json").write_text("")  # as a crash may leave it
     async with serving(tmp_path) as served:
-        assert served.running.broker.topics.get("Kept") is None  # the version before
+        assert served.running.broker.tables.topics.get("Kept") is None  # the version before
     written["topicConfigTable"]["Kept"]["perm"] = 4
     (tmp_path / "config" / "topics.json").write_text(json.dumps(written))
     async with serving(tmp_path) as served:
-        assert served.running.broker.topics.get("Kept") == TopicConfig("Kept", 3, 2, 4)
+        assert served.running.broker.tables.topics.get("Kept") == TopicConfig("Kept", 3, 2, 4)
 
 
 async def test_line_24_all_topics_go_to_all_nameservers_at_start(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ async def test_line_24_all_topics_go_to_all_nameservers_at_start(tmp_path: Path)
         nameservers(2) as servers,
         serving(tmp_path, namesrvAddr=";".join(server.address for server in servers)) as served,
     ):
-        topics = {topic.topic for topic in served.running.broker.topics}
+        topics = {topic.topic for topic in served.running.broker.tables.topics}
         assert [server.topics() for server in servers] == [[topics], [topics]]
 
 
@@ -93,8 +93,8 @@ async def test_line_27_a_message_is_checked_before_it_is_stored(tmp_path: Path) 
             "queue": ResponseCode.INVALID_PARAMETER,
             "retry": ResponseCode.SUCCESS,
         }
-        assert served.running.broker.topics.get("T") == TopicConfig("T", 4, 4, 6)
-        assert served.running.broker.topics.get("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1, 6)
+        assert served.running.broker.tables.topics.get("T") == TopicConfig("T", 4, 4, 6)
+        assert served.running.broker.tables.topics.get("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1, 6)
     async with serving(tmp_path / "read only", brokerPermission="4") as served:
         await served.ask(UpdateTopic("Ordered", 4, 4, 6, order=True).to_command())
         assert (await served.send("Ordered")).code == ResponseCode.NO_PERMISSION

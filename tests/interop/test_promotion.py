@@ -63,7 +63,7 @@ async def test_our_slave_goes_on_where_a_java_master_was(cluster: ApacheCluster,
     def has_state() -> bool:
         """Returns True when the slave has the state of the first deliveries."""
         checkpoint = TimerCheckpoint.decode(kept.read_bytes()) if kept.exists() else None
-        return slave.running.broker.delays.progress() == [(1, 1, 1)] and (
+        return slave.running.broker.deliveries.delays.progress() == [(1, 1, 1)] and (
             not has_timers or (checkpoint is not None and checkpoint.queue_offset == 1)
         )
 

@@ -47,9 +47,9 @@ async def wait_for(slave: Served, path: Path, log_end: int) -> None:
     """Returns when the slave has the log, and its tables are in its files."""
     broker = slave.running.broker
     with trio.fail_after(SECONDS):
-        while broker.store.readable_end < log_end or broker.topics.file.is_behind:  # noqa: ASYNC110
+        while broker.store.readable_end < log_end or broker.tables.topics.file.is_behind:  # noqa: ASYNC110
             await trio.sleep(0.1)
-        while broker.offsets.committed("g2", "T2", 0) != 10 or not broker.delays.progress():  # noqa: ASYNC110
+        while broker.tables.offsets.committed("g2", "T2", 0) != 10 or not broker.deliveries.delays.progress():  # noqa: ASYNC110
             await trio.sleep(0.1)
 
 
@@ -68,17 +68,20 @@ async def test_the_tables_of_a_java_master_arrive(cluster: ApacheCluster, tmp_pa
         with trio.fail_after(SECONDS):  # the master may make a topic of its own between the fetch and this look
             while True:
                 answer = await trio.to_thread.run_sync(ask, master.address, Command(RequestCode.GET_ALL_TOPIC_CONFIG))
-                if broker.topics.table() == TopicConfigTable.from_json(answer.body):
+                if broker.tables.topics.table() == TopicConfigTable.from_json(answer.body):
                     break
                 await trio.sleep(0.2)
         groups = await trio.to_thread.run_sync(members, master.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         configs = groups["subscriptionGroupTable"]
         assert isinstance(configs, dict)
-        assert set(broker.groups.names()) == set(configs)
+        assert set(broker.tables.groups.names()) == set(configs)
         for name, settings in configs.items():
-            assert settings.items() <= (broker.groups.known(name) or {}).items()
-        assert broker.delays.progress() == [(1, 1, 1)]
-        assert TopicConfigTable.from_json((tmp_path / "config" / "topics.json").read_bytes()) == broker.topics.table()
+            assert settings.items() <= (broker.tables.groups.known(name) or {}).items()
+        assert broker.deliveries.delays.progress() == [(1, 1, 1)]
+        assert (
+            TopicConfigTable.from_json((tmp_path / "config" / "topics.json").read_bytes())
+            == broker.tables.topics.table()
+        )
 
         await trio.to_thread.run_sync(master.terminate)
         assert (await slave.ask(GetSubscriptionGroupConfig("began-here").to_command())).code == 0
@@ -94,4 +97,4 @@ async def test_the_tables_of_a_java_master_arrive(cluster: ApacheCluster, tmp_pa
         with trio.fail_after(SECONDS):
             while await trio.to_thread.run_sync(offsets_on_master) != [{"0": 17}, {"0": 18}]:  # noqa: ASYNC110
                 await trio.sleep(0.2)
-        assert broker.offsets.committed("g1", "T1", 0) == 17
+        assert broker.tables.offsets.committed("g1", "T1", 0) == 17

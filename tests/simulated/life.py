@@ -323,7 +323,7 @@ async def _note_commits(brokers: dict[str, Broker], seen: list[Seen]) -> None:
         await trio.sleep(1)
         for name, broker in brokers.items():
             if broker.running is not None:
-                offsets = broker.running.broker.offsets
+                offsets = broker.running.broker.tables.offsets
                 for topic in TOPICS:
                     for queue_id, offset in offsets.of_group(GROUP, topic).items():
                         seen.append(Committed(time.monotonic(), (topic, name, queue_id), offset))

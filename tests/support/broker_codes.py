@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES
-from pyrmq_core.servers.broker.processors.table import HANDLERS, NOT_BUILT
+from pyrmq_core.servers.broker.processors.table import NOT_BUILT, served_requests
 
 
 def served_codes() -> str:
     """Returns every request that the broker answers, by its code."""
-    return filled(f"{int(code)} {REQUEST_NAMES[code]}" for code in sorted(HANDLERS))
+    return filled(f"{int(code)} {REQUEST_NAMES[code]}" for code in sorted(served_requests()))
 
 
 def filled(words: Iterable[str]) -> str:
@@ -26,6 +26,6 @@ def refused_codes() -> str:
 
 def _refused_rows() -> Iterator[str]:
     for part in sorted(set(NOT_BUILT.values())):
-        codes = sorted(code for code, needed in NOT_BUILT.items() if needed == part and code not in HANDLERS)
+        codes = sorted(code for code, needed in NOT_BUILT.items() if needed == part and code not in served_requests())
         if codes:
             yield f"| {part} | {', '.join(f'{int(code)} {REQUEST_NAMES[code]}' for code in codes)} |\n"

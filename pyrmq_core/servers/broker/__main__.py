@@ -31,13 +31,13 @@ OBJECTS_BEFORE_COLLECTIONS: Final = (10_000, 2, 700)
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.servers.broker") -> int:
-    """Returns the exit status: 0, or 1 after one line about the failure; wrong use exits with 2 (argparse)."""
+    """Returns the exit status: 0, or 1 after one line about the failure. Wrong use exits with 2 (argparse)."""
     options = _parser(prog).parse_args(arguments)
     return exit_status(lambda: _start(options), "broker")
 
 
 def _start(options: argparse.Namespace) -> None:
-    """Prints the settings, or serves until SIGTERM, SIGINT or SIGHUP; the log goes to standard error."""
+    """Prints the settings, or serves until SIGTERM, SIGINT or SIGHUP. The log goes to standard error."""
     config = _configured(options)
     if options.print_config_item:
         _say("\n".join(f"{name}={value}" for name, value in config.to_properties().items()))

@@ -14,7 +14,7 @@ STEPS_AT_ONCE: Final = 64
 
 
 class InTurns(Generic[T]):
-    """The values of an iterator, for `async for`; after each `at_once` of them the loop's other tasks run."""
+    """The values of an iterator, for `async for`. After each `at_once` of them the loop's other tasks run."""
 
     def __init__(self, steps: Iterable[T], at_once: int = STEPS_AT_ONCE) -> None:
         self._steps = enumerate(steps, 1)
@@ -32,13 +32,13 @@ class InTurns(Generic[T]):
 
 
 async def take_all(steps: Iterable[object]) -> None:
-    """Runs an iterator of steps without values to its end; other tasks run in between."""
+    """Runs an iterator of steps without values to its end. Other tasks run in between."""
     async for _ in InTurns(steps):
         pass
 
 
 class BoundedWork:
-    """A limit on long work: `at_once` tasks do it at a time; with the waiting tasks they are at most `most`.
+    """A limit on long work: `at_once` tasks do it at a time, and with the waiting tasks they are at most `most`.
 
     A task waits `turn_seconds` at most.
     """
@@ -51,13 +51,12 @@ class BoundedWork:
 
     @property
     def waiting(self) -> int:
-        """The number of tasks that wait for their turn."""
         return self.limiter.statistics().tasks_waiting
 
     async def run(
         self, work: Callable[[], Awaitable[T]], ready: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
     ) -> T | None:
-        """Returns the result of the work; None if `most` tasks are there already, or its turn does not come in time.
+        """Returns the result of the work, or None if `most` tasks are there already, or its turn does not come in time.
 
         A task awaits `ready`, within the same time, before it waits for its turn.
         """

@@ -7,7 +7,6 @@ NameServer forgets one broker per closed connection. Source: broker/out/BrokerOu
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,6 +28,7 @@ from pyrmq_core.protocol.requests.nameserver.cluster_info import BrokerMemberGro
 from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import RegisterTopicInNamesrv
 from pyrmq_core.protocol.routes.route import QueueData
 from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.tables.topics import READ_WRITE, TopicTable
 from pyrmq_core.servers.protocol.register_broker import (
@@ -60,7 +60,7 @@ TOPICS_AT_ONCE: Final = 100
 
 
 class BrokerRegistration:
-    """The registration with all NameServers. `run` renews it until cancelled; the other functions act once.
+    """The registration with all NameServers. `run` renews it until cancelled, and the other functions act once.
 
     `pool` has the only connections to NameServers. It stays open after `run`, so that `unregister` can use it.
     """
@@ -71,6 +71,7 @@ class BrokerRegistration:
         header: RegistrationHeader,
         topics: TopicTable,
         pool: ConnectionPool,
+        on_master: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._header = header
@@ -83,7 +84,7 @@ class BrokerRegistration:
         self._user = config.access.inner_client
         self._succeeded = trio.Event()
         # The addresses of a slave's master in the last NameServer's answer; `on_master` is called when they change.
-        self.on_master: Callable[[], None] = lambda: None
+        self._on_master = on_master
         self.master_address: str | None = None
         self.master_ha_address: str | None = config.ha_master_address or None
 
@@ -93,7 +94,7 @@ class BrokerRegistration:
         return self._header.ha_server_addr or ""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Registers at intervals; reports its start when all NameServers were tried and at least one has accepted."""
+        """Registers at intervals. Reports its start when all NameServers were tried and at least one has accepted."""
         async with trio.open_nursery() as nursery:
             for server in self._servers:
                 nursery.start_soon(self._keep_registered, server)
@@ -116,7 +117,7 @@ class BrokerRegistration:
             server.again.set()
 
     async def register_anew(self, address: str) -> None:
-        """Registers all topics at once with a restarted NameServer; a failure is only logged.
+        """Registers all topics at once with a restarted NameServer. A failure is only logged.
 
         The connection to the NameServer before its restart may still count as open: it is dropped.
         """
@@ -126,7 +127,7 @@ class BrokerRegistration:
                 await self._register(server)
 
     async def announce(self) -> None:
-        """Sends the changed topics alone to the registered NameServers; returns after all answers or a time-out.
+        """Sends the changed topics alone to the registered NameServers. Returns after all answers or a time-out.
 
         A failure is only logged. Each NameServer gets one announcement at a time, with every change since the version
         that it acknowledged last. One of 5.x gets each topic by a request of its own. One of 4.9 gets a registration
@@ -140,7 +141,7 @@ class BrokerRegistration:
                         nursery.start_soon(self._announce, server)
 
     async def unregister(self) -> None:
-        """Unregisters everywhere; a failure is only logged, since a NameServer's own time-out does the same."""
+        """Unregisters everywhere. A failure is only logged, since a NameServer's own time-out does the same."""
         header = self._header
         request = UnregisterBroker(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
 
@@ -227,11 +228,11 @@ class BrokerRegistration:
         if self._config.is_slave:
             self.note_master(registered.master_addr, registered.ha_server_addr)
         if registered.order_topic_table:
-            self._topics.mark_ordered(registered.order_topic_table, time.time_ns() // 1_000_000)
+            self._topics.mark_ordered(registered.order_topic_table, clock.now_ms())
         return True
 
     async def _register_singly(self, server: _NameServer, topics: Sequence[TopicConfig]) -> bool:
-        """Registers topics by a request each; returns False, and logs it, if the NameServer does not take them.
+        """Registers topics by a request each. Returns False, and logs it, if the NameServer does not take them.
 
         It answers success even for a broker that it does not know, as after its restart, and is asked before.
         """
@@ -257,10 +258,10 @@ class BrokerRegistration:
         if not self._config.ha_master_address:
             self.master_ha_address = ha_address or self.master_ha_address
         if before != (self.master_address, self.master_ha_address):
-            self.on_master()
+            self._on_master()
 
     async def ask_master(self, request: Command, timeout: float) -> Command:
-        """Returns the answer of a slave's master, with any code; raises `RocketMQError` if no answer comes."""
+        """Returns the answer of a slave's master, with any code. Raises `RocketMQError` if no answer comes."""
         if self.master_address is None:
             raise InvalidState("no NameServer names a master of this broker")
         return await self.ask_broker(self.master_address, request, timeout)
@@ -268,7 +269,7 @@ class BrokerRegistration:
     async def members(self, timeout: float) -> dict[int, str]:
         """Returns the brokers of this broker's name, by id, as the first answering NameServer lists them.
 
-        Raises `RocketMQError` if no NameServer answers; each has `timeout` seconds.
+        Raises `RocketMQError` if no NameServer answers. Each has `timeout` seconds.
         """
         request = GetBrokerMemberGroup(self._header.broker_name, self._header.cluster_name).to_command()
         failure: RocketMQError = InvalidState("no NameServer is named")
@@ -281,18 +282,17 @@ class BrokerRegistration:
         raise failure
 
     async def ask_broker(self, address: str, request: Command, timeout: float) -> Command:
-        """Returns the answer of another broker, with any code; raises `RocketMQError` if no answer comes."""
+        """Returns the answer of another broker, with any code. Raises `RocketMQError` if no answer comes."""
         return await self._pool.call(address, self._signed(request), timeout=timeout)
 
     def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:
-        """Returns the topics, their permissions restricted to brokerPermission."""
         permission = self._config.broker_permission
         if permission & READ_WRITE == READ_WRITE:
             return tuple(topics)
         return tuple([replace(topic, perm=topic.perm & permission) for topic in topics])
 
     async def _is_known(self, server: _NameServer) -> bool:
-        """Returns True if the NameServer has this broker with the topics' version; the query is also a sign of life."""
+        """Returns True if the NameServer has this broker with the topics' version. The query is also a sign of life."""
         version = self._topics.data_version
         try:
             answer = await self._call(server, self._query(), self._timeout_seconds)

@@ -1,21 +1,22 @@
 """A broker's work by its role: a slave follows its master, a master corrects its consumers' progress at its start.
 
-A slave (`slave_tasks`) follows its master's log, and fetches its tables.
+A slave (`SlaveRole`) follows its master's log, and fetches its tables.
 
-When a slave's store is started as the master (`resume_as_master`), it has its master's committed offsets, and perhaps
+When a slave's store is started as the master (`MasterRole.resume`), it has its master's committed offsets, and perhaps
 not all messages before them. New messages would get the offsets of the missing messages, and a group would never
 consume them. So an offset beyond the end of its queue is set back to that end.
 
-A master that starts again adopts the offsets committed at a slave that acted for it (`take_progress_back`). It does so
-before it registers, so that no consumer fetches an older offset from it. For each queue and each delay level the
-greater offset counts. An offset beyond the end of this master's queue is not adopted, since new messages may fill the
-gap. Timers that a slave of RocketMQ delivered by another broker (enableRemoteEscape) are delivered again. Source:
+A master that starts again adopts the offsets committed at a slave that acted for it (`MasterRole.take_progress_back`).
+It does so before it registers, so that no consumer fetches an older offset from it. For each queue and each delay level
+the greater offset counts. An offset beyond the end of this master's queue is not adopted, since new messages may fill
+the gap. Timers that a slave of RocketMQ delivered by another broker (enableRemoteEscape) are delivered again. Source:
 broker/BrokerPreOnlineService.java (syncMetadataReverse), 5.4.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -27,17 +28,23 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
-from pyrmq_core.servers.broker.broker import Broker
 from pyrmq_core.servers.broker.ha.acting_master import ActingMaster
 from pyrmq_core.servers.broker.ha.ha_client import HaClient
 from pyrmq_core.servers.broker.ha.master_checks import CannotFollow, check_master, log_bounds
 from pyrmq_core.servers.broker.ha.master_tables import delay_offsets, offset_rows
 from pyrmq_core.servers.broker.ha.slave_tables import SlaveTables
 from pyrmq_core.servers.broker.in_turns import InTurns
+from pyrmq_core.servers.broker.opening import StoreParts
+from pyrmq_core.servers.broker.registration import BrokerRegistration
+from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.replay import UnknownTopic
 from pyrmq_core.servers.broker.tables.config_files import FOLDER
-from pyrmq_core.servers.broker.tables.consumer_offsets import FILE_NAME
+from pyrmq_core.servers.broker.tables.consumer_offsets import FILE_NAME, GroupOffsets
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 CHECK_SECONDS: Final = 5.0
 # The most seconds to fetch a master's table, which may have 16 MiB.
@@ -58,73 +65,79 @@ PROGRESS_SECONDS: Final = 10.0
 Ask = Callable[[RequestCode], Awaitable[Command]]
 
 
-def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
-    """Returns the tasks of a slave; its master comes from haMasterAddress or the NameServers."""
-    registration = broker.registration
-    tables = SlaveTables(
-        broker.store,
-        broker.topics,
-        broker.groups,
-        broker.offsets,
-        broker.delays,
-        ask=partial(registration.ask_master, timeout=TABLE_SECONDS),
-        master_address=lambda: registration.master_address,
-    )
+class SlaveRole:
+    """A slave's work: it follows its master, which comes from haMasterAddress or the NameServers."""
 
-    async def check() -> None:
-        address = registration.master_address
-        if address is None:
-            return
-        await check_master(partial(registration.ask_master, timeout=CHECK_SECONDS), broker.store, address)
-        await _wait_for_topics(broker, tables, address)
+    def __init__(
+        self,
+        config: BrokerConfig,
+        parts: StoreParts,
+        groups: GroupTable,
+        registration: BrokerRegistration,
+    ) -> None:
+        self._store = parts.store
+        self._topics = parts.topics
+        self._registration = registration
+        self._looked_up: dict[str, None] = {}  # the topics that the master was asked for, and that are not there
+        self.tables = SlaveTables(
+            parts.store,
+            parts.topics,
+            groups,
+            parts.offsets,
+            parts.delays,
+            ask=partial(registration.ask_master, timeout=TABLE_SECONDS),
+            master_address=lambda: registration.master_address,
+        )
+        self.client = HaClient(
+            parts.store,
+            config,
+            parts.flusher,
+            lambda: registration.master_ha_address,
+            registration.register_now,
+            self._check_master,
+            self._learn_topic,
+        )
+        is_acting_possible = config.enable_slave_acting_master
+        self.acting = ActingMaster(config, registration, parts.held.wake_all) if is_acting_possible else None
+        parts.store.queues.on_unknown_topic = self._check_topic
 
-    looked_up: dict[str, None] = {}
+    def tasks(self) -> list[Callable[[], Awaitable[None]]]:
+        return [self.tables.run, self.client.run, *([] if self.acting is None else [self.acting.run])]
 
-    def check_topic(topic: str) -> None:
-        if topic not in looked_up:
+    def look(self) -> None:
+        """Follows the master at once, whose addresses have changed."""
+        self.tables.want()
+        self.client.try_now()
+
+    async def _check_master(self) -> None:
+        address = self._registration.master_address
+        if address is not None:
+            await check_master(partial(self._registration.ask_master, timeout=CHECK_SECONDS), self._store, address)
+            await self._wait_for_topics(address)
+
+    async def _wait_for_topics(self, address: str) -> None:
+        """Waits for the master's topics. Raises `CannotFollow` if an empty store would be filled before they are known.
+
+        The messages of a batch topic need another kind of queue, so the store must know the topic first.
+        """
+        self.tables.want()  # the master that is back gets the offsets committed here before consumers fetch
+        await self.tables.tried.wait()
+        if not self._store.end and not self.tables.has_topics.is_set():
+            raise CannotFollow(
+                f"the topics of the master at {address} are not known yet; a line before this one says why"
+            )
+
+    def _check_topic(self, topic: str) -> None:
+        if topic not in self._looked_up:
             raise UnknownTopic(topic)
 
-    async def learn_topic(topic: str) -> None:
+    async def _learn_topic(self, topic: str) -> None:
         with trio.move_on_after(LEARN_SECONDS):
-            await tables.fetch_topics()
-        if topic not in broker.topics:  # the topic was deleted, or its master is down
-            if len(looked_up) >= MOST_LOOKED_UP:
-                looked_up.clear()
-            looked_up[topic] = None
-
-    broker.store.queues.on_unknown_topic = check_topic
-    client = HaClient(
-        broker.store,
-        broker.config,
-        broker.flusher,
-        lambda: registration.master_ha_address,
-        registration.register_now,
-        check,
-        learn_topic,
-    )
-    broker.ha_client, broker.slave_tables = client, tables
-
-    def look() -> None:
-        tables.want()
-        client.try_now()
-
-    registration.on_master = look
-    if not broker.config.enable_slave_acting_master:
-        return [tables.run, client.run]
-    broker.acting = ActingMaster(broker.config, registration)
-    broker.acting.on_end = broker.held.wake_all
-    return [tables.run, client.run, broker.acting.run]
-
-
-async def _wait_for_topics(broker: Broker, tables: SlaveTables, address: str) -> None:
-    """Waits for the master's topics; raises `CannotFollow` if an empty store would be filled before they are known.
-
-    The messages of a batch topic need another kind of queue, so the store must know the topic first.
-    """
-    tables.want()  # sends offsets committed here to the master that is back, before consumers fetch its offsets
-    await tables.tried.wait()
-    if not broker.store.end and not tables.has_topics.is_set():
-        raise CannotFollow(f"the topics of the master at {address} are not known yet; a line before this one says why")
+            await self.tables.fetch_topics()
+        if topic not in self._topics:  # the topic was deleted, or its master is down
+            if len(self._looked_up) >= MOST_LOOKED_UP:
+                self._looked_up.clear()
+            self._looked_up[topic] = None
 
 
 def mark_slave(files: Files) -> None:
@@ -136,86 +149,95 @@ def mark_slave(files: Files) -> None:
             log.error("this store is not marked as a slave's: as a master it would keep offsets as they are: %s", error)
 
 
-def resume_as_master(broker: Broker) -> None:
-    """Lowers committed offsets that exceed a queue's end to that end, before a new master serves clients; blocks."""
-    broker.delays.look_back()
-    files = broker.store.files
-    if files.size(MARK) is None:
-        return
-    count = broker.offsets.limit(lambda topic, queue_id: broker.store.reader.bounds((topic, queue_id))[1])
-    log.info("the store of a slave is a master's now; %d offsets of groups were beyond its messages", count)
-    try:
-        if (text := broker.offsets.unsaved()) is not None:
-            files.save(f"{FOLDER}/{FILE_NAME}", text())
-        files.remove(MARK)
-    except StoreError as error:  # the disk is full: the next start does the same again
-        broker.offsets.is_changed = True
-        log.error("the offsets of this former slave are not written: %s", error)
+@dataclass(frozen=True, slots=True)
+class MasterRole:
+    """A master's work at its start."""
 
+    config: BrokerConfig
+    store: MessageStore
+    topics: TopicTable
+    offsets: GroupOffsets
+    delays: DelayLevels
+    registration: BrokerRegistration
 
-async def take_progress_back(broker: Broker) -> None:
-    """Adopts the offsets of the slave with the smallest id, if a NameServer lists a slave; a failure is only logged."""
-    try:
-        members = await broker.registration.members(QUERY_SECONDS)
-    except RocketMQError as error:
-        log.warning("no NameServer says whether a slave acts in this master's place: %s", error)
-        return
-    slaves = {number: address for number, address in members.items() if number != broker.config.broker_id}
-    if not slaves:
-        return
-    address = slaves[min(slaves)]
-    try:
-        offsets = await _take_offsets(broker, partial(_ask, broker, address))
-        levels = await _take_levels(broker, partial(_ask, broker, address))
-    except RocketMQError as error:
-        log.warning(
-            "the progress of consumers at the slave at %s, which acted in this master's place, is not taken: %s",
-            address,
-            error,
-        )
-        return
-    log.info("the slave at %s had later offsets of %d queues, and of %d delay levels", address, offsets, levels)
+    def resume(self) -> None:
+        """Lowers committed offsets beyond a queue's end to that end, before a new master serves clients. Blocks."""
+        self.delays.look_back()
+        files = self.store.files
+        if files.size(MARK) is None:
+            return
+        count = self.offsets.limit(lambda topic, queue_id: self.store.reader.bounds((topic, queue_id))[1])
+        log.info("the store of a slave is a master's now; %d offsets of groups were beyond its messages", count)
+        try:
+            if (text := self.offsets.unsaved()) is not None:
+                files.save(f"{FOLDER}/{FILE_NAME}", text())
+            files.remove(MARK)
+        except StoreError as error:  # the disk is full: the next start does the same again
+            self.offsets.is_changed = True
+            log.error("the offsets of this former slave are not written: %s", error)
 
+    async def take_progress_back(self) -> None:
+        """Adopts the offsets of the slave with the smallest id, if a NameServer lists a slave. A failure is only
+        logged.
+        """
+        try:
+            members = await self.registration.members(QUERY_SECONDS)
+        except RocketMQError as error:
+            log.warning("no NameServer says whether a slave acts in this master's place: %s", error)
+            return
+        slaves = {number: address for number, address in members.items() if number != self.config.broker_id}
+        if not slaves:
+            return
+        address = slaves[min(slaves)]
+        try:
+            offsets = await self._take_offsets(partial(self._ask, address))
+            levels = await self._take_levels(partial(self._ask, address))
+        except RocketMQError as error:
+            log.warning(
+                "the progress of consumers at the slave at %s, which acted in this master's place, is not taken: %s",
+                address,
+                error,
+            )
+            return
+        log.info("the slave at %s had later offsets of %d queues, and of %d delay levels", address, offsets, levels)
 
-async def _ask(broker: Broker, address: str, code: RequestCode) -> Command:
-    answer = await broker.registration.ask_broker(address, Command(code), PROGRESS_SECONDS)
-    if answer.code != ResponseCode.SUCCESS:
-        raise response_error(answer, code, address)
-    return answer
+    async def _ask(self, address: str, code: RequestCode) -> Command:
+        answer = await self.registration.ask_broker(address, Command(code), PROGRESS_SECONDS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, code, address)
+        return answer
 
+    async def _take_offsets(self, ask: Ask) -> int:
+        """Adopts the slave's committed offsets where they are greater than this broker's. Returns their number."""
+        table, count = await trio.to_thread.run_sync(offset_rows, await ask(RequestCode.GET_ALL_CONSUMER_OFFSET)), 0
+        async for (topic, group), row in InTurns(table.rows.items()):
+            if topic not in self.topics:
+                continue
+            later = {}
+            for queue_id, offset in row.items():
+                committed = self.offsets.committed(group, topic, queue_id)
+                if (-1 if committed is None else committed) < offset <= self.store.reader.bounds((topic, queue_id))[1]:
+                    later[queue_id] = offset
+            if later:
+                self.offsets.merge(topic, group, later)
+                count += len(later)
+        return count
 
-async def _take_offsets(broker: Broker, ask: Ask) -> int:
-    """Adopts the slave's committed offsets where they are greater than this broker's offsets; returns their number."""
-    table, count = await trio.to_thread.run_sync(offset_rows, await ask(RequestCode.GET_ALL_CONSUMER_OFFSET)), 0
-    async for (topic, group), row in InTurns(table.rows.items()):
-        if topic not in broker.topics:
-            continue
-        later = {}
-        for queue_id, offset in row.items():
-            committed = broker.offsets.committed(group, topic, queue_id)
-            if (-1 if committed is None else committed) < offset <= broker.store.reader.bounds((topic, queue_id))[1]:
-                later[queue_id] = offset
+    async def _take_levels(self, ask: Ask) -> int:
+        """Adopts a slave's next offset of each delay level where it is the greater. Returns their number.
+
+        If the slave has more of the log, this master may have lost deliveries, and delivers them again.
+        """
+        bounds = log_bounds(await ask(RequestCode.GET_BROKER_RUNTIME_INFO))
+        if bounds is None or bounds[1] > self.store.end:
+            return 0
+        levels = delay_offsets(await ask(RequestCode.GET_ALL_DELAY_OFFSET))
+        own_progress = {level: offset for level, offset, _ in self.delays.progress()}
+        later = {
+            level: offset
+            for level, offset in levels.items()
+            if own_progress.get(level, 0) < offset <= self.store.reader.bounds((SCHEDULE_TOPIC, level - 1))[1]
+        }
         if later:
-            broker.offsets.merge(topic, group, later)
-            count += len(later)
-    return count
-
-
-async def _take_levels(broker: Broker, ask: Ask) -> int:
-    """Adopts a slave's next offset of each delay level where it is the greater one; returns their number.
-
-    If the slave has more of the log, this master may have lost deliveries, and delivers them again.
-    """
-    bounds = log_bounds(await ask(RequestCode.GET_BROKER_RUNTIME_INFO))
-    if bounds is None or bounds[1] > broker.store.end:
-        return 0
-    levels = delay_offsets(await ask(RequestCode.GET_ALL_DELAY_OFFSET))
-    own_progress = {level: offset for level, offset, _ in broker.delays.progress()}
-    later = {
-        level: offset
-        for level, offset in levels.items()
-        if own_progress.get(level, 0) < offset <= broker.store.reader.bounds((SCHEDULE_TOPIC, level - 1))[1]
-    }
-    if later:
-        broker.delays.replace({**own_progress, **later})
-    return len(later)
+            self.delays.replace({**own_progress, **later})
+        return len(later)

@@ -18,10 +18,10 @@ class RunningBroker:
     """A serving broker: its name, its address, and the three ways to end it."""
 
     def __init__(self, broker: Broker, listening: Listening) -> None:
-        self.config = broker.config
-        self.name = broker.config.broker_name
-        self.address = broker.address
-        self.ha_address = broker.registration.ha_address
+        self.config = broker.settings.config
+        self.name = self.config.broker_name
+        self.address = broker.identity.address
+        self.ha_address = broker.cluster.registration.ha_address
         self.broker = broker
         self.listening = listening
         self.scope = trio.CancelScope()
@@ -36,7 +36,7 @@ class RunningBroker:
         self.scope.cancel()
 
     def kill(self) -> None:
-        """Stops as after SIGKILL: flushes and unregisters nothing; the next start recovers acknowledged messages."""
+        """Stops as after SIGKILL: flushes and unregisters nothing. The next start recovers acknowledged messages."""
         self.is_killed = True
         self.scope.cancel()
 
@@ -55,14 +55,14 @@ class RunningBroker:
         broker = self.broker
         if not self.is_killed:
             try:
-                for file in (broker.topics.file, broker.groups.file):
+                for file in (broker.tables.topics.file, broker.tables.groups.file):
                     if file.is_behind:
                         file.save()
                 for path, table in rarely_written(broker).items():
                     if (text := table.unsaved()) is not None:
                         broker.store.files.save(path, text())
-                broker.timers.close()
-                broker.index.close()
+                broker.deliveries.timers.close()
+                broker.services.index.close()
                 broker.store.close()
             except StoreError as error:
                 log.error("the store is not closed in order, the next start recovers it: %s", error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import date, datetime
 from typing import Final
@@ -12,6 +11,7 @@ import trio
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.standstill import sleep_and_hear
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.broker import Broker
 from pyrmq_core.servers.broker.in_turns import take_all
 from pyrmq_core.servers.broker.schedule.delay_levels import FILE_NAME as DELAYS_FILE
@@ -31,18 +31,17 @@ EXPIRY_SECONDS: Final = 10.0
 
 
 def rarely_written(broker: Broker) -> dict[str, GroupOffsets | ConsumerFilters | DelayLevels]:
-    """Returns the tables that are written at intervals, by the path of their file."""
     return {
-        f"{FOLDER}/{OFFSETS_FILE}": broker.offsets,
-        f"{FOLDER}/{FILTERS_FILE}": broker.filters,
-        f"{FOLDER}/{DELAYS_FILE}": broker.delays,
+        f"{FOLDER}/{OFFSETS_FILE}": broker.tables.offsets,
+        f"{FOLDER}/{FILTERS_FILE}": broker.tables.filters,
+        f"{FOLDER}/{DELAYS_FILE}": broker.deliveries.delays,
     }
 
 
 async def keep_written(broker: Broker) -> None:
-    """Writes the changed tables to their files at intervals; a failed write is repeated at the next interval."""
+    """Writes the changed tables to their files at intervals. A failed write is repeated at the next interval."""
     while True:
-        await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
+        await trio.sleep(broker.settings.config.flush_consumer_offset_interval / 1000)
         for path, table in rarely_written(broker).items():
             if (text := table.unsaved()) is not None:
                 try:
@@ -56,9 +55,7 @@ def _save(broker: Broker, path: str, text: Callable[[], bytes]) -> None:
     broker.store.files.save(path, text())
 
 
-async def sample_figures(
-    figures: BrokerFigures, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-) -> None:
+async def sample_figures(figures: BrokerFigures, now_ms: Callable[[], int] = clock.now_ms) -> None:
     """Samples until cancelled: the store's rates each second, the tallies every 10 s, 10 minutes and hour.
 
     Each second it also removes the tallies of deleted topics and groups.
@@ -83,7 +80,7 @@ async def sample_figures(
 
 
 def _day(now_ms: int) -> date:
-    """Returns the current day in this machine's time zone; totals are noted when it changes."""
+    """Returns the current day in this machine's time zone."""
     return datetime.fromtimestamp(now_ms / SECOND_MS).astimezone().date()
 
 
@@ -91,9 +88,9 @@ async def expire_clients(broker: Broker) -> None:
     """Removes clients that were silent for channelExpiredTimeout, and expired expressions and locks."""
     while True:
         await sleep_and_hear(EXPIRY_SECONDS)
-        now_ms = broker.running_ms()
-        for changed in broker.clients.expire(now_ms - broker.config.channel_expired_timeout):
-            broker.notify_groups(changed)
+        now_ms = clock.running_ms()
+        for changed in broker.clients.table.expire(now_ms - broker.settings.config.channel_expired_timeout):
+            broker.clients.changes.note(changed)
             await trio.lowlevel.checkpoint()
-        broker.filters.clean(broker.now_ms())
-        broker.locks.expire(now_ms)
+        broker.tables.filters.clean(clock.now_ms())
+        broker.clients.locks.expire(now_ms)

@@ -215,7 +215,7 @@ class EmbeddedCluster:
         async with trio.open_nursery() as registrations:
             for broker in self._brokers.values():
                 if broker.running is not None:
-                    registrations.start_soon(broker.running.broker.registration.register_anew, server.address)
+                    registrations.start_soon(broker.running.broker.cluster.registration.register_anew, server.address)
 
     async def wait_for_slaves(self, timeout: float = 10.0) -> None:
         """Waits until each running slave has its master's current messages, topics, groups and offsets.

@@ -27,10 +27,10 @@ class Pair:
 
     def follows(self) -> bool:
         """Returns True if the master has received the slave's first report."""
-        client = self.slave.broker.ha_client
+        client = self.slave.broker.cluster.ha_client
         if client is None or client.master is None:
             return False
-        connected = self.master.broker.ha.replicas.connected
+        connected = self.master.broker.cluster.ha.replicas.connected
         return any(slave.address == client.own_address and slave.acknowledged >= 0 for slave in connected)
 
 
@@ -58,10 +58,10 @@ async def have_all(pairs: Iterable[Pair], timeout: float) -> None:
 
 
 async def _follow(pair: Pair) -> None:
-    client = pair.slave.broker.ha_client
+    client = pair.slave.broker.cluster.ha_client
     assert client is not None, "a slave's"
     before = client.attempts  # an attempt may have begun before the master was there
-    pair.slave.broker.registration.register_now()  # a restarted master may have another port
+    pair.slave.broker.cluster.registration.register_now()  # a restarted master may have another port
     client.try_now()
     with trio.move_on_after(FOLLOW_SECONDS):
         await _until(lambda: pair.follows() or client.refused_attempt > before)
@@ -69,7 +69,7 @@ async def _follow(pair: Pair) -> None:
 
 async def _has_all(pair: Pair, timeout: float, late: list[str]) -> None:
     store, end = pair.slave.broker.store, pair.master.broker.store.end
-    tables = pair.slave.broker.slave_tables
+    tables = pair.slave.broker.cluster.slave_tables
     assert tables is not None, "a slave's"
     with trio.move_on_after(timeout):
         await _until(lambda: store.readable_end >= end)
@@ -77,7 +77,7 @@ async def _has_all(pair: Pair, timeout: float, late: list[str]) -> None:
             if await tables.fetch() and not tables.failed:
                 return
             await trio.sleep(LOOK_SECONDS)
-    client = pair.slave.broker.ha_client
+    client = pair.slave.broker.cluster.ha_client
     reason = "" if client is None or client.master is not None else f": {client.failure}"
     unread = f"; its {', '.join(sorted(tables.failed))} cannot be fetched" if tables.failed else ""
     late.append(

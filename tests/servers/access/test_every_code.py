@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyrmq_core.servers.access.plain import needs as of_accounts
 from pyrmq_core.servers.access.user_requests import ABOUT
 from pyrmq_core.servers.access.users import needs as of_users
-from pyrmq_core.servers.broker.processors.table import HANDLERS as BROKER
+from pyrmq_core.servers.broker.processors.table import served_requests
 from pyrmq_core.servers.nameserver.handlers import HANDLERS as NAMESERVER
 
 # As in 5.4.0: lists and figures without what they hold, settings without passwords, and replies.
@@ -40,6 +40,7 @@ OPEN_TO_ACCOUNTS = {
     305,
     307,
 }
+BROKER = served_requests()
 OPEN_TO_ACCOUNTS |= {308, 309, 315, 317, 321, 324, 325, 328, 343, 345, 351, 352, 402, 905, 907}
 
 

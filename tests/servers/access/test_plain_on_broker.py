@@ -71,15 +71,15 @@ async def test_what_is_denied_changes_nothing(tmp_path: Path) -> None:
             for refused in (await served.ask(request), await served.ask(oneway)):
                 assert refused.code == 1
                 assert (refused.remark or "").startswith("org.apache.rocketmq.acl.common.AclException: ")
-        assert not broker.clients.consumers
-        assert not broker.clients.producers
-        assert broker.held.count == 0
-        assert not {"other", "made", "both"} & {topic.topic for topic in broker.topics}
-        assert broker.offsets.committed("group", "other", 0) is None
+        assert not broker.clients.table.consumers
+        assert not broker.clients.table.producers
+        assert broker.clients.held.count == 0
+        assert not {"other", "made", "both"} & {topic.topic for topic in broker.tables.topics}
+        assert broker.tables.offsets.committed("group", "other", 0) is None
         # The same connection works once it signs.
         assert (await ask(served, send("both"), USER)).code == 0
         assert (await ask(served, heart_beat(("group", ("both",))), USER)).code == 0
-        assert set(broker.clients.consumers) == {"group"}
+        assert set(broker.clients.table.consumers) == {"group"}
 
 
 @pytest.mark.parametrize("code", [34, 41, 42, 18, 200, 225])

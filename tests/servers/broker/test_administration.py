@@ -26,6 +26,7 @@ from pyrmq_core.protocol.requests.broker.group_admin import (
 from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, SubscriptionData
 from pyrmq_core.protocol.requests.broker.pull_message import PullMessage
 from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.statistics.tallies import MINUTE
 from tests.servers.broker.serving import Served, serving
 
@@ -70,20 +71,20 @@ async def test_lists_of_topics_and_groups_are_made_as_a_whole_or_not_at_all(tmp_
     async with serving(tmp_path) as served:
         for faulty in ({**topic, "topicName": "T 3"}, {**other, "topicName": "T3", "attributes": {"+no.such": "x"}}):
             assert (await raw(served, list_code, {"topicConfigList": [topic, faulty]})).code != SUCCESS
-            assert "T1" not in served.running.broker.topics
+            assert "T1" not in served.running.broker.tables.topics
         for _ in range(2):  # the second time nothing changes
             await answered(served, list_code, {"topicConfigList": [topic, other]})
         config = TopicConfigFound.from_command(await served.ask(GetTopicConfig("T2").to_command())).config
         assert (config.read_queue_nums, config.attributes) == (3, {"message.type": "NORMAL"})
-        assert served.running.broker.topics.file.is_behind is False
+        assert served.running.broker.tables.topics.file.is_behind is False
         groups = [{"groupName": "g1", "retryMaxTimes": 3}, {"groupName": "g2"}]
         refused = await raw(
             served, groups_code, {"groupConfigList": [*groups, {"groupName": "g3", "retryMaxTimes": "x"}]}
         )
         assert refused.code == ResponseCode.INVALID_PARAMETER
-        assert "g1" not in served.running.broker.groups
+        assert "g1" not in served.running.broker.tables.groups
         await answered(served, groups_code, {"groupConfigList": groups})
-        group_config = served.running.broker.groups.known("g1")
+        group_config = served.running.broker.tables.groups.known("g1")
         assert group_config is not None
         assert group_config["retryMaxTimes"] == 3
         too_many = {"groupConfigList": [{"groupName": f"g{number}"} for number in range(1001)]}
@@ -98,7 +99,7 @@ async def test_system_topics_and_producers_are_listed(tmp_path: Path) -> None:
         (producer,) = (await answered(served, RequestCode.GET_ALL_PRODUCER_INFO))["data"]["P"]
         assert producer["clientId"] == "c1"
         assert producer["remoteIP"].startswith("/127.0.0.1:")
-        assert abs(producer["lastUpdateTimestamp"] - served.running.broker.now_ms()) < 60_000
+        assert abs(producer["lastUpdateTimestamp"] - clock.now_ms()) < 60_000
 
 
 async def test_what_a_group_consumes_and_how_far(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ async def test_offsets_are_copied_to_another_group(tmp_path: Path) -> None:
             await served.send(topic)
             await pull(served, "g", topic)
             await commit(served, "g", 1, topic)
-        offsets = served.running.broker.offsets
+        offsets = served.running.broker.tables.offsets
         await join(served, "g", "T")
         assert (await served.ask(CloneGroupOffset("g", "h").to_command())).code == SUCCESS
         assert offsets.topics_of("h") == ["T"], "the online group does not subscribe to U"
@@ -153,7 +154,7 @@ async def test_offsets_are_not_copied_to_a_group_that_cannot_be_made(tmp_path: P
     async with serving(tmp_path, autoCreateSubscriptionGroup="false") as served:
         unknown = await served.ask(CloneGroupOffset("g", "h").to_command())
         assert (unknown.code, unknown.remark) == (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "Group h not exist!")
-        assert served.running.broker.offsets.topics_of("h") == []
+        assert served.running.broker.tables.offsets.topics_of("h") == []
 
 
 async def test_a_groups_offsets_go_with_it_in_the_words_of_both_releases(tmp_path: Path) -> None:
@@ -163,8 +164,8 @@ async def test_a_groups_offsets_go_with_it_in_the_words_of_both_releases(tmp_pat
             await pull(served, "g")
             await commit(served, "g", 1)
             await answered(served, RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g", **fields)
-            assert served.running.broker.offsets.topics_of("g") == kept
-            assert "g" not in served.running.broker.groups
+            assert served.running.broker.tables.offsets.topics_of("g") == kept
+            assert "g" not in served.running.broker.tables.groups
 
 
 async def test_the_offsets_of_all_groups(tmp_path: Path) -> None:
@@ -247,7 +248,7 @@ async def test_figures_count_what_was_stored_and_pulled(tmp_path: Path) -> None:
         assert 0 <= float(table["commitLogDiskRatio"]) <= 1
         assert table["runtime"].startswith("[ 0 days, 0 hours, 0 minutes, ")
 
-        figures = served.running.broker.figures
+        figures = served.running.broker.counts.figures
         unknown = await raw(served, RequestCode.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="U")
         assert (unknown.code, unknown.remark) == (ResponseCode.SYSTEM_ERROR, "The stats <TOPIC_PUT_NUMS> <U> not exist")
 
@@ -267,4 +268,4 @@ async def test_figures_count_what_was_stored_and_pulled(tmp_path: Path) -> None:
 def take_sample(served: Served) -> None:
     """Takes the sample that is due within 10 s."""
     broker = served.running.broker
-    list(broker.figures.take_samples(MINUTE, broker.now_ms() + 10_000))
+    list(broker.counts.figures.take_samples(MINUTE, clock.now_ms() + 10_000))

@@ -105,7 +105,7 @@ async def changed_group(
 async def test_changes_of_a_group(tmp_path: Path, code: int) -> None:
     """An update without attributes keeps those that are there, and a refused one changes nothing of the group."""
     async with serving(tmp_path) as served:
-        groups = served.running.broker.groups
+        groups = served.running.broker.tables.groups
 
         def attributes() -> object:
             config = groups.known("G")
@@ -133,4 +133,4 @@ async def test_a_list_of_topics_takes_each_value_whole(tmp_path: Path) -> None:
         listed = {"topicConfigList": [{**topic, "attributes": {"+message.type": "FIFO,+reserve.time=5"}}]}
         request = Command(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, json.dumps(listed).encode())
         assert (await served.ask(request)).code == ResponseCode.SYSTEM_ERROR
-        assert "T" not in served.running.broker.topics
+        assert "T" not in served.running.broker.tables.topics

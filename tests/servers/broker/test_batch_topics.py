@@ -381,7 +381,7 @@ async def test_a_pull_that_waits_for_a_tag_hears_of_a_batch(tmp_path: Path) -> N
             answers.append(PullAnswer.from_command(await served.ask(request.to_command())))
 
         served.nursery.start_soon(pull)
-        while not served.running.broker.held.count:
+        while not served.running.broker.clients.held.count:
             await served.ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
         await send(served, inner([b"x", b"y"], "TagA"), "UNIQ_KEY\x01R\x02TAGS\x01TagA\x02")
         while not answers:

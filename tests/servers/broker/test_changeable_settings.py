@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.properties_text import parse_java_properties
 from pyrmq_core.servers.broker import registration
 from pyrmq_core.servers.broker.processors.administration.broker_settings import CHANGEABLE, changed
+from pyrmq_core.servers.broker.processors.table import handler_of
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.settings.setting_values import read_config_file
 from tests.servers.broker.nameservers import nameservers
@@ -71,10 +75,10 @@ async def test_settings_are_in_force_at_once_and_all_or_none(tmp_path: Path) -> 
         assert (await served.send("T", b"x" * 2000)).code == ResponseCode.MESSAGE_ILLEGAL
         assert (await served.send("New")).code == ResponseCode.TOPIC_NOT_EXIST
         broker = served.running.broker
-        assert broker.groups.find("new", 1) is None
-        assert broker.retention._rules.reserved_ms == 5 * 3_600_000
+        assert broker.tables.groups.find("new", 1) is None
+        assert broker.services.retention._rules.reserved_ms == 5 * 3_600_000
         assert (await shown(served))["maxMessageSize"] == "1000"
-        assert broker.settings_version.counter == 1
+        assert broker.settings.version.counter == 1
         for black in ("configBlackList", "brokerConfigPath", "rocketmqHome"):
             assert (await update(served, f"{black}=x")).code == ResponseCode.NO_PERMISSION
         assert (await served.ask(Command(RequestCode.UPDATE_BROKER_CONFIG, {}, b"\xff"))).code != ResponseCode.SUCCESS
@@ -94,7 +98,7 @@ async def test_the_file_has_what_changed_and_the_rest_of_its_lines(tmp_path: Pat
         refused = await update(served, "traceOn=true")
         assert refused.code == ResponseCode.SYSTEM_ERROR
         assert "in force and not written" in (refused.remark or "")
-        assert served.running.broker.config.trace_on
+        assert served.running.broker.settings.config.trace_on
 
 
 async def test_another_permission_is_registered_at_once(tmp_path: Path) -> None:
@@ -105,7 +109,7 @@ async def test_another_permission_is_registered_at_once(tmp_path: Path) -> None:
         body = server.registrations()[1][1].body()
         assert body.data_version.counter > first.counter
         assert {topic.topic: topic.perm for topic in body.topic_configs}["BenchmarkTest"] == 4
-        assert served.running.broker.topics.get("BenchmarkTest") is not None
+        assert served.running.broker.tables.topics.get("BenchmarkTest") is not None
         assert (await served.ask(Command(RequestCode.GET_ALL_TOPIC_CONFIG))).code == ResponseCode.SUCCESS
 
 
@@ -115,7 +119,7 @@ async def test_a_refused_number_ends_no_task_and_is_not_in_the_file(tmp_path: Pa
     async with serving(tmp_path / "store", brokerConfigPath=str(file), flushConsumerOffsetInterval="10") as served:
         refused = await update(served, "flushConsumerOffsetInterval=" + "9" * 60_000)
         assert (refused.code, len(refused.remark or "") < 200) == (REFUSED, True)
-        offsets = served.running.broker.offsets
+        offsets = served.running.broker.tables.offsets
         offsets.commit("g", "T", 0, 1)
         await until(lambda: not offsets.is_changed)
     assert read_config_file(str(file)) == {"flushConsumerOffsetInterval": "10"}
@@ -124,7 +128,8 @@ async def test_a_refused_number_ends_no_task_and_is_not_in_the_file(tmp_path: Pa
 async def test_the_bound_of_a_guarded_body_changes_with_its_setting(tmp_path: Path) -> None:
     async with serving(tmp_path, authenticationEnabled="true", authConfigPath=str(tmp_path)) as served:
         broker = served.running.broker
-        broker.configure(changed(broker.config, {"maxHeartbeatBytes": "2000"}))
+        peer = cast(Peer, SimpleNamespace(address="127.0.0.1:1"))
+        handler_of(broker)(Command(RequestCode.UPDATE_BROKER_CONFIG, body=b"maxHeartbeatBytes=2000"), peer)
         large = await served.ask(Command(RequestCode.HEART_BEAT, {}, bytes(2001)))
         assert large.remark == "the body has 2001 bytes, and 2000 are read for access control (maxHeartbeatBytes)"
 
@@ -142,8 +147,8 @@ async def test_topics_are_created_by_sends_after_that_is_switched_on(
         assert (await update(served, "autoCreateTopicEnable=true")).code == ResponseCode.SUCCESS
         await until(lambda: any("TBW102" in topics for topics in server.topics()))
         assert (await served.send("New")).code == ResponseCode.SUCCESS
-        assert served.running.broker.topics.is_system("TBW102")
-        file = served.running.broker.topics.file
+        assert served.running.broker.tables.topics.is_system("TBW102")
+        file = served.running.broker.tables.topics.file
         await file.written()
         assert "TBW102" in file.load()["topicConfigTable"]
 

@@ -133,7 +133,7 @@ async def test_the_pull_of_a_former_owner_does_not_take_a_reset_from_the_present
 
         for number, at in enumerate((former, present), 1):
             nursery.start_soon(wait, at)
-            await until(lambda number=number: served.running.broker.held.count == number)  # type: ignore[misc]
+            await until(lambda number=number: served.running.broker.clients.held.count == number)  # type: ignore[misc]
         await reset(served, queue_id=0, offset=4)  # also to where both are
         await until(lambda: len(answers) == 2)
         assert {(answer.code, answer.next_begin_offset) for answer in answers} == {(ResponseCode.PULL_OFFSET_MOVED, 4)}
@@ -195,11 +195,11 @@ async def test_a_held_pull_of_the_group_learns_of_the_reset_at_once(tmp_path: Pa
 
         nursery.start_soon(wait)
         nursery.start_soon(served.ask, other)
-        await until(lambda: served.running.broker.held.count == 2)
+        await until(lambda: served.running.broker.clients.held.count == 2)
         await reset(served, queue_id=0, offset=0)
         await until(lambda: bool(answers))
         assert (answers[0].code, answers[0].next_begin_offset) == (ResponseCode.PULL_OFFSET_MOVED, 0)
-        assert served.running.broker.held.count == 1
+        assert served.running.broker.clients.held.count == 1
         await served.send("T")
 
 
@@ -350,7 +350,7 @@ async def test_few_requests_are_passed_on_at_once_and_no_giant_answer(tmp_path: 
         return success(body=b"x" * (consumer_calls.MAX_ANSWER_BYTES + 1))
 
     async with serving(tmp_path) as served, trio.open_nursery() as nursery:
-        served.running.broker.calls.limits = replace(consumer_calls.ADMINISTRATION, calls=2)
+        served.running.broker.clients.calls.limits = replace(consumer_calls.ADMINISTRATION, calls=2)
         await member(served, answer_later)
         answers: list[Command] = []
 
@@ -365,7 +365,7 @@ async def test_few_requests_are_passed_on_at_once_and_no_giant_answer(tmp_path: 
         await until(lambda: len(answers) == 3)
         assert [answer.code for answer in answers[1:]] == [ResponseCode.SYSTEM_ERROR] * 2
         assert "at most are passed on" in (answers[1].remark or "")
-        assert not served.running.broker.calls.waiting
+        assert not served.running.broker.clients.calls.waiting
 
 
 async def test_offsets_in_memory_of_all_members_or_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ async def test_a_held_pull_evaluates_it_too(tmp_path: Path) -> None:
             answers.append(await served.ask(request.to_command()))
 
         nursery.start_soon(wait)
-        await until(lambda: served.running.broker.held.count == 1)
+        await until(lambda: served.running.broker.clients.held.count == 1)
         await served.send("T", b"second", "a\x015\x02")
         await until(lambda: bool(answers))
         assert bodies(answers[0]) == [b"second"]
@@ -88,7 +88,7 @@ async def test_a_held_pull_waits_on_while_no_message_passes(tmp_path: Path) -> N
             request = PullMessage("g", "T", 0, 1, 32, 2, suspend_timeout_ms=60_000, sub_version=1, expression_type=None)
             answers.append(await served.ask(request.to_command()))
 
-        held = served.running.broker.held
+        held = served.running.broker.clients.held
         nursery.start_soon(wait)
         await until(lambda: held.count == 1)
         for number in range(3):
@@ -113,7 +113,7 @@ async def test_a_held_pull_ends_behind_what_did_not_pass(tmp_path: Path) -> None
             answers.append(await served.ask(request.to_command()))
 
         nursery.start_soon(wait)
-        await until(lambda: served.running.broker.held.count == 1)
+        await until(lambda: served.running.broker.clients.held.count == 1)
         await served.send("T", b"other", "a\x010\x02")
         await until(lambda: bool(answers))
         assert answers[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -142,7 +142,7 @@ async def test_an_expression_of_an_older_heartbeat_is_not_latest(tmp_path: Path)
     async with serving(tmp_path, **SQL) as served:
         await with_messages(served)
         await beat(served, sql("a > 0", 10))
-        filters = served.running.broker.filters
+        filters = served.running.broker.tables.filters
         filter_data = filters.find("g", "T")
         assert filter_data is not None
         filter_data.client_version = 9
@@ -175,11 +175,11 @@ async def test_expressions_survive_a_restart_and_the_group_that_left(tmp_path: P
         await beat(served, sql("a > 0", 10), sql("b = 1", 3, "U"))
         await beat(served, sql("a > 0", 10))
         await served.ask(UnregisterClient("c1", consumer_group="g").to_command())
-        filters = served.running.broker.filters
+        filters = served.running.broker.tables.filters
         left = [filters.find("g", topic) for topic in ("T", "U")]
         assert [entry is not None and entry.is_dead for entry in left] == [True, True]
     async with serving(tmp_path, **SQL) as served:
-        filters = served.running.broker.filters
+        filters = served.running.broker.tables.filters
         filter_data = filters.find("g", "T")
         assert filter_data is not None
         assert filter_data.dead_ms >= filter_data.born_ms
@@ -349,7 +349,7 @@ async def test_a_group_is_notified_only_if_it_wants_it(
         member = served.another(hear)
         await beat(member, SubscriptionData("T"), model=model)
         await beat(member, SubscriptionData("T"), group="last")
-        served.running.broker.notices.changed(["last"])  # behind all others
+        served.running.broker.clients.notices.changed(["last"])  # behind all others
         await until(lambda: "last" in heard)
         assert ("g" in heard) is is_notified
 

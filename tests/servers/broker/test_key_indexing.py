@@ -88,7 +88,7 @@ async def test_an_index_that_cannot_be_opened_is_opened_later(
         assert "the index of keys is behind, and tries again: cannot list" in caplog.text
         (tmp_path / "index").unlink()
         (tmp_path / "kept").rename(tmp_path / "index")
-        await until(lambda: served.running.broker.index._index.is_live)
+        await until(lambda: served.running.broker.services.index._index.is_live)
         assert bodies(await query(served, "k")) == [b"%d" % number for number in range(25)]
         assert f"index file {damaged.name} is damaged" in caplog.text
 

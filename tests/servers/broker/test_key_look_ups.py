@@ -145,7 +145,7 @@ async def test_a_failing_index_keeps_no_message_back(
         await fill(served, 2)
         assert len(bodies(await query(served, "k"))) == 2
         monkeypatch.setattr(key_indexing, "WAIT_SECONDS", 0.01)
-        file = served.running.broker.index._index._files[0]
+        file = served.running.broker.services.index._index._files[0]
 
         def fail(*_: object) -> None:
             raise StoreError("No space left on device")
@@ -157,7 +157,7 @@ async def test_a_failing_index_keeps_no_message_back(
         assert len((await served.pull("T")).records) > 0
         assert caplog.text.count("the index of keys is behind, and tries again: No space left") == 1
         monkeypatch.undo()
-        await until(lambda: served.running.broker.index._index.is_live)
+        await until(lambda: served.running.broker.services.index._index.is_live)
         assert len(bodies(await query(served, "k"))) == 8
 
 
@@ -167,7 +167,7 @@ async def test_files_of_removed_messages_go(tmp_path: Path) -> None:
         await fill(served, 100)
         await until(lambda: served.running.broker.store.start > 0)
         await until(lambda: len(list((tmp_path / "index").iterdir())) < 16)
-        store, index = served.running.broker.store, served.running.broker.index
+        store, index = served.running.broker.store, served.running.broker.services.index
         assert index.stored_bytes > 0
         await until(lambda: store.log_bytes + index.stored_bytes <= 16384)
         messages = bodies(await query(served, "k"))
@@ -183,7 +183,7 @@ async def test_look_ups_wait_for_their_turn_in_bounded_number(tmp_path: Path) ->
 
     async with serving(tmp_path) as served:
         await fill(served, 1)
-        look_ups = served.running.broker.index._look_ups
+        look_ups = served.running.broker.services.index._look_ups
         look_ups.most = 2
         others = [object() for _ in range(key_indexing.READING_AT_ONCE)]
         for other in others:

@@ -23,6 +23,7 @@ from pyrmq_core.protocol.requests.broker.group_admin import (
     QueryCorrectionOffset,
 )
 from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.broker import Broker
 from pyrmq_core.servers.broker.clients.client_table import ClientInfo
 from pyrmq_core.servers.broker.in_turns import STEPS_AT_ONCE, BoundedWork, take_all
@@ -32,7 +33,7 @@ from pyrmq_core.servers.broker.processors.long_answers import (
     object_pieces,
     separated,
 )
-from pyrmq_core.servers.broker.processors.table import handle
+from pyrmq_core.servers.broker.processors.table import handler_of
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
 from tests.servers.broker.serving import serving, until
 
@@ -61,20 +62,20 @@ async def turns_during(work: Awaitable[Any]) -> tuple[Any, int]:
 
 async def answered(broker: Broker, request: Command) -> tuple[Command, int]:
     """Returns the answer, and the turns that other tasks had before it."""
-    answer = handle(broker, request, NO_PEER)
+    answer = handler_of(broker)(request, NO_PEER)
     return (answer, 0) if isinstance(answer, Command) else await turns_during(cast(Awaitable[Command], answer))
 
 
 async def test_offsets_of_many_queues_are_compared_copied_and_shown_in_turns(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         broker = served.running.broker
-        broker.topics.put(TopicConfig("T", ROWS, ROWS, 6), broker.now_ms())
+        broker.tables.topics.put(TopicConfig("T", ROWS, ROWS, 6), clock.now_ms())
         for group in ("g", "h"):
-            broker.groups.put({"groupName": group}, broker.now_ms())
+            broker.tables.groups.put({"groupName": group}, clock.now_ms())
         for queue_id in range(ROWS):
-            broker.offsets.commit("g", "T", queue_id, queue_id)
-            broker.offsets.commit("g", "U", queue_id, -1)
-        offsets = broker.offsets.of_group("g", "T")
+            broker.tables.offsets.commit("g", "T", queue_id, queue_id)
+            broker.tables.offsets.commit("g", "U", queue_id, -1)
+        offsets = broker.tables.offsets.of_group("g", "T")
 
         answer, turns = await answered(broker, QueryCorrectionOffset("T", "none").to_command())
         shown = load_object(answer.body, "offsets")["correctionOffsets"]
@@ -89,7 +90,7 @@ async def test_offsets_of_many_queues_are_compared_copied_and_shown_in_turns(tmp
 
         answer, turns = await answered(broker, CloneGroupOffset("g", "h").to_command())
         assert (answer.code, len(answer.body), turns >= TURNS) == (ResponseCode.SUCCESS, 0, True)
-        assert broker.offsets.of_group("h", "T") == offsets
+        assert broker.tables.offsets.of_group("h", "T") == offsets
 
 
 class Attributes(Mapping[str, str]):
@@ -112,21 +113,21 @@ async def test_all_topics_and_offsets_are_shown_in_turns_as_they_were(tmp_path: 
     async with serving(tmp_path) as served:
         broker = served.running.broker
         for number in range(ROWS):
-            broker.topics.put(TopicConfig(f"T{number}", 3, 3, 6, attributes=Attributes()), broker.now_ms())
-            broker.offsets.commit(f"g{number}", f"T{number}", 0, number)
-        await broker.topics.file.written()
-        offsets = {name: dict(broker.offsets.members()[name]) for name in ("groupTopicMap", "offsetTable")}
-        version, Attributes.reads = broker.topics.data_version, 0
+            broker.tables.topics.put(TopicConfig(f"T{number}", 3, 3, 6, attributes=Attributes()), clock.now_ms())
+            broker.tables.offsets.commit(f"g{number}", f"T{number}", 0, number)
+        await broker.tables.topics.file.written()
+        offsets = {name: dict(broker.tables.offsets.members()[name]) for name in ("groupTopicMap", "offsetTable")}
+        version, Attributes.reads = broker.tables.topics.data_version, 0
         answers = [
-            handle(broker, Command(code), NO_PEER)
+            handler_of(broker)(Command(code), NO_PEER)
             for code in (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_CONSUMER_OFFSET)
         ]
         assert Attributes.reads <= STEPS_AT_ONCE
-        broker.topics.remove("T5", broker.now_ms())
-        broker.topics.put(TopicConfig("late"), broker.now_ms())
+        broker.tables.topics.remove("T5", clock.now_ms())
+        broker.tables.topics.put(TopicConfig("late"), clock.now_ms())
         for number in range(ROWS):
-            broker.offsets.commit(f"g{number}", f"T{number}", 0, 5)
-        broker.offsets.commit("g0", "late", 0, 5)
+            broker.tables.offsets.commit(f"g{number}", f"T{number}", 0, 5)
+        broker.tables.offsets.commit("g0", "late", 0, 5)
 
         answer, turns = await turns_during(cast(Awaitable[Command], answers[0]))
         shown = TopicConfigTable.from_json(answer.body)
@@ -144,7 +145,7 @@ async def test_all_topics_and_offsets_are_shown_in_turns_as_they_were(tmp_path: 
             name: {str(queue_id): offset for queue_id, offset in queues.items()}
             for name, queues in offsets["offsetTable"].items()
         }
-        broker.topics.remove("late", broker.now_ms())
+        broker.tables.topics.remove("late", clock.now_ms())
 
 
 class FakePeer:
@@ -158,12 +159,12 @@ async def test_the_clients_of_one_group_are_listed_in_turns(tmp_path: Path) -> N
     async with serving(tmp_path) as served:
         broker = served.running.broker
         peers = [cast(Peer, FakePeer(f"127.0.0.1:{number}")) for number in range(ROWS)]
-        broker.clients.producers["P"] = {peer: ClientInfo(peer.address, "JAVA", 1, 5) for peer in peers}
+        broker.clients.table.producers["P"] = {peer: ClientInfo(peer.address, "JAVA", 1, 5) for peer in peers}
         answer, turns = await answered(broker, Command(RequestCode.GET_ALL_PRODUCER_INFO))
         producers = load_object(answer.body, "producers")["data"]["P"]
         assert [producer["remoteIP"] for producer in producers] == [f"/{peer.address}" for peer in peers]
         assert turns >= TURNS
-        broker.clients.producers.clear()
+        broker.clients.table.producers.clear()
 
 
 async def test_lists_are_checked_and_made_in_turns(tmp_path: Path) -> None:
@@ -185,10 +186,12 @@ async def test_lists_are_checked_and_made_in_turns(tmp_path: Path) -> None:
             wrong = [*listed[:-1], {**listed[-1], "topicName": "T 1", "groupName": "g 1"}]
             answer, turns = await answered(broker, Command(code, body=json.dumps({name: wrong}).encode()))
             assert (answer.code, turns >= TURNS) == (ResponseCode.INVALID_PARAMETER, True)
-            assert "g0" not in broker.groups
+            assert "g0" not in broker.tables.groups
             answer, turns = await answered(broker, Command(code, body=json.dumps({name: listed}).encode()))
             assert (answer.code, turns >= 2 * TURNS) == (ResponseCode.SUCCESS, True)
-        assert all(f"T{number}" in broker.topics and f"g{number}" in broker.groups for number in range(ROWS))
+        assert all(
+            f"T{number}" in broker.tables.topics and f"g{number}" in broker.tables.groups for number in range(ROWS)
+        )
 
 
 async def test_a_list_is_read_in_turns(tmp_path: Path) -> None:
@@ -217,17 +220,17 @@ async def test_a_list_is_made_although_another_request_changes_one_of_its_topics
         broker = served.running.broker
 
         async def change() -> None:
-            while "T0" not in broker.topics:
+            while "T0" not in broker.tables.topics:
                 await trio.lowlevel.checkpoint()
-            broker.topics.put(TopicConfig(f"T{ROWS // 2}", 1, 1, 6), broker.now_ms())
+            broker.tables.topics.put(TopicConfig(f"T{ROWS // 2}", 1, 1, 6), clock.now_ms())
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(change)
             body = json.dumps({"topicConfigList": listed}).encode()
             answer, _ = await answered(broker, Command(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body))
         assert answer.remark == "attempt to update an unchangeable attribute. key: queue.type"
-        assert f"T{ROWS - 1}" in broker.topics
-        assert not broker.topics.file.is_behind
+        assert f"T{ROWS - 1}" in broker.tables.topics
+        assert not broker.tables.topics.file.is_behind
 
 
 async def leave(broker: Broker, request: Command, has_begun: Callable[[], object]) -> None:
@@ -240,7 +243,7 @@ async def leave(broker: Broker, request: Command, has_begun: Callable[[], object
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(leave_when_it_has_begun)
-        await cast(Awaitable[Command], handle(broker, request, NO_PEER))
+        await cast(Awaitable[Command], handler_of(broker)(request, NO_PEER))
 
 
 async def test_a_caller_that_leaves_leaves_no_part_of_its_list(tmp_path: Path) -> None:
@@ -248,32 +251,32 @@ async def test_a_caller_that_leaves_leaves_no_part_of_its_list(tmp_path: Path) -
     async with serving(tmp_path) as served:
         broker = served.running.broker
         request = Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=json.dumps(groups).encode())
-        await leave(broker, request, lambda: "g0" in broker.groups)
-        assert f"g{ROWS - 1}" in broker.groups
+        await leave(broker, request, lambda: "g0" in broker.tables.groups)
+        assert f"g{ROWS - 1}" in broker.tables.groups
 
 
 async def test_a_caller_that_leaves_leaves_no_part_of_its_offsets(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         broker = served.running.broker
-        broker.topics.put(TopicConfig("T", ROWS, ROWS, 6), broker.now_ms())
+        broker.tables.topics.put(TopicConfig("T", ROWS, ROWS, 6), clock.now_ms())
         for group in ("g", "h"):
-            broker.groups.put({"groupName": group}, broker.now_ms())
+            broker.tables.groups.put({"groupName": group}, clock.now_ms())
         for request, group in (
             (ResetOffset("T", "g", timestamp_ms=-1).to_command(), "g"),
             (CloneGroupOffset("g", "h", "T").to_command(), "h"),
         ):
-            await leave(broker, request, partial(broker.offsets.of_group, group, "T"))
-            assert len(broker.offsets.of_group(group, "T")) == ROWS
+            await leave(broker, request, partial(broker.tables.offsets.of_group, group, "T"))
+            assert len(broker.tables.offsets.of_group(group, "T")) == ROWS
 
 
 async def test_long_requests_are_refused_while_too_many_wait(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         broker = served.running.broker
-        broker.topics.put(TopicConfig("T", ROWS, ROWS, 6), broker.now_ms())
+        broker.tables.topics.put(TopicConfig("T", ROWS, ROWS, 6), clock.now_ms())
         for group in ("g", "h"):
-            broker.groups.put({"groupName": group}, broker.now_ms())
-        broker.offsets.commit("g", "T", 0, 5)
-        broker.long_work.most = 0
+            broker.tables.groups.put({"groupName": group}, clock.now_ms())
+        broker.tables.offsets.commit("g", "T", 0, 5)
+        broker.services.long_work.most = 0
         topics, groups = {"topicConfigList": [{"topicName": "U"}]}, {"groupConfigList": [{"groupName": "i"}]}
         for request in (
             Command(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"}),
@@ -285,8 +288,8 @@ async def test_long_requests_are_refused_while_too_many_wait(tmp_path: Path) -> 
             answer, _ = await answered(broker, request)
             assert answer.code == ResponseCode.SYSTEM_BUSY
             assert answer.remark == "too many long requests wait for their turn; try again later"
-        assert (broker.offsets.of_group("g", "T"), broker.offsets.of_group("h", "T")) == ({0: 5}, {})
-        assert ("U" in broker.topics, "i" in broker.groups) == (False, False)
+        assert (broker.tables.offsets.of_group("g", "T"), broker.tables.offsets.of_group("h", "T")) == ({0: 5}, {})
+        assert ("U" in broker.tables.topics, "i" in broker.tables.groups) == (False, False)
 
 
 async def test_a_list_that_waits_for_its_file_takes_no_turn(tmp_path: Path) -> None:
@@ -302,9 +305,13 @@ async def test_a_list_that_waits_for_its_file_takes_no_turn(tmp_path: Path) -> N
                 (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, groups),
             ):
                 nursery.start_soon(answered, broker, Command(code, body=body))
-            await until(lambda: "U" in broker.topics and "i" in broker.groups and not broker.long_work.tasks)
-            assert broker.topics.file.is_behind
-            assert broker.groups.file.is_behind
+            await until(
+                lambda: (
+                    "U" in broker.tables.topics and "i" in broker.tables.groups and not broker.services.long_work.tasks
+                )
+            )
+            assert broker.tables.topics.file.is_behind
+            assert broker.tables.groups.file.is_behind
 
 
 async def test_figures_are_forgotten_in_turns(tmp_path: Path) -> None:
@@ -324,21 +331,21 @@ async def test_figures_are_forgotten_in_turns(tmp_path: Path) -> None:
 async def test_figures_go_with_their_topic_and_group(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         broker = served.running.broker
-        broker.topics.put(TopicConfig("T", 1, 1, 6), broker.now_ms())
-        broker.figures.note_put("T", 1, 1, 0)
+        broker.tables.topics.put(TopicConfig("T", 1, 1, 6), clock.now_ms())
+        broker.counts.figures.note_put("T", 1, 1, 0)
         for key in ("T", "U"):
-            broker.figures.note_get(key, "g", 0, 1, 1, 0)
+            broker.counts.figures.note_get(key, "g", 0, 1, 1, 0)
         await served.ask(Command(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
-        await take_all(broker.figures.forget_deleted())
-        kept = [bool(broker.figures.find("GROUP_GET_NUMS", key)) for key in ("T@g", "U@g")]
-        assert (kept, broker.figures.find("TOPIC_PUT_NUMS", "T")) == ([False, True], None)
+        await take_all(broker.counts.figures.forget_deleted())
+        kept = [bool(broker.counts.figures.find("GROUP_GET_NUMS", key)) for key in ("T@g", "U@g")]
+        assert (kept, broker.counts.figures.find("TOPIC_PUT_NUMS", "T")) == ([False, True], None)
         await served.ask(Command(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g"}))
-        await take_all(broker.figures.forget_deleted())
-        assert broker.figures.find("GROUP_GET_NUMS", "U@g"), "no group of this name is known"
-        broker.groups.put({"groupName": "g"}, broker.now_ms())
+        await take_all(broker.counts.figures.forget_deleted())
+        assert broker.counts.figures.find("GROUP_GET_NUMS", "U@g"), "no group of this name is known"
+        broker.tables.groups.put({"groupName": "g"}, clock.now_ms())
         await served.ask(Command(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g"}))
-        await take_all(broker.figures.forget_deleted())
-        assert broker.figures.find("GROUP_GET_NUMS", "U@g") is None
+        await take_all(broker.counts.figures.forget_deleted())
+        assert broker.counts.figures.find("GROUP_GET_NUMS", "U@g") is None
 
 
 async def test_an_answer_is_made_at_once_if_it_is_short_and_refused_if_it_is_too_long() -> None:

@@ -43,7 +43,7 @@ async def test_the_loop_waits_for_no_sync_of_new_queues(tmp_path: Path, synced_h
             assert (await served.send(f"T{number}")).code == 0
         for queue_id in range(50):
             assert (await served.send("Wide", queue_id=queue_id)).code == 0
-        await served.running.broker.flusher.flush_queues()
+        await served.running.broker.services.flusher.flush_queues()
         assert synced_here == []
     assert count_queue_files(tmp_path) == 71
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.servers.broker.processors.table import HANDLERS, NOT_BUILT
+from pyrmq_core.servers.broker.processors.table import NOT_BUILT, served_requests
 from tests.servers.broker.serving import serving, until
 from tests.support.server_page import BROKER
 
@@ -21,12 +21,12 @@ SENT_TO_BROKERS = {
 
 
 def test_every_code_of_javas_clients_and_tools_is_served_or_refused_with_its_part() -> None:
-    assert sorted(SENT_TO_BROKERS - set(HANDLERS) - set(NOT_BUILT)) == []
+    assert sorted(SENT_TO_BROKERS - served_requests() - set(NOT_BUILT)) == []
 
 
 async def test_what_is_not_built_is_refused_by_name(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
-        for code in set(NOT_BUILT) - set(HANDLERS):
+        for code in set(NOT_BUILT) - served_requests():
             answer = await served.ask(Command(code))
             assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             wanted = f"{REQUEST_NAMES[code]}; this broker has no {NOT_BUILT[code]}"

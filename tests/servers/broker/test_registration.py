@@ -73,7 +73,7 @@ async def test_all_nameservers_get_all_topics_over_connections_of_their_own(tmp_
 async def test_a_nameserver_that_was_started_again_gets_all_topics_over_a_new_connection(tmp_path: Path) -> None:
     """The old connection may still count as open, and would fail the registration."""
     async with nameservers(1) as (server,), serving(tmp_path, namesrvAddr=server.address) as served:
-        registration = served.running.broker.registration
+        registration = served.running.broker.cluster.registration
         before = registration._pool.connections
         await registration.register_anew(server.address)
         assert len(server.registrations()) == 2
@@ -188,7 +188,7 @@ async def test_order_configuration_marks_topics(tmp_path: Path) -> None:
     async with nameservers() as (server,), serving(tmp_path, namesrvAddr=server.address) as served:
         server.ordered = {"Ordered": "broker-a:4", "Unknown": "broker-a:4"}
         await served.send("Ordered")
-        topic = served.running.broker.topics.get("Ordered")
+        topic = served.running.broker.tables.topics.get("Ordered")
         assert topic is not None
         assert topic.order
 

@@ -157,7 +157,7 @@ async def test_an_asker_that_does_not_acknowledge_delays_no_other(tmp_path: Path
         return await served.ask(replace(message(REPLY_TOPIC, b"x" * size), properties=named).to_reply_command())
 
     async with serving(tmp_path) as served, trio.open_nursery() as nursery:
-        replies = served.running.broker.replies
+        replies = served.running.broker.clients.replies
         replies.limits = CallLimits(
             calls=100, request_bytes=1 << 20, calls_each=2 if size == 1 else 100, request_bytes_each=1000
         )

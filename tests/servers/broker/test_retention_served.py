@@ -42,7 +42,7 @@ async def fill(served: Served, segments: int = 4, topic: str = "T") -> None:
     while store.end <= (segments - 1) * SEGMENT:
         assert (await served.send(topic, BODY)).code == 0
     await until(lambda: store.oldest_segment() is not None)
-    await served.running.broker.flusher.flush_queues()
+    await served.running.broker.services.flusher.flush_queues()
 
 
 async def remove_old(served: Served, directory: Path) -> int:
@@ -100,7 +100,7 @@ async def test_queues_without_messages_and_without_topics_are_deleted_by_hand(tm
         assert not (tmp_path / "consumequeue" / "Gone" / "0").exists()
         await served.send("Gone", BODY)
         assert store.reader.bounds(("Gone", 0)) == (0, 1)
-        served.running.broker.topics.remove("Gone", NOW_MS)
+        served.running.broker.tables.topics.remove("Gone", NOW_MS)
         assert (await served.ask(Command(RequestCode.CLEAN_UNUSED_TOPIC))).code == 0
         assert (store.reader.bounds(("Gone", 0)), store.reader.bounds(("T", 0))) == ((0, 0), before)
         assert (await served.pull("T", offset=before[0])).code == 0
@@ -113,7 +113,7 @@ async def test_index_files_go_with_their_messages(tmp_path: Path) -> None:
         index, store = tmp_path / "index", served.running.broker.store
         await until(lambda: len(list(index.iterdir())) > 3)
         await until(lambda: store.oldest_segment() is not None)
-        await served.running.broker.flusher.flush_queues()
+        await served.running.broker.services.flusher.flush_queues()
         await remove_old(served, tmp_path)
         await until(lambda: len(list(index.iterdir())) < 3)
         assert list(index.iterdir())
@@ -134,14 +134,14 @@ async def test_half_messages_that_go_unfinished_are_found(tmp_path: Path) -> Non
     async with serving(tmp_path, **SMALL) as served:
         broker = served.running.broker
         put(broker.store, *[Sent("RMQ_SYS_TRANS_HALF_TOPIC", 0, (BODY,))] * 5)
-        broker.offsets.commit("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0, 2)
+        broker.tables.offsets.commit("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0, 2)
         await fill(served)
-        assert unread_lines(broker.store, broker.offsets) == []
+        assert unread_lines(broker.store, broker.tables.offsets) == []
         await remove_old(served, tmp_path)
-        (line,) = unread_lines(broker.store, broker.offsets)
+        (line,) = unread_lines(broker.store, broker.tables.offsets)
         assert line.startswith("3 half messages of transactions (queue 0 of RMQ_SYS_TRANS_HALF_TOPIC, from 2 on)")
-        broker.offsets.commit("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0, 5)
-        assert unread_lines(broker.store, broker.offsets) == []
+        broker.tables.offsets.commit("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0, 5)
+        assert unread_lines(broker.store, broker.tables.offsets) == []
 
 
 class FullDisk:
@@ -200,7 +200,7 @@ async def test_on_a_full_disk_reads_go_on_for_new_groups_too_until_there_is_room
         assert (await served.send("T")).code == 0
     async with serving(tmp_path) as served:
         assert served.running.broker.store.reader.bounds(("T", 0)) == (0, 2)
-        assert "New2" in served.running.broker.groups
+        assert "New2" in served.running.broker.tables.groups
 
 
 async def test_a_write_that_finds_no_room_is_answered_14_before_the_disk_was_looked_at(

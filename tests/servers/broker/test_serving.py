@@ -95,13 +95,13 @@ async def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path) -> N
             answers.append(await served.pull("T", offset=1, wait_ms=60_000))
 
         nursery.start_soon(pull)
-        await until(lambda: served.running.broker.held.count == 1)
+        await until(lambda: served.running.broker.clients.held.count == 1)
         await served.send("T", b"other queue", queue_id=1)
-        assert served.running.broker.held.count == 1
+        assert served.running.broker.clients.held.count == 1
         await served.send("T", b"second")
         await until(lambda: bool(answers))
         assert [record.body for record in records(answers[0])] == [b"second"]
-        assert served.running.broker.held.count == 0
+        assert served.running.broker.clients.held.count == 0
 
 
 async def test_a_held_pull_waits_for_its_tag_and_no_longer_than_it_may(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_a_held_pull_waits_for_its_tag_and_no_longer_than_it_may(tmp_path:
             answers.append(await served.ask(pull.to_command()))
 
         nursery.start_soon(ask)
-        await until(lambda: served.running.broker.held.count == 1)
+        await until(lambda: served.running.broker.clients.held.count == 1)
         await served.send("T", properties="TAGS\x01a\x02")
         await until(lambda: bool(answers))
         assert answers[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -130,9 +130,9 @@ async def test_a_closed_connection_takes_its_held_pulls_along(tmp_path: Path) ->
                 await served.pull("T", offset=1, wait_ms=60_000)
 
         nursery.start_soon(ask)
-        await until(lambda: served.running.broker.held.count == 1)
+        await until(lambda: served.running.broker.clients.held.count == 1)
         served.pool.close(served.running.address)
-        await until(lambda: served.running.broker.held.count == 0)
+        await until(lambda: served.running.broker.clients.held.count == 0)
 
 
 async def test_no_more_pulls_are_held_than_set(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_a_delayed_message_waits_in_its_level_and_comes_as_it_was(tmp_path
         (record,) = records(await served.pull("T", 2, wait_ms=9000))
         properties = decode_properties(record.properties)
         assert (properties["DELAY"], properties["REAL_TOPIC"], properties["REAL_QID"]) == ("2", "T", "2")
-        assert 1900 < record.store_timestamp_ms - served.running.broker.booted_ms < 9000
+        assert 1900 < record.store_timestamp_ms - served.running.broker.identity.booted_ms < 9000
         assert (record.body, record.born_timestamp_ms, record.queue_id) == (b"later", NOW_MS, 2)
 
 
@@ -259,7 +259,7 @@ async def test_a_group_is_notified_of_its_members(tmp_path: Path) -> None:
         ).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
         assert reported == ["40 G"]
         await client.pool.aclose()
-        await until(lambda: not served.running.broker.clients.consumers)
+        await until(lambda: not served.running.broker.clients.table.consumers)
         assert (await served.ask(pull.to_command())).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
 
 
@@ -344,7 +344,7 @@ async def test_a_failed_sync_ends_all_storing(tmp_path: Path) -> None:
             raise StoreError("cannot sync commitlog: Input/output error")
 
         broker.store.unsynced = lambda: (broker.store.end, [fail])  # type: ignore[method-assign]
-        await until(lambda: bool(broker.flusher.failure))
+        await until(lambda: bool(broker.services.flusher.failure))
         answer = await served.send("T")
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "Input/output error" in (answer.remark or "")

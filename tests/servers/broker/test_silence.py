@@ -35,7 +35,7 @@ async def test_a_registration_that_a_nameserver_does_not_take(
     ):
         server.answers = refused
         server.refused = frozenset({RequestCode.REGISTER_BROKER})
-        served.running.broker.registration.register_now()
+        served.running.broker.cluster.registration.register_now()
         words = WORDS if refused else "did not answer"
         await until(lambda: bool(warnings(caplog, "not registered with NameServer", server.address, words)))
         server.answers, server.refused = True, frozenset()

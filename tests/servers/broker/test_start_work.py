@@ -51,6 +51,6 @@ def test_timers_that_never_had_a_message_do_not_read_the_log() -> None:
 async def test_a_request_that_comes_before_the_broker_is_whole_is_refused_by_name() -> None:
     config = BrokerConfig()
     access = await access_control(config.access, cluster="c", folder=Path("none"), max_body_bytes=1)
-    answer = Entrance(config, access).answer(Command(RequestCode.GET_BROKER_RUNTIME_INFO), cast(Peer, None))
+    answer = Entrance(access).answer(Command(RequestCode.GET_BROKER_RUNTIME_INFO), cast(Peer, None))
     assert isinstance(answer, Command)
     assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is starting")

@@ -98,12 +98,12 @@ async def test_request_28_has_the_rates_of_timers_in_the_last_ten_seconds(
     messages, due_ms, beat = 20, time.time_ns() // 1_000_000 + 3_600_000, 0
     async with serving(tmp_path) as served:
         broker = served.running.broker
-        broker.figures.store = StoreRates()
+        broker.counts.figures.store = StoreRates()
 
         async def shown_after(seconds: int) -> tuple[str, str]:
             nonlocal beat
             for _ in range(seconds):
-                broker.figures.store.take_sample(NOW_MS + beat * 1000)
+                broker.counts.figures.store.take_sample(NOW_MS + beat * 1000)
                 beat += 1
             answer = await served.ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
             table = json.loads(bytes(answer.body))["table"]
@@ -113,11 +113,11 @@ async def test_request_28_has_the_rates_of_timers_in_the_last_ten_seconds(
         assert await shown_after(1) == ("0.0", "0.0")
         for number in range(messages):
             await served.send("T", b"%d" % number, f"TIMER_DELIVER_MS\x01{due_ms}\x02")
-        while broker.timers.messages.work(due_ms - 60_000) == 0:
+        while broker.deliveries.timers.messages.work(due_ms - 60_000) == 0:
             await trio.lowlevel.checkpoint()
         assert await shown_after(1) == ("20.0", "0.0"), "one second passed since the start"
         assert await shown_after(4) == ("4.0", "0.0")
-        while broker.timers.messages.work(due_ms) == 0:
+        while broker.deliveries.timers.messages.work(due_ms) == 0:
             await trio.lowlevel.checkpoint()
         assert await shown_after(5) == ("2.0", "2.0")
         assert await shown_after(1) == ("0.0", "2.0"), "they were taken in 11 seconds ago"

@@ -141,7 +141,7 @@ async def test_a_stop_writes_the_checkpoint(tmp_path: Path) -> None:
     """Then no other broker reads again what this one had read."""
     async with serving(tmp_path, timerFlushIntervalMs="600000") as served:
         await send(served, "T", b"waits", timer(60_000))
-        await until(lambda: served.running.broker.timers.messages.queue_offset == 1)
+        await until(lambda: served.running.broker.deliveries.timers.messages.queue_offset == 1)
     saved = TimerCheckpoint.decode((tmp_path / "config" / "timercheck").read_bytes())
     assert saved is not None
     assert (saved.queue_offset, saved.log_position) == (1, 52)

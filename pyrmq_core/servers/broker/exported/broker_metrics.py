@@ -1,7 +1,7 @@
 """The broker's metrics, with the names and labels of RocketMQ 5.x (BrokerMetricsConstant, DefaultStoreMetricsConstant).
 
 Source: broker/metrics/BrokerMetricsManager.java, ConsumerLagCalculator.java, store/metrics/
-DefaultStoreMetricsManager.java, 5.4.0. `measures` has the histograms and the counts for this page alone;
+DefaultStoreMetricsManager.java, 5.4.0. `measures` has the histograms and the counts for this page alone.
 docs/monitoring.md names the metrics that are left out. No metric has the label `message_type`: this broker does not
 count by it.
 """
@@ -10,17 +10,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Final
 
 from pyrmq_core.protocol.framing.versions import version_name
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX, SYSTEM_GROUPS
-from pyrmq_core.servers.broker.broker import Broker
-from pyrmq_core.servers.broker.clients.client_table import ClientInfo
-from pyrmq_core.servers.broker.timers.timer_copies import TimerMessage
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.broker import Deliveries, Tables
+from pyrmq_core.servers.broker.clients.client_table import ClientInfo, ClientTable
+from pyrmq_core.servers.broker.counts import Counts
+from pyrmq_core.servers.broker.in_turns import BoundedWork
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.timers.timer_rules import TIMER_QUEUE
 from pyrmq_core.servers.broker.timers.timer_wheel import TimerWheel
-from pyrmq_core.servers.broker.transactions.half_messages import HalfMessage
 from pyrmq_core.servers.exporter.families import Family, Kind, Sample
 
 COMMON_LABELS: Final = ("cluster", "node_type", "node_id")
@@ -32,197 +37,207 @@ LOCAL_DISK: Final = ("local", "disk")
 TIMER_BOUNDS: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
 
-def common_labels(broker: Broker) -> dict[str, str]:
-    """Returns the labels of every sample."""
-    config = broker.config
+def common_labels(config: BrokerConfig) -> dict[str, str]:
     return dict(zip(COMMON_LABELS, (config.broker_cluster_name, "broker", config.broker_name), strict=True))
 
 
-def families(broker: Broker) -> Iterator[Family]:
-    """Yields the broker's metrics of this moment."""
-    counted = iter(()) if broker.measures is None else broker.measures.families()
-    return chain(
-        _throughput(broker),
-        _tables(broker),
-        _connections(broker),
-        _consumers(broker),
-        _storage(broker),
-        _timers(broker),
-        _transactions(broker),
-        counted,
-    )
+@dataclass(frozen=True, slots=True)
+class BrokerMetrics:
+    """The metrics of a broker."""
 
+    settings: LiveSettings
+    store: MessageStore
+    tables: Tables
+    clients: ClientTable
+    deliveries: Deliveries
+    counts: Counts
+    long_work: BoundedWork
 
-def _throughput(broker: Broker) -> Iterator[Family]:
-    puts, gets = broker.figures.puts_by_topic(), broker.figures.gets_by_topic_and_group()
-    for name, counter, text in (
-        ("rocketmq_messages_in_total", "messages", "Messages that were stored."),
-        ("rocketmq_throughput_in_total", "size_bytes", "Bytes of messages that were stored."),
-    ):
-        samples = [Sample((topic, _truth(tally.is_system)), getattr(tally, counter)) for topic, tally in puts.items()]
-        yield Family(name, Kind.COUNTER, text, ("topic", "is_system"), samples)
-    for name, counter, text in (
-        ("rocketmq_messages_out_total", "messages", "Messages that groups got."),
-        ("rocketmq_throughput_out_total", "size_bytes", "Bytes of messages that groups got."),
-    ):
-        samples = [
-            Sample((topic, group, _truth(tally.is_system)), getattr(tally, counter))
-            for (topic, group), tally in gets.items()
-        ]
-        yield Family(name, Kind.COUNTER, text, ("topic", "consumer_group", "is_system"), samples)
+    def families(self) -> Iterator[Family]:
+        """Yields the broker's metrics of this moment."""
+        counted = iter(()) if self.counts.measures is None else self.counts.measures.families()
+        return chain(
+            self._throughput(),
+            self._tables(),
+            self._connections(),
+            self._consumers(),
+            self._storage(),
+            self._timers(),
+            self._transactions(),
+            counted,
+        )
 
+    def _throughput(self) -> Iterator[Family]:
+        puts, gets = self.counts.figures.puts_by_topic(), self.counts.figures.gets_by_topic_and_group()
+        for name, counter, text in (
+            ("rocketmq_messages_in_total", "messages", "Messages that were stored."),
+            ("rocketmq_throughput_in_total", "size_bytes", "Bytes of messages that were stored."),
+        ):
+            samples = [
+                Sample((topic, _truth(tally.is_system)), getattr(tally, counter)) for topic, tally in puts.items()
+            ]
+            yield Family(name, Kind.COUNTER, text, ("topic", "is_system"), samples)
+        for name, counter, text in (
+            ("rocketmq_messages_out_total", "messages", "Messages that groups got."),
+            ("rocketmq_throughput_out_total", "size_bytes", "Bytes of messages that groups got."),
+        ):
+            samples = [
+                Sample((topic, group, _truth(tally.is_system)), getattr(tally, counter))
+                for (topic, group), tally in gets.items()
+            ]
+            yield Family(name, Kind.COUNTER, text, ("topic", "consumer_group", "is_system"), samples)
 
-def _tables(broker: Broker) -> Iterator[Family]:
-    for name, text, value in (
-        ("rocketmq_broker_permission", "brokerPermission: 2 write, 4 read.", broker.config.broker_permission),
-        ("rocketmq_topic_number", "Topics of the broker.", sum(1 for _ in broker.topics)),
-        ("rocketmq_consumer_group_number", "Consumer groups of the broker.", len(broker.groups)),
-    ):
-        yield Family(name, Kind.GAUGE, text, (), [Sample((), value)])
-    work = Sample(("admin",), broker.long_work.waiting)
-    yield Family(
-        "rocketmq_processor_watermark", Kind.GAUGE, "Requests that wait for their turn.", ("processor",), [work]
-    )
+    def _tables(self) -> Iterator[Family]:
+        for name, text, value in (
+            (
+                "rocketmq_broker_permission",
+                "brokerPermission: 2 write, 4 read.",
+                self.settings.config.broker_permission,
+            ),
+            ("rocketmq_topic_number", "Topics of the broker.", sum(1 for _ in self.tables.topics)),
+            ("rocketmq_consumer_group_number", "Consumer groups of the broker.", len(self.tables.groups)),
+        ):
+            yield Family(name, Kind.GAUGE, text, (), [Sample((), value)])
+        work = Sample(("admin",), self.long_work.waiting)
+        yield Family(
+            "rocketmq_processor_watermark", Kind.GAUGE, "Requests that wait for their turn.", ("processor",), [work]
+        )
 
+    def _connections(self) -> Iterator[Family]:
+        producers, consumers = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+        for members in list(self.clients.producers.values()):
+            producers.update(_program(info) for info in list(members.values()))
+        for group, connected in list(self.clients.consumers.items()):
+            mode = "pull" if connected.consume_type == "CONSUME_ACTIVELY" else "push"
+            own = (group, mode, _truth(group in SYSTEM_GROUPS))
+            consumers.update((*own, *_program(info)) for info in list(connected.members.values()))
+        for name, text, labels, counted in (
+            ("rocketmq_producer_connections", "Producers that are connected.", PROGRAM, producers),
+            (
+                "rocketmq_consumer_connections",
+                "Members of consumer groups that are connected.",
+                ("consumer_group", "consume_mode", "is_system", *PROGRAM),
+                consumers,
+            ),
+        ):
+            yield Family(name, Kind.GAUGE, text, labels, [Sample(key, value) for key, value in counted.items()])
 
-def _connections(broker: Broker) -> Iterator[Family]:
-    producers, consumers = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
-    for members in list(broker.clients.producers.values()):
-        producers.update(_program(info) for info in list(members.values()))
-    for group, connected in list(broker.clients.consumers.items()):
-        mode = "pull" if connected.consume_type == "CONSUME_ACTIVELY" else "push"
-        own = (group, mode, _truth(group in SYSTEM_GROUPS))
-        consumers.update((*own, *_program(info)) for info in list(connected.members.values()))
-    for name, text, labels, counted in (
-        ("rocketmq_producer_connections", "Producers that are connected.", PROGRAM, producers),
-        (
-            "rocketmq_consumer_connections",
-            "Members of consumer groups that are connected.",
-            ("consumer_group", "consume_mode", "is_system", *PROGRAM),
-            consumers,
-        ),
-    ):
-        yield Family(name, Kind.GAUGE, text, labels, [Sample(key, value) for key, value in counted.items()])
+    def _consumers(self) -> Iterator[Family]:
+        """Yields the lag of each group in each of its topics, by a walk over all offsets in steps."""
+        rows: dict[tuple[str, ...], tuple[int, int, int, float, float]] = {}
+
+        def walked() -> Iterator[Sample]:
+            for group in self.tables.offsets.groups():
+                for topic in self.tables.offsets.topics_of(group):
+                    if self.tables.topics.get(topic) is None:
+                        continue
+                    labels = (topic, group, _is_retry(topic), _truth(self.tables.topics.is_system(topic)))
+                    rows[labels] = self._waiting(group, topic)
+                    yield Sample(labels, rows[labels][0])
+
+        yield Family("rocketmq_consumer_lag_messages", Kind.GAUGE, "Messages not acknowledged yet.", BY_GROUP, walked())
+        for place, name, text in (
+            (1, "rocketmq_consumer_inflight_messages", "Messages that were pulled and are not acknowledged."),
+            (2, "rocketmq_consumer_ready_messages", "Messages that were not pulled yet."),
+            (
+                3,
+                "rocketmq_consumer_lag_latency_milliseconds",
+                "Age of the oldest message not acknowledged.",
+            ),
+            (
+                4,
+                "rocketmq_consumer_queueing_latency_milliseconds",
+                "Age of the oldest message not pulled.",
+            ),
+        ):
+            yield Family(name, Kind.GAUGE, text, BY_GROUP, (Sample(labels, row[place]) for labels, row in rows.items()))
+
+    def _waiting(self, group: str, topic: str) -> tuple[int, int, int, float, float]:
+        """Returns a group's unconsumed, pulled and ready messages, and the ages of the oldest unconsumed and ready
+        ones.
+        """
+        lag = under_way = 0
+        now_ms = clock.now_ms()
+        oldest = oldest_ready = now_ms
+        for queue_id, committed in self.tables.offsets.of_group(group, topic).items():
+            start, end = self.store.reader.bounds((topic, queue_id))
+            begin = max(start, committed)
+            if begin >= end:
+                continue
+            lag += end - begin
+            pulled = min(end, max(begin, self.tables.offsets.pulled(group, topic, queue_id) or 0))
+            under_way += pulled - begin
+            oldest = min(oldest, self.store.reader.store_time((topic, queue_id), begin) or now_ms)
+            if pulled < end:
+                oldest_ready = min(oldest_ready, self.store.reader.store_time((topic, queue_id), pulled) or now_ms)
+        return lag, under_way, lag - under_way, now_ms - oldest, now_ms - oldest_ready
+
+    def _storage(self) -> Iterator[Family]:
+        log_bytes, unflushed = self.store.log_bytes, max(0, self.store.readable_end - self.store.flushed)
+        earliest, store = self.store.reader.earliest_ms(), self.store
+        values: Iterable[tuple[str, str, float]] = (
+            (
+                "rocketmq_storage_dispatch_behind_bytes",
+                "Bytes that no queue names yet.",
+                store.end - store.readable_end if self.settings.config.is_slave else 0,
+            ),
+            (
+                "rocketmq_storage_message_reserve_time_milliseconds",
+                "Age of the oldest message.",
+                max(0, clock.now_ms() - earliest) if earliest > 0 else 0,
+            ),
+            ("rocketmq_storage_size_bytes", "Bytes of the commit log.", log_bytes),
+            ("rocketmq_storage_flush_behind_bytes", "Bytes that are not synced yet.", unflushed),
+        )
+        for name, text, value in values:
+            yield Family(name, Kind.GAUGE, text, STORAGE, [Sample(LOCAL_DISK, value)])
+
+    def _timers(self) -> Iterator[Family]:
+        timers, now_ms = self.deliveries.timers.messages, clock.now_ms()
+        if not self.deliveries.timers.enabled:
+            return
+        unread = timers.unread
+        stored = self.store.reader.store_time(TIMER_QUEUE, timers.queue_offset) if unread else 0
+        for name, text, value in (
+            ("rocketmq_timer_enqueue_lag", "Timer messages that are not in the wheel yet.", unread),
+            (
+                "rocketmq_timer_enqueue_latency_milliseconds",
+                "Age of the oldest of these.",
+                max(0, now_ms - stored) if stored else 0,
+            ),
+            ("rocketmq_timer_dequeue_lag", "Timer messages that wait in the wheel.", timers.files.waiting),
+            (
+                "rocketmq_timer_dequeue_latency_milliseconds",
+                "Time by which the delivery is late.",
+                timers.late_ms(now_ms),
+            ),
+        ):
+            yield Family(name, Kind.GAUGE, text, STORAGE, [Sample(LOCAL_DISK, value)])
+        yield Family(
+            "rocketmq_timer_message_snapshot",
+            Kind.GAUGE,
+            "Timer messages of the next day by the time until their delivery.",
+            (*STORAGE, "timer_bound_s"),
+            snapshot(timers.files.wheel, now_ms),
+        )
+        if timers.files.topics is not None:
+            numbers = timers.files.topics.by_topic(config.topic for config in self.tables.topics)
+            yield Family(
+                "rocketmq_timing_messages",
+                Kind.GAUGE,
+                "Timer messages that wait in the wheel, by the topic they are for.",
+                (*STORAGE, "topic"),
+                [Sample((*LOCAL_DISK, topic), number) for topic, number in numbers.items()],
+            )
+
+    def _transactions(self) -> Iterator[Family]:
+        waiting = [Sample((topic,), number) for topic, number in self.deliveries.transactions.waiting_by_topic.items()]
+        yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
 
 
 def _program(info: ClientInfo) -> tuple[str, ...]:
     version = version_name(info.version).lower().replace(".", "_").replace("-", "_")
     return info.language.lower(), "remoting", f"v{version}"
-
-
-def _consumers(broker: Broker) -> Iterator[Family]:
-    """Yields the lag of each group in each of its topics; a walk over all offsets, in steps."""
-    rows: dict[tuple[str, ...], tuple[int, int, int, float, float]] = {}
-
-    def walked() -> Iterator[Sample]:
-        for group in broker.offsets.groups():
-            for topic in broker.offsets.topics_of(group):
-                if broker.topics.get(topic) is None:
-                    continue
-                labels = (topic, group, _is_retry(topic), _truth(broker.topics.is_system(topic)))
-                rows[labels] = _waiting(broker, group, topic)
-                yield Sample(labels, rows[labels][0])
-
-    yield Family("rocketmq_consumer_lag_messages", Kind.GAUGE, "Messages not acknowledged yet.", BY_GROUP, walked())
-    for place, name, text in (
-        (1, "rocketmq_consumer_inflight_messages", "Messages that were pulled and are not acknowledged."),
-        (2, "rocketmq_consumer_ready_messages", "Messages that were not pulled yet."),
-        (
-            3,
-            "rocketmq_consumer_lag_latency_milliseconds",
-            "Age of the oldest message not acknowledged.",
-        ),
-        (
-            4,
-            "rocketmq_consumer_queueing_latency_milliseconds",
-            "Age of the oldest message not pulled.",
-        ),
-    ):
-        yield Family(name, Kind.GAUGE, text, BY_GROUP, (Sample(labels, row[place]) for labels, row in rows.items()))
-
-
-def _waiting(broker: Broker, group: str, topic: str) -> tuple[int, int, int, float, float]:
-    """Returns a group's unconsumed, pulled and ready messages, and the ages of the oldest unconsumed and ready ones."""
-    lag = under_way = 0
-    now_ms = broker.now_ms()
-    oldest = oldest_ready = now_ms
-    for queue_id, committed in broker.offsets.of_group(group, topic).items():
-        start, end = broker.store.reader.bounds((topic, queue_id))
-        begin = max(start, committed)
-        if begin >= end:
-            continue
-        lag += end - begin
-        pulled = min(end, max(begin, broker.offsets.pulled(group, topic, queue_id) or 0))
-        under_way += pulled - begin
-        oldest = min(oldest, broker.store.reader.store_time((topic, queue_id), begin) or now_ms)
-        if pulled < end:
-            oldest_ready = min(oldest_ready, broker.store.reader.store_time((topic, queue_id), pulled) or now_ms)
-    return lag, under_way, lag - under_way, now_ms - oldest, now_ms - oldest_ready
-
-
-def _storage(broker: Broker) -> Iterator[Family]:
-    log_bytes, unflushed = broker.store.log_bytes, max(0, broker.store.readable_end - broker.store.flushed)
-    earliest, store = broker.store.reader.earliest_ms(), broker.store
-    values: Iterable[tuple[str, str, float]] = (
-        (
-            "rocketmq_storage_dispatch_behind_bytes",
-            "Bytes that no queue names yet.",
-            store.end - store.readable_end if broker.config.is_slave else 0,
-        ),
-        (
-            "rocketmq_storage_message_reserve_time_milliseconds",
-            "Age of the oldest message.",
-            max(0, broker.now_ms() - earliest) if earliest > 0 else 0,
-        ),
-        ("rocketmq_storage_size_bytes", "Bytes of the commit log.", log_bytes),
-        ("rocketmq_storage_flush_behind_bytes", "Bytes that are not synced yet.", unflushed),
-    )
-    for name, text, value in values:
-        yield Family(name, Kind.GAUGE, text, STORAGE, [Sample(LOCAL_DISK, value)])
-
-
-def _timers(broker: Broker) -> Iterator[Family]:
-    timers, now_ms = broker.timers.messages, broker.now_ms()
-    if not broker.timers.enabled:
-        return
-    unread = timers.unread
-    stored = broker.store.reader.store_time(TIMER_QUEUE, timers.queue_offset) if unread else 0
-    for name, text, value in (
-        ("rocketmq_timer_enqueue_lag", "Timer messages that are not in the wheel yet.", unread),
-        (
-            "rocketmq_timer_enqueue_latency_milliseconds",
-            "Age of the oldest of these.",
-            max(0, now_ms - stored) if stored else 0,
-        ),
-        ("rocketmq_timer_dequeue_lag", "Timer messages that wait in the wheel.", timers.files.waiting),
-        (
-            "rocketmq_timer_dequeue_latency_milliseconds",
-            "Time by which the delivery is late.",
-            timers.late_ms(now_ms),
-        ),
-    ):
-        yield Family(name, Kind.GAUGE, text, STORAGE, [Sample(LOCAL_DISK, value)])
-    yield Family(
-        "rocketmq_timer_message_snapshot",
-        Kind.GAUGE,
-        "Timer messages of the next day by the time until their delivery.",
-        (*STORAGE, "timer_bound_s"),
-        snapshot(timers.files.wheel, now_ms),
-    )
-    if timers.files.topics is not None:
-        numbers = timers.files.topics.by_topic(config.topic for config in broker.topics)
-        yield Family(
-            "rocketmq_timing_messages",
-            Kind.GAUGE,
-            "Timer messages that wait in the wheel, by the topic they are for.",
-            (*STORAGE, "topic"),
-            [Sample((*LOCAL_DISK, topic), number) for topic, number in numbers.items()],
-        )
-
-
-def _transactions(broker: Broker) -> Iterator[Family]:
-    waiting = [Sample((topic,), number) for topic, number in broker.transactions.waiting_by_topic.items()]
-    yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
 
 
 def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
@@ -238,29 +253,3 @@ def _is_retry(topic: str) -> str:
 
 def _truth(value: bool) -> str:
     return "true" if value else "false"
-
-
-def note_ends(broker: Broker) -> None:
-    """Makes delay levels, timers and transactions report deliveries and ends to the figures and to the metrics."""
-    figures, measures = broker.figures, broker.measures
-
-    def timer_taken(message: TimerMessage) -> None:
-        figures.store.timers_in += 1
-        if measures is not None:
-            measures.note_timer_in(message.topic, message.out_ms - message.record.born_timestamp_ms)
-
-    def timer_delivered(topic: str, size_bytes: int) -> None:
-        figures.note_commit(topic, size_bytes)
-        figures.store.timers_out += 1
-        if measures is not None:
-            measures.note_timer_out(topic)
-
-    def transaction_ended(half: HalfMessage, now_ms: int, committed: bool) -> None:
-        if measures is not None:
-            measures.note_end(half.real_topic, half.record.born_timestamp_ms, now_ms, committed=committed)
-
-    broker.delays.on_delivered = figures.note_delivery
-    broker.transactions.on_committed = figures.note_commit
-    broker.transactions.on_ended = transaction_ended
-    broker.timers.messages.on_taken = timer_taken
-    broker.timers.messages.delivery.on_delivered = timer_delivered

@@ -42,7 +42,9 @@ def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
 class ActingMaster:
     """The state of a slave that may act. `run` updates it until cancelled, and calls `on_end` when a master is back."""
 
-    def __init__(self, config: BrokerConfig, registration: BrokerRegistration) -> None:
+    def __init__(
+        self, config: BrokerConfig, registration: BrokerRegistration, on_end: Callable[[], None] = lambda: None
+    ) -> None:
         self._name = config.broker_name
         self._broker_id = config.broker_id
         self._period_seconds = config.sync_broker_member_group_period / 1000
@@ -50,7 +52,7 @@ class ActingMaster:
         self._wanted = trio.Event()
         self._is_failure_logged = False
         self.is_acting = False
-        self.on_end: Callable[[], None] = lambda: None
+        self._on_end = on_end
 
     def look_soon(self) -> None:
         # The NameServer's answer is more reliable than a notice.
@@ -85,7 +87,7 @@ class ActingMaster:
         smallest = min(members)
         log.info("%s has the broker %d at %s: this slave no longer acts", self._name, smallest, members[smallest])
         self._registration.register_now()  # the answer names the master's port for slaves
-        self.on_end()
+        self._on_end()
 
     def _note_failure(self, error: RocketMQError) -> None:
         """Logs that no NameServer answers, once until the next answer. The slave's role stays as it is."""

@@ -48,21 +48,22 @@ class NoSlave(Exception):
 
 
 class HaServer:
-    """The slaves' side of a master. `serve_slave` is the handler of its port, `stored` is called after each append.
+    """The slaves' side of a master. `serve_slave` is the handler of its port, `stored` is called after each append."""
 
-    `is_clean` is False if the store was not closed in order.
-    """
-
-    def __init__(self, store: MessageStore, config: BrokerConfig, *, is_clean: bool) -> None:
+    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self.replicas = Replicas(CopyRules.of(config))
         self._store = store
         self._times = HaTimes.of(config)
         # The largest log end of a slave that is accepted, if this master may have lost bytes that slaves have; else
         # None.
-        self._known_end = None if is_clean else store.end
+        self._known_end: int | None = None
         self._others: set[int] = set()  # log ends of slaves that were refused for more bytes
         self._grown = trio.Event()
         self._refusals, self._lags = RareLines(), RareLines()
+
+    def open(self, *, clean: bool) -> None:
+        """Begins with an opened store. `clean` is False if it was not closed in order."""
+        self._known_end = None if clean else self._store.end
 
     def stored(self) -> None:
         if self.replicas.connected:

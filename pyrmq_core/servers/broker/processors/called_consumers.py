@@ -2,7 +2,7 @@
 
 The broker passes requests 307 and 309 on to the client with this id, over the connection of its heartbeat, and returns
 its answer. It refuses 309 for a batch that is one record. Request 223 becomes a request 221 to each member of the
-group; a member without a readable answer is left out. Source: broker/processor/AdminBrokerProcessor.java (callConsumer,
+group. A member without a readable answer is left out. Source: broker/processor/AdminBrokerProcessor.java (callConsumer,
 consumeMessageDirectly, getConsumerStatus), broker/client/net/Broker2Client.java (5.4.0).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
@@ -18,7 +18,7 @@ import trio
 from pyrmq_core.errors import InvalidArgument, ProtocolError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.record import batch_base
@@ -26,9 +26,14 @@ from pyrmq_core.protocol.requests.broker.consumer_admin import GetStatusOfConsum
 from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeMessageDirectly
 from pyrmq_core.protocol.requests.client.get_consumer_running_info import GetConsumerRunningInfo
 from pyrmq_core.protocol.requests.client.get_consumer_status import ConsumerStatus, GetConsumerStatus
-from pyrmq_core.servers.broker.broker import Answer, Broker
 from pyrmq_core.servers.broker.clients.client_table import ClientTable
 from pyrmq_core.servers.broker.clients.consumer_calls import ConsumerCalls
+from pyrmq_core.servers.broker.processors.handlers import Answer, Handlers
+from pyrmq_core.servers.broker.processors.name_rules import checked, client_fault, group_fault, if_any, topic_fault
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.store.store_reader import StoreReader
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 log = logging.getLogger(__name__)
 
@@ -41,62 +46,85 @@ MOST_MEMBERS: Final = 256
 MAX_STATUS_BYTES: Final = 256 * 1024
 
 
-def running_info(calls: ConsumerCalls, clients: ClientTable, request: Command) -> Answer:
-    header = GetConsumerRunningInfo.from_command(request)
-    return _pass_on(calls, clients, header.consumer_group, header.client_id, header.to_command())
+@dataclass(frozen=True, slots=True)
+class ConsumerCallRequests:
+    """Requests that the broker passes on to consumers."""
 
+    settings: LiveSettings
+    calls: ConsumerCalls
+    clients: ClientTable
+    reader: StoreReader
+    topics: TopicTable
+    groups: GroupTable
 
-def consume_directly(broker: Broker, request: Command, _: Peer) -> Answer:
-    """Adds the stored message to the request, and passes it on."""
-    header = ConsumeMessageDirectly.from_command(request)
-    try:
-        place = decode_offset_msg_id(header.msg_id or "").offset
-    except InvalidArgument as error:
-        return refusal(ResponseCode.INVALID_PARAMETER, str(error))
-    record = broker.store.reader.record(place) if place >= 0 else None
-    if record is None:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {place}")
-    if batch_base(record) is not None:  # a Java consumer would read a batch record as one message
-        return refusal(ResponseCode.SYSTEM_ERROR, f"{place} is a batch that is one record, and no message")
-    topic = broker.topics.get(header.topic or "")
-    group = broker.groups.known(header.consumer_group)
-    passed = replace(
-        header,
-        broker_name=broker.config.broker_name,
-        topic_sys_flag=None if topic is None else topic.topic_sys_flag,
-        group_sys_flag=None if group is None else group["groupSysFlag"],
-        record=bytes(record),
-    )
-    return _pass_on(broker.calls, broker.clients, header.consumer_group, header.client_id, passed.to_command())
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: checked(
+                self.consumer_status, topic=topic_fault, group=group_fault, clientAddr=client_fault
+            ),
+            RequestCode.GET_CONSUMER_RUNNING_INFO: checked(
+                self.running_info, consumerGroup=group_fault, clientId=client_fault
+            ),
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: checked(
+                self.consume_directly, consumerGroup=group_fault, clientId=client_fault, topic=if_any(topic_fault)
+            ),
+        }
 
+    def running_info(self, request: Command, _: Peer) -> Answer:
+        header = GetConsumerRunningInfo.from_command(request)
+        return self._pass_on(header.consumer_group, header.client_id, header.to_command())
 
-def _pass_on(calls: ConsumerCalls, clients: ClientTable, group: str, client_id: str | None, request: Command) -> Answer:
-    members = clients.members(group)
-    peer = next((peer for peer, client in members.items() if client.client_id == client_id), None)
-    if peer is None:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
-    return calls.call(peer, request, f"<{group}> <{client_id}>", seconds=CALL_SECONDS)
+    def consume_directly(self, request: Command, _: Peer) -> Answer:
+        """Adds the stored message to the request, and passes it on."""
+        header = ConsumeMessageDirectly.from_command(request)
+        try:
+            place = decode_offset_msg_id(header.msg_id or "").offset
+        except InvalidArgument as error:
+            return refusal(ResponseCode.INVALID_PARAMETER, str(error))
+        record = self.reader.record(place) if place >= 0 else None
+        if record is None:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {place}")
+        if batch_base(record) is not None:  # a Java consumer would read a batch record as one message
+            return refusal(ResponseCode.SYSTEM_ERROR, f"{place} is a batch that is one record, and no message")
+        topic = self.topics.get(header.topic or "")
+        group = self.groups.known(header.consumer_group)
+        passed = replace(
+            header,
+            broker_name=self.settings.config.broker_name,
+            topic_sys_flag=None if topic is None else topic.topic_sys_flag,
+            group_sys_flag=None if group is None else group["groupSysFlag"],
+            record=bytes(record),
+        )
+        return self._pass_on(header.consumer_group, header.client_id, passed.to_command())
 
+    def _pass_on(self, group: str, client_id: str | None, request: Command) -> Answer:
+        members = self.clients.members(group)
+        peer = next((peer for peer, client in members.items() if client.client_id == client_id), None)
+        if peer is None:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+        return self.calls.call(peer, request, f"<{group}> <{client_id}>", seconds=CALL_SECONDS)
 
-def consumer_status(calls: ConsumerCalls, clients: ClientTable, request: Command) -> Answer:
-    header = GetStatusOfConsumers.from_command(request)
-    members = clients.members(header.group)
-    if not members:
-        remark = f"No Any Consumer online in the consumer group: [{header.group}]"
-        return refusal(ResponseCode.SYSTEM_ERROR, remark)
-    called = {
-        client.client_id: peer
-        for peer, client in members.items()
-        if not header.client_address or client.client_id == header.client_address
-    }
-    if len(called) > MOST_MEMBERS:
-        remark = f"the group has {len(called)} members; name one of them, {MOST_MEMBERS} at most are called at a time"
-        return refusal(ResponseCode.SYSTEM_ERROR, remark)
-    return _collect(calls, called, GetConsumerStatus(header.topic, header.group))
+    def consumer_status(self, request: Command, _: Peer) -> Answer:
+        header = GetStatusOfConsumers.from_command(request)
+        members = self.clients.members(header.group)
+        if not members:
+            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+            return refusal(ResponseCode.SYSTEM_ERROR, remark)
+        called = {
+            client.client_id: peer
+            for peer, client in members.items()
+            if not header.client_address or client.client_id == header.client_address
+        }
+        if len(called) > MOST_MEMBERS:
+            remark = (
+                f"the group has {len(called)} members; name one of them, {MOST_MEMBERS} at most are called at a time"
+            )
+            return refusal(ResponseCode.SYSTEM_ERROR, remark)
+        return _collect(self.calls, called, GetConsumerStatus(header.topic, header.group))
 
 
 async def _collect(calls: ConsumerCalls, called: Mapping[str, Peer], header: GetConsumerStatus) -> Command:
-    """Calls a few members at a time and returns all their offsets; the calls end after `STATUS_SECONDS` in total."""
+    """Calls a few members at a time and returns all their offsets. The calls end after `STATUS_SECONDS` in total."""
     offsets_of: dict[str, Mapping[MessageQueue, int]] = {}
     waiting = iter(called.items())
 

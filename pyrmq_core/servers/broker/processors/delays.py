@@ -5,57 +5,67 @@ Source: broker/util/HookUtils.java (5.4.0), handleScheduleMessage: a level wins 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.properties import DELAY
-from pyrmq_core.servers.broker.broker import Broker
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.processors.put_message import RequestRefused
+from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
+from pyrmq_core.servers.broker.timers.service import Timers
 from pyrmq_core.servers.broker.timers.timer_rules import TIMER_TOPIC, BadTimer, drop_times, is_timer, place_timer
 
 
 class StoredQueue(NamedTuple):
-    """The topic and queue that a message is stored in; `delay_ms` is the delay of its level."""
+    """The topic and queue that a message is stored in, and the delay of its level."""
 
     topic: str
     queue_id: int
     delay_ms: int | None = None
 
 
-def delayed(broker: Broker, topic: str, queue_id: int, properties: dict[str, str]) -> StoredQueue:
-    """Returns the queue to store a message in; for a delayed message it adds the real queue to `properties`.
+@dataclass(frozen=True, slots=True)
+class DelayedQueues:
+    """The queues in which delayed messages wait."""
 
-    Raises `RequestRefused` for a level that is no number, and for a delivery time that is not possible.
-    """
-    level = delay_level(properties)
-    if level > 0:
-        drop_times(properties)
-        level_queue, delay_ms = broker.delays.place(topic, queue_id, level, properties)
-        return StoredQueue(SCHEDULE_TOPIC, level_queue, delay_ms)
-    if not is_timer(properties):
-        return StoredQueue(topic, queue_id)
-    if not broker.timers.enabled:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
-        )
-    settings = broker.timers.settings
-    try:
-        waits = place_timer(properties, topic, queue_id, broker.now_ms(), settings)
-    except BadTimer as error:
-        remark = (
-            "timer message illegal, the delay time should not be bigger than the max delay "
-            f"{settings.max_delay_ms}ms; or if set del msg, the delay time should be bigger than the current time"
-        )
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, remark) from error
-    return StoredQueue(TIMER_TOPIC, 0) if waits else StoredQueue(topic, queue_id)
+    delays: DelayLevels
+    timers: Timers
+
+    def queue_of(self, topic: str, queue_id: int, properties: dict[str, str]) -> StoredQueue:
+        """Returns the queue to store a message in, and adds the real queue of a delayed message to `properties`.
+
+        Raises `RequestRefused` for a level that is no number, and for a delivery time that is not possible.
+        """
+        level = delay_level(properties)
+        if level > 0:
+            drop_times(properties)
+            level_queue, delay_ms = self.delays.place(topic, queue_id, level, properties)
+            return StoredQueue(SCHEDULE_TOPIC, level_queue, delay_ms)
+        if not is_timer(properties):
+            return StoredQueue(topic, queue_id)
+        if not self.timers.enabled:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+            )
+        settings = self.timers.settings
+        try:
+            waits = place_timer(properties, topic, queue_id, clock.now_ms(), settings)
+        except BadTimer as error:
+            remark = (
+                "timer message illegal, the delay time should not be bigger than the max delay "
+                f"{settings.max_delay_ms}ms; or if set del msg, the delay time should be bigger than the current time"
+            )
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, remark) from error
+        return StoredQueue(TIMER_TOPIC, 0) if waits else StoredQueue(topic, queue_id)
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """Returns the level in the property DELAY; 0 if the message has no such property.
+    """Returns the level in the property DELAY, or 0 if the message has no such property.
 
-    Raises `RequestRefused` for a text that is no number; Java fails for it, too.
+    Raises `RequestRefused` for a text that is no number. Java fails for it, too.
     """
     text = properties.get(DELAY)
     if text is None:

@@ -1,87 +1,105 @@
 """END_TRANSACTION (37) and RESUME_CHECK_HALF_MESSAGE (323).
 
 A commit stores the message for its consumers, a rollback only records the end, and an unknown state leads to a check.
-RocketMQ leaves a request with an unknown state without an answer; here it is refused. A second commit of one message is
+RocketMQ leaves a request with an unknown state without an answer. Here it is refused. A second commit of one message is
 answered like the first, and delivers nothing. Source: broker/processor/EndTransactionProcessor.java,
 AdminBrokerProcessor.java (resumeCheckHalfMessage), 5.4.0.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction, ResumeCheckHalfMessage
-from pyrmq_core.servers.broker.broker import Answer, Broker
-from pyrmq_core.servers.broker.processors.put_message import RequestRefused, refused_by_store
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.processors.handlers import Answer, Handlers
+from pyrmq_core.servers.broker.processors.put_message import MessageWriter, RequestRefused
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.store_services.flush import Flusher
 from pyrmq_core.servers.broker.transactions.half_messages import HalfMessage
+from pyrmq_core.servers.broker.transactions.transactions import Transactions
 
 NOT_FOUND: Final = "Find prepared transaction message failed"
 NOT_RESUMED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 
 
-def end_transaction(broker: Broker, request: Command, _: Peer) -> Answer:
-    """Ends a transaction; refuses an unknown state and a number that is no state, which end nothing."""
-    end = EndTransaction.from_command(request)
-    if end.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
-        remark = f"nothing is ended: commitOrRollback is {end.commit_or_rollback}, not 8 (commit) or 12 (rollback)"
-        return refusal(ResponseCode.SYSTEM_ERROR, remark)
-    if broker.flusher.is_sync and broker.store.flushed <= end.commit_log_offset < broker.store.end:
-        return _end_when_flushed(broker, end)
-    return _end(broker, end)
+@dataclass(frozen=True, slots=True)
+class TransactionRequests:
+    """The ends of transactions, and checks by hand."""
 
+    transactions: Transactions
+    writer: MessageWriter
+    flusher: Flusher
+    store: MessageStore
 
-async def _end_when_flushed(broker: Broker, end: EndTransaction) -> Command:
-    """Waits until the half message's queue contains it: with SYNC_FLUSH, until it is on the medium."""
-    await broker.flusher.wait_flushed(broker.store.end)
-    return _end(broker, end)
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.END_TRANSACTION: self.end_transaction,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume_check,
+        }
 
+    def end_transaction(self, request: Command, _: Peer) -> Answer:
+        end = EndTransaction.from_command(request)
+        if end.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            remark = f"nothing is ended: commitOrRollback is {end.commit_or_rollback}, not 8 (commit) or 12 (rollback)"
+            return refusal(ResponseCode.SYSTEM_ERROR, remark)
+        if self.flusher.is_sync and self.store.flushed <= end.commit_log_offset < self.store.end:
+            return self._end_when_flushed(end)
+        return self._end(end)
 
-def _end(broker: Broker, end: EndTransaction) -> Command:
-    half = broker.transactions.half_at(end.commit_log_offset)
-    if half is None:
-        return refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
-    if not end.from_transaction_check and broker.transactions.rules.is_end_late(half, broker.now_ms()):
-        remark = "the end arrived after CHECK_IMMUNITY_TIME_IN_SECONDS; the producer is queried for it"
-        return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
-    if fault := _fault(end, half):
-        return refusal(ResponseCode.SYSTEM_ERROR, fault)
-    if end.commit_or_rollback == TRANSACTION_ROLLBACK:
-        broker.transactions.roll_back(half, broker.now_ms())
+    async def _end_when_flushed(self, end: EndTransaction) -> Command:
+        """Waits until the half message's queue contains it: with SYNC_FLUSH, until it is on the medium."""
+        await self.flusher.wait_flushed(self.store.end)
+        return self._end(end)
+
+    def _end(self, end: EndTransaction) -> Command:
+        half = self.transactions.half_at(end.commit_log_offset)
+        if half is None:
+            return refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        if not end.from_transaction_check and self.transactions.rules.is_end_late(half, clock.now_ms()):
+            remark = "the end arrived after CHECK_IMMUNITY_TIME_IN_SECONDS; the producer is queried for it"
+            return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+        if fault := _fault(end, half):
+            return refusal(ResponseCode.SYSTEM_ERROR, fault)
+        if end.commit_or_rollback == TRANSACTION_ROLLBACK:
+            self.transactions.roll_back(half, clock.now_ms())
+            return success()
+        try:
+            with self.writer.refusals():
+                self.transactions.commit(half, clock.now_ms())
+        except RequestRefused as refused:
+            return refusal(refused.code, str(refused))
         return success()
-    try:
-        with refused_by_store(broker):
-            broker.transactions.commit(half, broker.now_ms())
-    except RequestRefused as refused:
-        return refusal(refused.code, str(refused))
-    return success()
 
-
-def resume_check(broker: Broker, request: Command, _: Peer) -> Command:
-    """Schedules new checks of a half message that was checked too often, or never."""
-    resume = ResumeCheckHalfMessage.from_command(request)
-    try:
-        place = decode_offset_msg_id(resume.msg_id or "").offset
-    except InvalidArgument as error:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {error}")
-    half = broker.transactions.half_at(place, or_discarded=True)
-    if half is None:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {resume.msg_id} is no half message of this broker")
-    try:
-        with refused_by_store(broker):
-            broker.transactions.resume(half, broker.now_ms())
-    except RequestRefused as refused:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {refused}")
-    return success()
+    def resume_check(self, request: Command, _: Peer) -> Command:
+        """Schedules new checks of a half message that was checked too often, or never."""
+        resume = ResumeCheckHalfMessage.from_command(request)
+        try:
+            place = decode_offset_msg_id(resume.msg_id or "").offset
+        except InvalidArgument as error:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {error}")
+        half = self.transactions.half_at(place, or_discarded=True)
+        if half is None:
+            return refusal(
+                ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {resume.msg_id} is no half message of this broker"
+            )
+        try:
+            with self.writer.refusals():
+                self.transactions.resume(half, clock.now_ms())
+        except RequestRefused as refused:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {refused}")
+        return success()
 
 
 def _fault(end: EndTransaction, half: HalfMessage) -> str:
-    """Returns RocketMQ's words for an end that does not belong to the half message; empty if it does."""
+    """Returns RocketMQ's words for an end that does not belong to the half message, else an empty text."""
     if half.producer_group != end.producer_group:
         return "The producer group wrong"
     if half.queue_offset != end.tran_state_table_offset:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps
-from pyrmq_core.servers.broker.broker import Answer
 from pyrmq_core.servers.broker.in_turns import STEPS_AT_ONCE, BoundedWork, InTurns
+from pyrmq_core.servers.broker.processors.handlers import Answer
 
 # The most bytes of an answer's body: a frame has at most 16 MiB.
 MAX_LONG_ANSWER_BYTES: Final = 15 << 20
@@ -19,13 +19,13 @@ BUSY: Final = "too many long requests wait for their turn; try again later"
 
 
 async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]) -> Command:
-    """Returns the answer of long work, which begins when its turn comes; a refusal if too many others wait."""
+    """Returns the answer of long work, which begins when its turn comes, or a refusal if too many others wait."""
     answer = await long_work.run(work)
     return refusal(ResponseCode.SYSTEM_BUSY, BUSY) if answer is None else answer
 
 
 def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
-    """Returns success with a body of these pieces, a refusal if it is too long; at once if the pieces are few.
+    """Returns success with a body of these pieces, at once if they are few. A body that is too long is refused.
 
     A piece takes some 10 us to make. A piece may be empty, for a step of the work that adds nothing to the body.
     """
@@ -46,7 +46,6 @@ async def _joined(first: bytes, pieces: Iterator[bytes], ext: Mapping[str, str])
 
 
 def separated(rows: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the rows with a comma before each but the first."""
     for number, row in enumerate(rows):
         yield b"," + row if number else row
 
@@ -54,7 +53,7 @@ def separated(rows: Iterable[bytes]) -> Iterator[bytes]:
 def object_pieces(members: Mapping[str, Any] | Iterator[tuple[str, Any]], few: int = 0) -> Iterator[bytes]:
     """Yields the text of a JSON object in pieces: a piece for each plain member, and for each row of a table.
 
-    A table is a dict, or an iterator of names and values; a long row is divided, too. The members must not change
+    A table is a dict, or an iterator of names and values. A long row is divided, too. The members must not change
     meanwhile. Dicts with at most `few` members are one piece.
     """
     yield b"{"

@@ -1,7 +1,7 @@
-"""The rules for names: a topic becomes a folder; topics, groups and clients become keys of the broker's tables.
+"""The rules for names: a topic becomes a folder, and topics, groups and clients become keys of the broker's tables.
 
-Each rule returns the fault of a text, in RocketMQ's words, or an empty text. `checked` applies rules before the
-function of a request. Source: common/topic/TopicValidator.java (5.4.0); groups may have 4.9's 255 characters.
+Each rule returns the fault of a text, in RocketMQ's words, or an empty text. `checked` applies rules before the handler
+of a request. Source: common/topic/TopicValidator.java (5.4.0), but groups may have 4.9's 255 characters.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.names import MAX_GROUP_CHARS, MAX_TOPIC_CHARS, is_dead_letter_topic, is_retry_topic
-from pyrmq_core.servers.broker.broker import Answer, Broker
+from pyrmq_core.servers.broker.processors.handlers import Answer, Handler
 
 Rule: TypeAlias = Callable[[str], str]
-Handler: TypeAlias = Callable[[Broker, Command, Peer], Answer]
 
 # A retry topic is a folder's name, and no file system in use allows a longer one.
 MAX_RETRY_TOPIC_CHARS: Final = 255
@@ -41,7 +40,6 @@ def lite_refusal(request: Command) -> Command | None:
 
 
 def topic_fault(topic: str) -> str:
-    """Returns the fault of a topic's name, or an empty text."""
     if not topic.strip():
         return "The specified topic is blank."
     if not NAME.fullmatch(topic):
@@ -56,7 +54,6 @@ def topic_fault(topic: str) -> str:
 
 
 def group_fault(group: str) -> str:
-    """Returns the fault of a group's name, or an empty text."""
     if not group.strip():
         return "The specified group is blank."
     if not NAME.fullmatch(group):
@@ -76,7 +73,6 @@ def client_fault(client_id: str) -> str:
 
 
 def if_any(rule: Rule) -> Rule:
-    """Returns the rule for a field that may be left empty."""
     return lambda text: rule(text) if text else ""
 
 
@@ -86,14 +82,14 @@ def listed(rule: Rule) -> Rule:
 
 
 def checked(handler: Handler, **rules: Rule) -> Handler:
-    """Returns the handler with a check of these header fields before it; an absent field is left to the handler."""
+    """Returns the handler with a check of these header fields before it. An absent field is left to the handler."""
 
-    def check(broker: Broker, request: Command, peer: Peer) -> Answer:
+    def check(request: Command, peer: Peer) -> Answer:
         for field, rule in rules.items():
             text = request.ext.get(field)
             if text is not None and (fault := rule(text)):
                 return refusal(ResponseCode.INVALID_PARAMETER, fault)
-        return handler(broker, request, peer)
+        return handler(request, peer)
 
     return check
 

@@ -1,4 +1,4 @@
-"""Offsets of queues (29 to 32) and of groups (14, 15, 43).
+"""Offsets of queues (29 to 32) and of groups (14, 15).
 
 Source: broker/processor/AdminBrokerProcessor.java, ConsumerManageProcessor.java (5.4.0). For a topic or queue that does
 not exist, 29 to 32 give the answer of an empty queue.
@@ -6,13 +6,13 @@ not exist, 29 to 32 give the answer of an empty queue.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
 
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.requests.broker.consumer_offsets import (
     PREVIOUSLY_RESET,
@@ -28,14 +28,10 @@ from pyrmq_core.protocol.requests.broker.offsets import (
     StoreTimeFound,
 )
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
-from pyrmq_core.servers.broker.broker import Answer
 from pyrmq_core.servers.broker.clients.client_table import ClientInfo, ClientTable
-from pyrmq_core.servers.broker.in_turns import BoundedWork
-from pyrmq_core.servers.broker.processors.long_answers import answer_in_turns, object_pieces
-from pyrmq_core.servers.broker.processors.name_rules import lite_refusal
-from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
+from pyrmq_core.servers.broker.processors.handlers import Handlers
+from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, lite_refusal, topic_fault
 from pyrmq_core.servers.broker.store.store_reader import StoreReader
-from pyrmq_core.servers.broker.tables.config_files import encode_config
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.servers.broker.tables.topics import TopicTable
@@ -45,83 +41,90 @@ NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fi
 NOT_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
 
 
-def max_offset(reader: StoreReader, request: Command) -> Command:
-    header = GetMaxOffset.from_command(request)
-    return OffsetFound(reader.bounds((header.topic, header.queue_id))[1]).to_command()
+@dataclass(frozen=True, slots=True)
+class OffsetRequests:
+    """The offsets of queues, and the offsets that groups committed in them."""
 
+    reader: StoreReader
+    offsets: GroupOffsets
+    groups: GroupTable
+    topics: TopicTable
+    clients: ClientTable
 
-def min_offset(reader: StoreReader, request: Command) -> Command:
-    header = GetMinOffset.from_command(request)
-    return OffsetFound(reader.bounds((header.topic, header.queue_id))[0]).to_command()
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.GET_MAX_OFFSET: checked(self.max_offset, topic=topic_fault),
+            RequestCode.GET_MIN_OFFSET: checked(self.min_offset, topic=topic_fault),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: checked(self.search_offset, topic=topic_fault),
+            RequestCode.GET_EARLIEST_MSG_STORETIME: checked(self.earliest_store_time, topic=topic_fault),
+            RequestCode.QUERY_CONSUMER_OFFSET: checked(
+                self.query_consumer_offset, consumerGroup=group_fault, topic=topic_fault
+            ),
+            RequestCode.UPDATE_CONSUMER_OFFSET: checked(
+                self.update_consumer_offset, consumerGroup=group_fault, topic=topic_fault
+            ),
+        }
 
+    def max_offset(self, request: Command, _: Peer) -> Command:
+        header = GetMaxOffset.from_command(request)
+        return OffsetFound(self.reader.bounds((header.topic, header.queue_id))[1]).to_command()
 
-def search_offset(reader: StoreReader, request: Command) -> Command:
-    if (refused := lite_refusal(request)) is not None:
-        return refused
-    header = SearchOffset.from_command(request)
-    upper = (header.boundary_type or "").upper() == UPPER
-    offset = reader.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
-    return OffsetFound(offset).to_command()
+    def min_offset(self, request: Command, _: Peer) -> Command:
+        header = GetMinOffset.from_command(request)
+        return OffsetFound(self.reader.bounds((header.topic, header.queue_id))[0]).to_command()
 
+    def search_offset(self, request: Command, _: Peer) -> Command:
+        if (refused := lite_refusal(request)) is not None:
+            return refused
+        header = SearchOffset.from_command(request)
+        upper = (header.boundary_type or "").upper() == UPPER
+        offset = self.reader.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
+        return OffsetFound(offset).to_command()
 
-def earliest_store_time(reader: StoreReader, request: Command) -> Command:
-    header = GetEarliestStoreTime.from_command(request)
-    key = (header.topic, header.queue_id)
-    stored = reader.store_time(key, reader.bounds(key)[0])
-    return StoreTimeFound(-1 if stored is None else stored).to_command()
+    def earliest_store_time(self, request: Command, _: Peer) -> Command:
+        header = GetEarliestStoreTime.from_command(request)
+        key = (header.topic, header.queue_id)
+        stored = self.reader.store_time(key, self.reader.bounds(key)[0])
+        return StoreTimeFound(-1 if stored is None else stored).to_command()
 
+    def query_consumer_offset(self, request: Command, _: Peer) -> Command:
+        """Returns the committed offset. Without one it is 0 for a queue that still has its first message."""
+        header = QueryConsumerOffset.from_command(request)
+        committed = self.offsets.committed(header.consumer_group, header.topic, header.queue_id)
+        if committed is not None:
+            return OffsetFound(committed).to_command()
+        if header.set_zero_if_not_found is False:
+            return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_ZERO)
+        start, end = self.reader.bounds((header.topic, header.queue_id))
+        if start <= 0 < end:
+            return OffsetFound(0).to_command()
+        return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
 
-def query_consumer_offset(offsets: GroupOffsets, reader: StoreReader, request: Command) -> Command:
-    """Returns the committed offset; if none is committed, 0 for a queue that still has its first message."""
-    header = QueryConsumerOffset.from_command(request)
-    committed = offsets.committed(header.consumer_group, header.topic, header.queue_id)
-    if committed is not None:
-        return OffsetFound(committed).to_command()
-    if header.set_zero_if_not_found is False:
-        return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_ZERO)
-    start, end = reader.bounds((header.topic, header.queue_id))
-    if start <= 0 < end:
-        return OffsetFound(0).to_command()
-    return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
-
-
-def update_consumer_offset(
-    groups: GroupTable,
-    topics: TopicTable,
-    offsets: GroupOffsets,
-    clients: ClientTable,
-    request: Command,
-    peer: Peer,
-) -> Command:
-    header = UpdateConsumerOffset.from_command(request)
-    if header.consumer_group not in groups:
-        return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.consumer_group} not exist!")
-    if header.topic not in topics:
-        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
-    # The topic's number of queues is no limit, since it may have been larger; RocketMQ keeps a commit for any number.
-    if not 0 <= header.queue_id < MAX_QUEUES_PER_TOPIC:
-        return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{header.queue_id}] is illegal, no topic has it")
-    key = (header.consumer_group, header.topic, header.queue_id)
-    member = clients.members(header.consumer_group).get(peer)
-    is_out_of_date = header.from_slave and offsets.was_reset(*key)
-    if is_out_of_date or not commit(offsets, key, header.commit_offset, member):
-        return replace(success(), remark=PREVIOUSLY_RESET)
-    return success()
+    def update_consumer_offset(
+        self,
+        request: Command,
+        peer: Peer,
+    ) -> Command:
+        header = UpdateConsumerOffset.from_command(request)
+        if header.consumer_group not in self.groups:
+            return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.consumer_group} not exist!")
+        if header.topic not in self.topics:
+            return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
+        # The topic's number of queues is no limit, since it may have been larger. RocketMQ takes any number.
+        if not 0 <= header.queue_id < MAX_QUEUES_PER_TOPIC:
+            return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{header.queue_id}] is illegal, no topic has it")
+        key = (header.consumer_group, header.topic, header.queue_id)
+        member = self.clients.members(header.consumer_group).get(peer)
+        is_out_of_date = header.from_slave and self.offsets.was_reset(*key)
+        if is_out_of_date or not commit(self.offsets, key, header.commit_offset, member):
+            return replace(success(), remark=PREVIOUSLY_RESET)
+        return success()
 
 
 def commit(offsets: GroupOffsets, key: tuple[str, str, int], offset: int, member: ClientInfo | None) -> bool:
-    """Commits the offset of a group, topic and queue id, unless a reset forbids it; returns whether it did."""
+    """Commits the offset of a group, topic and queue id, and returns True, unless a reset forbids it."""
     client_id = None if member is None else member.client_id
     if not offsets.may_commit(*key, offset, trio.current_time(), client_id):
         return False
     offsets.commit(*key, offset)
     return True
-
-
-def all_delay_offsets(delays: DelayLevels) -> Command:
-    """Returns the text of `delayOffset.json`, which a slave writes to its own."""
-    return success(body=encode_config(delays.members()))
-
-
-def all_consumer_offsets(long_work: BoundedWork, offsets: GroupOffsets) -> Answer:
-    return answer_in_turns(long_work, object_pieces(offsets.members()))

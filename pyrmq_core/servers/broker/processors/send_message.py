@@ -14,7 +14,7 @@ from typing import Final
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
@@ -42,29 +42,26 @@ from pyrmq_core.protocol.messages.record import INT, SHORT, pack_host
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED, TRANSACTION_MASK, SysFlag
 from pyrmq_core.protocol.requests.broker.recall_message import RecallHandle
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
-from pyrmq_core.servers.broker.broker import HELP, Answer, Broker
-from pyrmq_core.servers.broker.processors.consumer_send_back import divert
-from pyrmq_core.servers.broker.processors.delays import StoredQueue, delay_level, delayed
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.identity import Identity
+from pyrmq_core.servers.broker.processors.consumer_send_back import SendBackRequests
+from pyrmq_core.servers.broker.processors.delays import DelayedQueues, StoredQueue, delay_level
+from pyrmq_core.servers.broker.processors.handlers import HELP, Answer, Handlers
 from pyrmq_core.servers.broker.processors.name_rules import topic_fault
-from pyrmq_core.servers.broker.processors.put_message import (
-    RequestRefused,
-    announce_topics,
-    make_topic,
-    message_illegal,
-    put,
-    refused_by_disk,
-    wait_until_safe,
-)
+from pyrmq_core.servers.broker.processors.put_message import MessageWriter, RequestRefused, make_topic, refused_by_disk
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.store.appending import INNER_BYTES, Append, AppendResult
 from pyrmq_core.servers.broker.store.batch_pieces import Piece, batch_pieces, piece
-from pyrmq_core.servers.broker.tables.topics import WRITE
+from pyrmq_core.servers.broker.tables.topics import WRITE, TopicTable
 from pyrmq_core.servers.broker.timers.timer_rules import DELIVERY_BYTES, TIMER_NAMES, TIMER_TOPIC, is_timer
+from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
 from pyrmq_core.servers.broker.transactions.half_messages import (
     ADDED_BY_CHECKS,
     HALF_QUEUE,
     half_properties,
     is_prepared,
 )
+from pyrmq_core.servers.broker.transactions.transactions import Transactions
 
 # RocketMQ accepts messages of other kinds in this topic, which end the delivery of its timers for good.
 CLOSED_TOPICS: Final = FORBIDDEN_TOPICS | {TIMER_TOPIC}
@@ -91,108 +88,295 @@ class PreparedMessage:
     recall_handle: str | None = None
 
 
-def send(broker: Broker, request: Command, peer: Peer) -> Answer:
-    """Answers at once, except for a retry, a topic that has to be made or saved, and a synchronous flush."""
-    message = SendMessage.from_command(request)
-    try:
-        check_topic(broker, message.topic)
-        if message.properties and len(message.properties) > MAX_STORED_PROPERTIES_BYTES:
-            raise message_illegal(broker)
-        topic = broker.topics.get(message.topic)
-        if is_retry_topic(message.topic) and not message.batch:
-            return _retry(broker, message, peer, request.version)
-        if topic is None or message.topic in broker.topics.unsaved:
-            return _create_and_store(broker, message, peer)
-        return _store(broker, message, topic, peer)
-    except RequestRefused as refused:
-        return send_refusal(broker, refused)
+@dataclass(frozen=True, slots=True)
+class SendRequests:
+    """Sends of messages and batches."""
 
+    settings: LiveSettings
+    identity: Identity
+    topics: TopicTable
+    announcer: TopicAnnouncer
+    writer: MessageWriter
+    retries: SendBackRequests
+    delays: DelayedQueues
+    transactions: Transactions
 
-def check_topic(broker: Broker, topic: str) -> None:
-    """Raises `RequestRefused` for an impossible name, which no known topic has, and for a topic closed to sends."""
-    config = broker.topics.get(topic)
-    if config is None and (fault := topic_fault(topic)):
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
-    if topic in CLOSED_TOPICS:
-        raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
-    if config is not None and config.order and not broker.config.broker_permission & WRITE:
-        raise RequestRefused(
-            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.advertised_ip}] sending message is forbidden"
-        )
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
 
+    def send(self, request: Command, peer: Peer) -> Answer:
+        message = SendMessage.from_command(request)
+        try:
+            self.check_topic(message.topic)
+            if message.properties and len(message.properties) > MAX_STORED_PROPERTIES_BYTES:
+                raise self.writer.illegal()
+            topic = self.topics.get(message.topic)
+            if is_retry_topic(message.topic) and not message.batch:
+                return self._retry(message, peer, request.version)
+            if topic is None or message.topic in self.topics.unsaved:
+                return self._create_and_store(message, peer)
+            return self._store(message, topic, peer)
+        except RequestRefused as refused:
+            return self.refused(refused)
 
-async def _retry(broker: Broker, message: SendMessage, peer: Peer, version: int) -> Command | None:
-    """Stores a retry that a consumer itself sends; `divert` decides whether it goes to the dead-letter topic."""
-    properties = decode_properties(message.properties or "")
-    try:
-        dead_letters = divert(broker, message, version, properties)
-        if dead_letters is not None:
-            if dead_letters.topic not in broker.topics:
-                await make_topic(broker, dead_letters)
-            text = encode_properties(properties)
-            message = replace(message, topic=dead_letters.topic, queue_id=0, properties=text)
-    except RequestRefused as refused:
-        return send_refusal(broker, refused)
-    return await _create_and_store(broker, message, peer)
+    def check_topic(self, topic: str) -> None:
+        """Raises `RequestRefused` for an impossible name, which no known topic has, and for a topic closed to sends."""
+        config = self.topics.get(topic)
+        if config is None and (fault := topic_fault(topic)):
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+        if topic in CLOSED_TOPICS:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        if config is not None and config.order and not self.settings.config.broker_permission & WRITE:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self.settings.config.advertised_ip}] sending message is forbidden",
+            )
 
+    async def _retry(self, message: SendMessage, peer: Peer, version: int) -> Command | None:
+        properties = decode_properties(message.properties or "")
+        try:
+            dead_letters = self.retries.divert(message, version, properties)
+            if dead_letters is not None:
+                if dead_letters.topic not in self.topics:
+                    await make_topic(self.announcer, dead_letters)
+                text = encode_properties(properties)
+                message = replace(message, topic=dead_letters.topic, queue_id=0, properties=text)
+        except RequestRefused as refused:
+            return self.refused(refused)
+        return await self._create_and_store(message, peer)
 
-async def _create_and_store(broker: Broker, message: SendMessage, peer: Peer) -> Command | None:
-    """Stores in a topic that does not exist, or is not in its file yet."""
-    try:
-        answer = _store(broker, message, await saved_topic(broker, message), peer)
-    except RequestRefused as refused:
-        return send_refusal(broker, refused)
-    return answer if answer is None or isinstance(answer, Command) else await answer
+    async def _create_and_store(self, message: SendMessage, peer: Peer) -> Command | None:
+        try:
+            answer = self._store(message, await self.saved_topic(message), peer)
+        except RequestRefused as refused:
+            return self.refused(refused)
+        return answer if answer is None or isinstance(answer, Command) else await answer
 
+    async def saved_topic(self, message: SendMessage) -> TopicConfig:
+        """Returns the message's topic when the topics' file has it. Makes it if the default topic allows that.
 
-async def saved_topic(broker: Broker, message: SendMessage) -> TopicConfig:
-    """Returns the message's topic when the topics' file has it; creates it if the default topic allows that.
-
-    A new topic is announced to the NameServers before the sender gets its answer: its next query finds the route.
-    """
-    if message.topic not in broker.topics:
-        config = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
-        if config is None:
+        A new topic is announced to the NameServers before the sender gets its answer: its next query finds the route.
+        """
+        if message.topic not in self.topics:
+            config = self.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
+            if config is None:
+                raise _no_topic(message.topic)
+            await self.announcer.announce(config)
+        with refused_by_disk():
+            await self.topics.saved(message.topic)
+        async with self.announcer.sends_to_new_topics:  # their files are made one in each turn of the loop
+            pass
+        topic = self.topics.get(message.topic)
+        if topic is None:  # the topic was deleted meanwhile
             raise _no_topic(message.topic)
-        await announce_topics(broker, config)
-    with refused_by_disk():
-        await broker.topics.saved(message.topic)
-    async with broker.sends_to_new_topics:  # their files are made one in each turn of the loop
-        pass
-    topic = broker.topics.get(message.topic)
-    if topic is None:  # the topic was deleted meanwhile
-        raise _no_topic(message.topic)
-    return topic
+        return topic
+
+    def _store(self, message: SendMessage, topic: TopicConfig, peer: Peer) -> Answer:
+        queue_id = queue_of_send(message, topic, peer)
+        if not message.body:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the body is empty, and an empty message cannot be stored")
+        sys_flag = message.sys_flag | (MULTI_TAGS if topic.topic_filter_type == "MULTI_TAG" else 0)
+        prepare = self._prepare_batch if message.batch else self._prepare_one
+        prepared = prepare(message, queue_id, sys_flag, peer)
+        stored = self.writer.put(prepared.append)
+        if prepared.append.topic == HALF_TOPIC:
+            self.transactions.began(message.topic, stored.queue_offset)
+        if prepared.waits and self.writer.has_to_wait:
+            return self._answer_when_safe(prepared, stored)
+        return self._stored(prepared, stored, ResponseCode.SUCCESS)
+
+    async def _answer_when_safe(self, prepared: PreparedMessage, stored: AppendResult) -> Command:
+        try:
+            return self._stored(prepared, stored, await self.writer.wait_until_safe(stored.end))
+        except RequestRefused as refused:
+            return self.refused(refused)
+
+    def _prepare_one(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
+        """Prepares one message, with the properties that a broker adds.
+
+        The header's properties (field `i`) become a map, as in Java, so that duplicates and their order are lost.
+        """
+        properties = decode_properties(message.properties or "")
+        is_half = self.is_in_transaction(properties, sys_flag, message.reconsume_times or 0)
+        if INNER_NUM in properties or sys_flag & BATCH_RECORD:
+            raise self.writer.illegal()
+        properties.pop(POP_CK, None)
+        if PRIORITY in properties:
+            queue_id = self._queue_of_priority(message.topic, queue_id, properties)
+        config, unique_id = self.settings.config, properties.get(UNIQ_KEY) or self.identity.unique_id(clock.now_ms())
+        properties[UNIQ_KEY] = unique_id
+        properties[MSG_REGION] = config.region_id
+        properties[TRACE_ON] = self.trace_text()
+        properties[CLUSTER] = config.broker_cluster_name
+        if is_half:
+            properties, place = half_properties(message.topic, queue_id, properties), StoredQueue(*HALF_QUEUE)
+            sys_flag &= ~TRANSACTION_MASK
+        else:
+            place = self.delays.queue_of(message.topic, queue_id, properties)
+        encoded = encode_properties(properties).encode("utf-8", "replace")
+        room = {HALF_TOPIC: ADDED_BY_CHECKS, TIMER_TOPIC: DELIVERY_BYTES}.get(place.topic, 0)
+        if len(message.body) > config.max_message_size or len(encoded) + room > MAX_STORED_PROPERTIES_BYTES:
+            raise self.writer.illegal()
+        append = Append(
+            topic=place.topic,
+            queue_id=place.queue_id,
+            pieces=[piece(message.flag, message.body, encoded)],
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=pack_host(peer.address),
+            store_host=self.identity.store_host,
+            sys_flag=sys_flag,
+            reconsume_times=message.reconsume_times or 0,
+            delay_ms=place.delay_ms,
+        )
+        handle = None
+        if place.topic == TIMER_TOPIC and not is_retry_topic(message.topic):
+            out_ms = int(properties[TIMER_OUT_MS]) + 1  # Java adds 1, so that a recall rounds it down to the same slot
+            handle = RecallHandle(message.topic, config.broker_name, out_ms, unique_id).encode()
+        waits = properties.get(WAIT) != "false"
+        return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)
+
+    def _queue_of_priority(self, topic: str, queue_id: int, properties: dict[str, str]) -> int:
+        """Returns the queue of the message's priority, or `queue_id` if its priority is no whole number from 0 on.
+
+        The priority of a message that is ordered, delayed or in a transaction is removed from `properties`.
+        """
+        try:
+            priority = parse_int(properties[PRIORITY])
+        except ValueError:
+            return queue_id
+        if priority < 0:
+            return queue_id
+        if is_prepared(properties) or not BEFORE_PRIORITY.isdisjoint(properties):
+            del properties[PRIORITY]
+            return queue_id
+        config = self.topics.get(topic)
+        return max(0, min(priority, config.write_queue_nums - 1)) if config is not None else queue_id
+
+    def _prepare_batch(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
+        """Prepares a batch. Its messages are stored unchanged: the header's properties describe only the batch."""
+        properties = decode_properties(message.properties or "")
+        if is_retry_topic(message.topic):
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {message.topic}"
+            )
+        if (
+            sys_flag & TRANSACTION_MASK
+            or is_prepared(properties)
+            or delay_level(properties) > 0
+            or is_timer(properties)
+        ):
+            raise self.writer.illegal()
+        whole = bool(self.topics.is_batch_topic(message.topic) and properties.get(UNIQ_KEY))
+        if sys_flag & BATCH_RECORD and not whole:
+            raise self.writer.illegal()
+        if len(message.body) > self.settings.config.max_message_size:
+            raise (
+                self.writer.illegal()
+                if whole
+                else RequestRefused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
+            )
+        body, inner_num = bytes(message.body), 0
+        try:
+            pieces: Sequence[Piece] = batch_pieces(body)
+        except BodyError as error:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        self._refuse_delays_inside(body, pieces)
+        if whole:
+            inner_num = len(pieces)
+            pieces = [self._batch_as_one_record(message, sys_flag, properties, inner_num)]
+            sys_flag |= BATCH_RECORD
+        append = Append(
+            topic=message.topic,
+            queue_id=queue_id,
+            pieces=pieces,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=pack_host(peer.address),
+            store_host=self.identity.store_host,
+            sys_flag=sys_flag,
+            reconsume_times=message.reconsume_times or 0,
+            inner_num=inner_num,
+        )
+        return PreparedMessage(append, queue_id, properties.get(UNIQ_KEY), properties.get(WAIT) != "false", whole)
+
+    def _batch_as_one_record(
+        self, message: SendMessage, sys_flag: int, properties: dict[str, str], inner_num: int
+    ) -> Piece:
+        if sys_flag & COMPRESSED:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, "a batch whose messages are compressed cannot be kept as one record"
+            )
+        if inner_num > MAX_RECORD_MESSAGES:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f'java.lang.NumberFormatException: Value out of range. Value:"{inner_num}" Radix:10; a batch topic '
+                f"takes {MAX_RECORD_MESSAGES} messages a batch",
+            )
+        own = {name: value for name, value in properties.items() if name not in (INNER_NUM, INNER_BASE)}
+        own |= {MSG_REGION: self.settings.config.region_id, TRACE_ON: self.trace_text()}
+        own[CLUSTER] = self.settings.config.broker_cluster_name
+        encoded = encode_properties(own).encode("utf-8", "replace")
+        if len(encoded) > MAX_STORED_PROPERTIES_BYTES - INNER_BYTES:
+            raise self.writer.illegal()
+        return piece(message.flag, message.body, encoded)
+
+    def is_in_transaction(self, properties: dict[str, str], sys_flag: int, reconsume_times: int) -> bool:
+        """Returns True for a half message. Raises `RequestRefused` if this broker cannot keep it.
+
+        A delayed retry with a transaction flag comes from a client before 4.6.1: it is no half message.
+        """
+        if is_prepared(properties) and not (reconsume_times > 0 and delay_level(properties) > 0):
+            if self.settings.config.reject_transaction_message:
+                ip = self.settings.config.advertised_ip
+                remark = f"the broker[{ip}] sending transaction message is forbidden"
+                raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
+            if any(name in properties for name in DELAYING):
+                raise self.writer.illegal("A message in a transaction cannot be delayed.")
+            return True
+        if sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
+            raise self.writer.illegal("Its sysFlag is of a transaction, and its properties lack TRAN_MSG.")
+        return False
+
+    def _refuse_delays_inside(self, body: bytes, pieces: Sequence[Piece]) -> None:
+        """Raises `RequestRefused` for a batch with a delayed message, which RocketMQ would store without its delay."""
+        if IN_ALL_DELAYS not in body or not any(name in body for name in DELAYS_INSIDE):
+            return
+        for member in pieces:
+            properties = decode_properties(decode_java_utf8(member.properties[SHORT.size :]))
+            if any(name in properties for name in DELAYING):
+                raise self.writer.illegal("A message of a batch cannot be delayed; send it by itself.")
+
+    def trace_text(self) -> str:
+        return "true" if self.settings.config.trace_on else "false"
+
+    def _stored(self, prepared: PreparedMessage, stored: AppendResult, code: ResponseCode) -> Command:
+        ip, port = self.identity.store_host[:-4], INT.unpack(self.identity.store_host[-4:])[0]
+        answer = MessageStored(
+            msg_ids=offset_msg_ids(ip, port, stored.positions),
+            queue_id=prepared.queue_id,
+            queue_offset=stored.queue_offset,
+            transaction_id=prepared.unique_id,
+            region_id=self.settings.config.region_id,
+            trace_on=self.trace_text(),
+            batch_uniq_id=prepared.unique_id if prepared.is_one_record else None,
+            recall_handle=prepared.recall_handle,
+        ).to_command()
+        return answer if code == ResponseCode.SUCCESS else Command(code, answer.ext)
+
+    def refused(self, refused: RequestRefused) -> Command:
+        ext = {MSG_REGION: self.settings.config.region_id, TRACE_ON: self.trace_text()}
+        return refusal(refused.code, str(refused), {} if refused.code == ResponseCode.SYSTEM_ERROR else ext)
 
 
 def _no_topic(topic: str) -> RequestRefused:
     return RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!\n{HELP}")
 
 
-def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer) -> Answer:
-    queue_id = queue_of_send(message, topic, peer)
-    if not message.body:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the body is empty, and an empty message cannot be stored")
-    sys_flag = message.sys_flag | (MULTI_TAGS if topic.topic_filter_type == "MULTI_TAG" else 0)
-    prepare = _prepare_batch if message.batch else _prepare_one
-    prepared = prepare(broker, message, queue_id, sys_flag, peer)
-    stored = put(broker, prepared.append)
-    if prepared.append.topic == HALF_TOPIC:
-        broker.transactions.began(message.topic, stored.queue_offset)
-    if prepared.waits and (broker.flusher.is_sync or broker.ha.replicas.rules.copies > 1):
-        return _answer_when_safe(broker, prepared, stored)
-    return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
-
-
-async def _answer_when_safe(broker: Broker, prepared: PreparedMessage, stored: AppendResult) -> Command:
-    try:
-        return _stored(broker, prepared, stored, await wait_until_safe(broker, stored.end))
-    except RequestRefused as refused:
-        return send_refusal(broker, refused)
-
-
 def queue_of_send(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
-    """Returns the queue that the sender chose, or any queue; raises `RequestRefused` if the topic lacks it."""
+    """Returns the queue that the sender chose, or any queue. Raises `RequestRefused` if the topic lacks it."""
     if message.queue_id < 0:
         return random.randrange(topic.write_queue_nums) if topic.write_queue_nums > 0 else 0
     if message.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
@@ -214,185 +398,3 @@ def topic_text(topic: TopicConfig) -> str:
         f"writeQueueNums={topic.write_queue_nums}, perm={perm}, topicFilterType={topic.topic_filter_type}, "
         f"topicSysFlag={topic.topic_sys_flag}, order={str(topic.order).lower()}, attributes={dict(topic.attributes)}]"
     )
-
-
-def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-    """Prepares one message, with the properties that a broker adds.
-
-    The header's properties (field `i`) become a map, as in Java, so that duplicates and their order are lost.
-    """
-    properties = decode_properties(message.properties or "")
-    is_half = is_in_transaction(broker, properties, sys_flag, message.reconsume_times or 0)
-    if INNER_NUM in properties or sys_flag & BATCH_RECORD:
-        raise message_illegal(broker)
-    properties.pop(POP_CK, None)
-    if PRIORITY in properties:
-        queue_id = _queue_of_priority(broker, message.topic, queue_id, properties)
-    unique_id = properties.get(UNIQ_KEY) or broker.unique_id(broker.now_ms())
-    properties[UNIQ_KEY] = unique_id
-    properties[MSG_REGION] = broker.config.region_id
-    properties[TRACE_ON] = trace_text(broker)
-    properties[CLUSTER] = broker.config.broker_cluster_name
-    if is_half:
-        properties, place = half_properties(message.topic, queue_id, properties), StoredQueue(*HALF_QUEUE)
-        sys_flag &= ~TRANSACTION_MASK
-    else:
-        place = delayed(broker, message.topic, queue_id, properties)
-    encoded = encode_properties(properties).encode("utf-8", "replace")
-    room = {HALF_TOPIC: ADDED_BY_CHECKS, TIMER_TOPIC: DELIVERY_BYTES}.get(place.topic, 0)
-    if len(message.body) > broker.config.max_message_size or len(encoded) + room > MAX_STORED_PROPERTIES_BYTES:
-        raise message_illegal(broker)
-    append = Append(
-        topic=place.topic,
-        queue_id=place.queue_id,
-        pieces=[piece(message.flag, message.body, encoded)],
-        born_timestamp_ms=message.born_timestamp_ms,
-        born_host=pack_host(peer.address),
-        store_host=broker.store_host,
-        sys_flag=sys_flag,
-        reconsume_times=message.reconsume_times or 0,
-        delay_ms=place.delay_ms,
-    )
-    handle = None
-    if place.topic == TIMER_TOPIC and not is_retry_topic(message.topic):
-        out_ms = int(properties[TIMER_OUT_MS]) + 1  # Java adds 1, so that a recall rounds it down to the same slot
-        handle = RecallHandle(message.topic, broker.config.broker_name, out_ms, unique_id).encode()
-    waits = properties.get(WAIT) != "false"
-    return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)
-
-
-def _queue_of_priority(broker: Broker, topic: str, queue_id: int, properties: dict[str, str]) -> int:
-    """Returns the queue of the message's priority, or `queue_id` if its priority is no whole number from 0 on.
-
-    The priority of a message that is ordered, delayed or in a transaction is removed from `properties`.
-    """
-    try:
-        priority = parse_int(properties[PRIORITY])
-    except ValueError:
-        return queue_id
-    if priority < 0:
-        return queue_id
-    if is_prepared(properties) or not BEFORE_PRIORITY.isdisjoint(properties):
-        del properties[PRIORITY]
-        return queue_id
-    config = broker.topics.get(topic)
-    return max(0, min(priority, config.write_queue_nums - 1)) if config is not None else queue_id
-
-
-def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-    """Prepares a batch. Its messages are stored unchanged: the header's properties describe only the batch."""
-    properties = decode_properties(message.properties or "")
-    if is_retry_topic(message.topic):
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {message.topic}"
-        )
-    if sys_flag & TRANSACTION_MASK or is_prepared(properties) or delay_level(properties) > 0 or is_timer(properties):
-        raise message_illegal(broker)
-    whole = bool(broker.topics.is_batch_topic(message.topic) and properties.get(UNIQ_KEY))
-    if sys_flag & BATCH_RECORD and not whole:
-        raise message_illegal(broker)
-    if len(message.body) > broker.config.max_message_size:
-        raise (
-            message_illegal(broker)
-            if whole
-            else RequestRefused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
-        )
-    body, inner_num = bytes(message.body), 0
-    try:
-        pieces: Sequence[Piece] = batch_pieces(body)
-    except BodyError as error:
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-    _refuse_delays_inside(broker, body, pieces)
-    if whole:
-        inner_num = len(pieces)
-        pieces = [_batch_as_one_record(broker, message, sys_flag, properties, inner_num)]
-        sys_flag |= BATCH_RECORD
-    append = Append(
-        topic=message.topic,
-        queue_id=queue_id,
-        pieces=pieces,
-        born_timestamp_ms=message.born_timestamp_ms,
-        born_host=pack_host(peer.address),
-        store_host=broker.store_host,
-        sys_flag=sys_flag,
-        reconsume_times=message.reconsume_times or 0,
-        inner_num=inner_num,
-    )
-    return PreparedMessage(append, queue_id, properties.get(UNIQ_KEY), properties.get(WAIT) != "false", whole)
-
-
-def _batch_as_one_record(
-    broker: Broker, message: SendMessage, sys_flag: int, properties: dict[str, str], inner_num: int
-) -> Piece:
-    """Returns the batch as one record for a batch topic, with the properties of its request."""
-    if sys_flag & COMPRESSED:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, "a batch whose messages are compressed cannot be kept as one record"
-        )
-    if inner_num > MAX_RECORD_MESSAGES:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
-            f'java.lang.NumberFormatException: Value out of range. Value:"{inner_num}" Radix:10; a batch topic takes '
-            f"{MAX_RECORD_MESSAGES} messages a batch",
-        )
-    own = {name: value for name, value in properties.items() if name not in (INNER_NUM, INNER_BASE)}
-    own |= {MSG_REGION: broker.config.region_id, TRACE_ON: trace_text(broker)}
-    own[CLUSTER] = broker.config.broker_cluster_name
-    encoded = encode_properties(own).encode("utf-8", "replace")
-    if len(encoded) > MAX_STORED_PROPERTIES_BYTES - INNER_BYTES:
-        raise message_illegal(broker)
-    return piece(message.flag, message.body, encoded)
-
-
-def is_in_transaction(broker: Broker, properties: dict[str, str], sys_flag: int, reconsume_times: int) -> bool:
-    """Returns True for a half message; raises `RequestRefused` if this broker cannot keep it.
-
-    A delayed retry with a transaction flag comes from a client before 4.6.1: it is no half message.
-    """
-    if is_prepared(properties) and not (reconsume_times > 0 and delay_level(properties) > 0):
-        if broker.config.reject_transaction_message:
-            ip = broker.config.advertised_ip
-            remark = f"the broker[{ip}] sending transaction message is forbidden"
-            raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
-        if any(name in properties for name in DELAYING):
-            raise message_illegal(broker, "A message in a transaction cannot be delayed.")
-        return True
-    if sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
-        raise message_illegal(broker, "Its sysFlag is of a transaction, and its properties lack TRAN_MSG.")
-    return False
-
-
-def _refuse_delays_inside(broker: Broker, body: bytes, pieces: Sequence[Piece]) -> None:
-    """Raises `RequestRefused` for a batch with a delayed message, which RocketMQ would store without its delay."""
-    if IN_ALL_DELAYS not in body or not any(name in body for name in DELAYS_INSIDE):
-        return
-    for member in pieces:
-        properties = decode_properties(decode_java_utf8(member.properties[SHORT.size :]))
-        if any(name in properties for name in DELAYING):
-            raise message_illegal(broker, "A message of a batch cannot be delayed; send it by itself.")
-
-
-def trace_text(broker: Broker) -> str:
-    """Returns the value of TRACE_ON."""
-    return "true" if broker.config.trace_on else "false"
-
-
-def _stored(broker: Broker, prepared: PreparedMessage, stored: AppendResult, code: ResponseCode) -> Command:
-    ip, port = broker.store_host[:-4], INT.unpack(broker.store_host[-4:])[0]
-    answer = MessageStored(
-        msg_ids=offset_msg_ids(ip, port, stored.positions),
-        queue_id=prepared.queue_id,
-        queue_offset=stored.queue_offset,
-        transaction_id=prepared.unique_id,
-        region_id=broker.config.region_id,
-        trace_on=trace_text(broker),
-        batch_uniq_id=prepared.unique_id if prepared.is_one_record else None,
-        recall_handle=prepared.recall_handle,
-    ).to_command()
-    return answer if code == ResponseCode.SUCCESS else Command(code, answer.ext)
-
-
-def send_refusal(broker: Broker, refused: RequestRefused) -> Command:
-    """Returns the answer to a send that is refused."""
-    ext = {MSG_REGION: broker.config.region_id, TRACE_ON: trace_text(broker)}
-    return refusal(refused.code, str(refused), {} if refused.code == ResponseCode.SYSTEM_ERROR else ext)

@@ -5,13 +5,17 @@ Source: broker/processor/SendMessageProcessor.java, AdminBrokerProcessor.java, E
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
-from pyrmq_core.servers.broker.broker import Answer, Broker
-from pyrmq_core.servers.broker.processors.table import handle
+from pyrmq_core.servers.broker.ha.acting_master import ActingMaster
+from pyrmq_core.servers.broker.identity import Identity
+from pyrmq_core.servers.broker.processors.handlers import Answer, Handler
+from pyrmq_core.servers.broker.registration import BrokerRegistration
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 
 SENDS: Final = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
 MESSAGES: Final = SENDS | {
@@ -38,27 +42,37 @@ CHANGES: Final = frozenset(
 )
 
 
-def handle_on_slave(broker: Broker, request: Command, peer: Peer) -> Answer:
-    """Returns the answer of a slave to a request."""
-    code, name = request.code, f"{broker.config.broker_name} at {broker.address}"
-    address = broker.registration.master_address
-    master = "master" if address is None else f"master at {address}"
-    if broker.acting is not None and code in SENDS:
-        text = f"nothing is stored: {name} is a slave, and only acts in the place of its {master}"
-        return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, text)
-    if broker.acting is not None and code == RequestCode.CONSUMER_SEND_MSG_BACK:
-        text = f"no master available along with {broker.config.advertised_ip}: {name} is a slave, and stores nothing"
-        return refusal(ResponseCode.SYSTEM_ERROR, text)
-    if code in MESSAGES:
-        text = f"[REJECTREQUEST]not stored: {name} is a slave; send to its {master}"
-        return refusal(ResponseCode.SYSTEM_BUSY, text)
-    is_read = broker.config.slave_read_enable or broker.is_acting
-    if code in PULLS and not is_read:
-        text = f"[REJECTREQUEST]{name} is a slave that is not read; set slaveReadEnable=true, or read its {master}"
-        return refusal(ResponseCode.SYSTEM_BUSY, text)
-    if code in TRANSACTIONS:
-        text = f"{name} is a slave, and ends no transaction; ask its {master}"
-        return refusal(ResponseCode.SLAVE_NOT_AVAILABLE, text)
-    if code in CHANGES:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"nothing is changed: {name} is a slave; ask its {master}")
-    return handle(broker, request, peer)
+@dataclass(frozen=True, slots=True)
+class SlaveRules:
+    """The answers of a slave, which passes requests that change nothing on to `respond`."""
+
+    settings: LiveSettings
+    identity: Identity
+    registration: BrokerRegistration
+    acting: ActingMaster | None
+    respond: Handler
+
+    def answer(self, request: Command, peer: Peer) -> Answer:
+        code, name = request.code, f"{self.settings.config.broker_name} at {self.identity.address}"
+        address = self.registration.master_address
+        master = "master" if address is None else f"master at {address}"
+        if self.acting is not None and code in SENDS:
+            text = f"nothing is stored: {name} is a slave, and only acts in the place of its {master}"
+            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, text)
+        if self.acting is not None and code == RequestCode.CONSUMER_SEND_MSG_BACK:
+            ip = self.settings.config.advertised_ip
+            text = f"no master available along with {ip}: {name} is a slave, and stores nothing"
+            return refusal(ResponseCode.SYSTEM_ERROR, text)
+        if code in MESSAGES:
+            text = f"[REJECTREQUEST]not stored: {name} is a slave; send to its {master}"
+            return refusal(ResponseCode.SYSTEM_BUSY, text)
+        is_read = self.settings.config.slave_read_enable or (self.acting is not None and self.acting.is_acting)
+        if code in PULLS and not is_read:
+            text = f"[REJECTREQUEST]{name} is a slave that is not read; set slaveReadEnable=true, or read its {master}"
+            return refusal(ResponseCode.SYSTEM_BUSY, text)
+        if code in TRANSACTIONS:
+            text = f"{name} is a slave, and ends no transaction; ask its {master}"
+            return refusal(ResponseCode.SLAVE_NOT_AVAILABLE, text)
+        if code in CHANGES:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"nothing is changed: {name} is a slave; ask its {master}")
+        return self.respond(request, peer)

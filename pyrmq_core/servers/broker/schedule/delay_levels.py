@@ -7,7 +7,6 @@ broker/schedule/ScheduleMessageService.java (5.4.0).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -35,6 +34,7 @@ from pyrmq_core.protocol.messages.properties import (
 from pyrmq_core.protocol.messages.record import RawRecord, unpack_record
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.routes.topic_config import DataVersion
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.in_turns import take_all
 from pyrmq_core.servers.broker.schedule.delay_copies import DelayCopies, copy_key, first_copy
 from pyrmq_core.servers.broker.store.appending import Append, DoesNotFit, entry_of_record
@@ -64,7 +64,14 @@ class DelayLevels:
     `on_delivered` is called with the topic and the bytes of each message that was delivered.
     """
 
-    def __init__(self, store: MessageStore, files: Files, delays_ms: Sequence[int]) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        files: Files,
+        delays_ms: Sequence[int],
+        *,
+        on_delivered: Callable[[str, int], None] = lambda topic, size_bytes: None,
+    ) -> None:
         self._store = store
         self._files = files
         self._delays_ms = delays_ms
@@ -74,7 +81,7 @@ class DelayLevels:
         self._data_version = DataVersion()
         self._copies = DelayCopies()
         self._copies_from: int | None = None
-        self.on_delivered: Callable[[str, int], None] = lambda topic, size_bytes: None
+        self._on_delivered = on_delivered
 
     def load(self) -> None:
         members = load_config(self._files, FILE_NAME)
@@ -134,13 +141,13 @@ class DelayLevels:
             self._arrived = trio.Event()
             wait_ms = FAR_MS
             for level in self._levels:
-                before, now_ms = self._delivered.get(level), _now_ms()
+                before, now_ms = self._delivered.get(level), clock.now_ms()
                 wait_ms = min(wait_ms, self._deliver_level(level, now_ms))
                 if self._delivered.get(level) != before:  # lets other tasks run after the work of a level
                     await trio.lowlevel.checkpoint()
-            if wait_ms > max(_now_ms() + RETRY_MS, self._copies.until_ms):  # no level waits for the disk
+            if wait_ms > max(clock.now_ms() + RETRY_MS, self._copies.until_ms):  # no level waits for the disk
                 self._copies.forget()
-            with trio.move_on_after(max(0, wait_ms - _now_ms()) / 1000):
+            with trio.move_on_after(max(0, wait_ms - clock.now_ms()) / 1000):
                 await self._arrived.wait()
 
     @property
@@ -206,9 +213,9 @@ class DelayLevels:
                 sys_flag=record.sys_flag & ~BATCH_RECORD,
                 reconsume_times=record.reconsume_times,
             ),
-            _now_ms(),
+            clock.now_ms(),
         )
-        self.on_delivered(topic, stored.end - stored.positions[0])
+        self._on_delivered(topic, stored.end - stored.positions[0])
 
 
 def _pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
@@ -229,10 +236,6 @@ def _joined(added: Mapping[str, str], own: bytes) -> bytes:
     if len(joined) > MAX_STORED_PROPERTIES_BYTES:
         raise BodyError(f"the properties of a message of a batch have {len(joined)} bytes with what a retry added")
     return joined
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def entry_maker(delays_ms: Sequence[int]) -> EntryOf:

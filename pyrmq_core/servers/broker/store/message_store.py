@@ -63,14 +63,20 @@ class MessageStore:
     `listener` receives the store's events. `reader` finds stored messages.
     """
 
-    def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        settings: StoreSettings,
+        entry_of: EntryOf | None = None,
+        is_batch_topic: Callable[[str], bool | None] = lambda topic: None,
+    ) -> None:
         self.files = files
         self.settings = settings
         self.listener = StoreListener()
         self._entry_of = entry_of or entry_of_record
         self._log = log = CommitLog(files, settings.log_folder.rstrip("/"), settings.segment_bytes)
         log.on_new_segment = lambda: self.listener.segment_begun()
-        self.queues = QueueTable(files, settings, log)
+        self.queues = QueueTable(files, settings, log, is_batch_topic)
         self.reader = StoreReader(log, self.queues)
         self._waiting: deque[Waiting] = deque()
         self._checkpoint = CheckpointFiles(files)
@@ -84,7 +90,7 @@ class MessageStore:
         self.failure = ""
         self.refusal = ""
 
-    def open(self, process_id: int, *, is_copy: bool = False) -> Recovery:
+    def open(self, process_id: int, *, is_copy: bool = False, listener: StoreListener | None = None) -> Recovery:
         """Locks the directory, recovers, and marks the store as in use. Raises `StoreError` if that fails.
 
         A slave's store is opened as a copy: it gets its log by `copy`, and nothing by `put`.
@@ -107,6 +113,7 @@ class MessageStore:
         if is_copy:
             self._copy = LogCopy(self._log, self.queues, self._entry_of)
         self.flush()
+        self.listener = self.listener if listener is None else listener
         return recovery
 
     @property

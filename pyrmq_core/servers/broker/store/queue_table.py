@@ -97,12 +97,18 @@ class QueueTable:
     `is_batch_topic` is a callback that returns whether a topic has batch queues, or None for an unknown topic.
     """
 
-    def __init__(self, files: Files, settings: StoreSettings, log: CommitLog) -> None:
+    def __init__(
+        self,
+        files: Files,
+        settings: StoreSettings,
+        log: CommitLog,
+        is_batch_topic: Callable[[str], bool | None] = lambda topic: None,
+    ) -> None:
         self._files = files
         self._settings = settings
         self._log = log
         self.by_key: dict[QueueKey, AnyConsumeQueue] = {}
-        self.is_batch_topic: Callable[[str], bool | None] = lambda topic: None
+        self.is_batch_topic = is_batch_topic
         # Called for a new queue of an unknown topic; raises `UnknownTopic` if the queue must wait for the topic.
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 

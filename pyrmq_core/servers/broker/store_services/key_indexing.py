@@ -67,6 +67,7 @@ class KeyIndexing:
     def open(self, *, clean: bool) -> None:
         """Opens the index files of an opened store. If that fails, `catch_up` opens them later."""
         self._is_clean = clean
+        self._index.begin()
         try:
             self._open(clean=clean)
         except StoreError as error:

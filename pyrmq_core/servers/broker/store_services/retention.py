@@ -18,6 +18,7 @@ import trio
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.messages.names import HALF_TOPIC, TRANSACTION_GROUP
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.disk.files import DiskSpace
 from pyrmq_core.servers.broker.store.layout import QUEUES_FOLDER
@@ -47,13 +48,19 @@ class Retention:
     """
 
     def __init__(
-        self, store: MessageStore, config: BrokerConfig, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+        self,
+        store: MessageStore,
+        config: BrokerConfig,
+        now_ms: Callable[[], int] = clock.now_ms,
+        *,
+        on_removed: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+        other_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._store = store
         self.configure(config)
         self._now_ms = now_ms
-        self.on_removed: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        self.other_bytes: Callable[[], int] = lambda: 0
+        self._on_removed = on_removed
+        self._other_bytes = other_bytes
         self._by_hand = 0
         self._wanted = trio.Event()
         self._leaving: list[Callable[[], None]] = []  # the steps that remove a segment's file
@@ -102,7 +109,7 @@ class Retention:
             await self._keep_to_size()
             await self._remove_old(judgement, now_ms)
         if self._store.start != start:
-            await self.on_removed()
+            await self._on_removed()
         if self._store.start != self._cleaned_start or self._leaving_queues:
             await self._clean_queues()
 
@@ -112,7 +119,7 @@ class Retention:
 
     @property
     def _store_bytes(self) -> int:
-        return self._store.log_bytes + self._queue_bytes + self.other_bytes()
+        return self._store.log_bytes + self._queue_bytes + self._other_bytes()
 
     def _spaces(self) -> list[DiskSpace]:
         """Returns the disk space of the log and of the queues, or an empty list if the system does not say."""

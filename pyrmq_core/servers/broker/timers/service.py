@@ -8,7 +8,6 @@ noticed by a wait.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -16,8 +15,10 @@ import trio
 
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.timers.timer_copies import TimerMessage
 from pyrmq_core.servers.broker.timers.timer_rules import TIMER_QUEUE, TIMER_TOPIC, TimerSettings
 from pyrmq_core.servers.broker.timers.timer_store import TimerStore
 from pyrmq_core.servers.broker.timers.topic_counts import TopicCounts
@@ -43,13 +44,21 @@ class Timers:
         enabled: bool,
         flush_ms: int,
         counts_topics: bool = False,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = clock.now_ms,
+        on_taken: Callable[[TimerMessage], None] = lambda message: None,
+        on_delivered: Callable[[str, int], None] = lambda topic, size_bytes: None,
     ) -> None:
         self.settings = settings
         self.enabled = enabled
-        self.messages = TimerStore(store, files, settings)
+        self.messages = TimerStore(
+            store,
+            files,
+            settings,
+            warn=lambda line: log.error("%s", line),
+            on_taken=on_taken,
+            on_delivered=on_delivered,
+        )
         self.messages.files.topics = TopicCounts() if counts_topics else None
-        self.messages.delivery.warn = lambda line: log.error("%s", line)
         self._store = store
         self._flush_seconds = flush_ms / 1000
         self._now_ms = now_ms

@@ -47,9 +47,11 @@ class TimerDelivery:
     delivered message. `copies` are the copies that an earlier run delivered.
     """
 
-    def __init__(self, store: MessageStore) -> None:
-        self.warn: Callable[[str], None] = lambda line: None
-        self.on_delivered: Callable[[str, int], None] = lambda topic, size_bytes: None
+    def __init__(
+        self, store: MessageStore, warn: Callable[[str], None], on_delivered: Callable[[str, int], None]
+    ) -> None:
+        self.warn = warn
+        self._on_delivered = on_delivered
         self.copies = DeliveredCopies()
         self._store = store
         self._unreadable = 0  # messages not reported yet
@@ -132,7 +134,7 @@ class TimerDelivery:
         results = self._store.put_all([copy.append for copy in copies], now_ms)
         for number, (copy, result) in enumerate(zip(copies, results, strict=True)):
             if not isinstance(result, StoreError):
-                self.on_delivered(copy.topic, result.end - result.positions[0])
+                self._on_delivered(copy.topic, result.end - result.positions[0])
             elif isinstance(result, (UnsafePath, DoesNotFit)):
                 self.warn(f"a timer message for {copy.topic[:255]!r} is not delivered: {result}")
             else:

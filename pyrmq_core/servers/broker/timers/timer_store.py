@@ -63,12 +63,21 @@ class TimerStore:
     this order.
     """
 
-    def __init__(self, store: MessageStore, files: Files, settings: TimerSettings) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        files: Files,
+        settings: TimerSettings,
+        *,
+        warn: Callable[[str], None] = lambda line: None,
+        on_taken: Callable[[TimerMessage], None] = lambda message: None,
+        on_delivered: Callable[[str, int], None] = lambda topic, size_bytes: None,
+    ) -> None:
         self._store = store
         self._settings = settings
         self.files = TimerFiles(files, settings)
-        self.delivery = TimerDelivery(store)
-        self.on_taken: Callable[[TimerMessage], None] = lambda message: None
+        self.delivery = TimerDelivery(store, warn, on_delivered)
+        self._on_taken = on_taken
         self.queue_offset = 0
         self._read_ms = 0
         self._slot: OpenSlot | None = None
@@ -277,7 +286,7 @@ class TimerStore:
         write_ms = self._floor(now_ms)
         if self._was_delivered(message):
             return
-        self.on_taken(message)
+        self._on_taken(message)
         if message.out_ms < write_ms and not self._is_of_past_slot(message, write_ms):
             if TIMER_DEL_UNIQKEY not in message.properties:
                 self.delivery.store_copy(message, NEVER_ENQUEUED, now_ms)

@@ -8,7 +8,6 @@ broker/transaction/queue/TransactionalMessageServiceImpl.java, TransactionalMess
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.rare_lines import RareLines
 from pyrmq_core.protocol.messages.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.appending import DoesNotFit
 from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
@@ -82,10 +82,13 @@ class Transactions:
         checks: ProducerChecks,
         config: BrokerConfig,
         store_host: bytes,
+        *,
+        on_committed: Callable[[str, int], None] = lambda topic, size_bytes: None,
+        on_ended: Callable[[HalfMessage, int, bool], None] = lambda half, now_ms, committed: None,
     ) -> None:
         self.config = config
-        self.on_committed: Callable[[str, int], None] = lambda topic, size_bytes: None
-        self.on_ended: Callable[[HalfMessage, int, bool], None] = lambda half, now_ms, committed: None
+        self._on_committed = on_committed
+        self._on_ended = on_ended
         self._store = store
         self._offsets = offsets
         self._checks = checks
@@ -143,14 +146,14 @@ class Transactions:
             return
         message = committed(half)
         stored = self._store.put(message, now_ms)
-        self.on_committed(message.topic, stored.end - stored.positions[0])
+        self._on_committed(message.topic, stored.end - stored.positions[0])
         self._ended.end(half.queue_offset, committed=True)
-        self.on_ended(half, now_ms, True)
+        self._on_ended(half, now_ms, True)
         self._list_ended(now_ms)
 
     def roll_back(self, half: HalfMessage, now_ms: int) -> None:
         if not self._ended.has_end(half.queue_offset):
-            self.on_ended(half, now_ms, False)
+            self._on_ended(half, now_ms, False)
         self._ended.end(half.queue_offset, committed=False)
         self._list_ended(now_ms)
 
@@ -164,10 +167,10 @@ class Transactions:
 
     async def run(self, make_topic: MakeTopic) -> None:
         """Checks at every interval. `make_topic` returns when a topic is in its file."""
-        await self._survive(self.read_queues(_now_ms()))
+        await self._survive(self.read_queues(clock.now_ms()))
         while True:
             await trio.sleep(self.config.transaction_check_interval / 1000)
-            await self._survive(self.check(_now_ms(), make_topic))
+            await self._survive(self.check(clock.now_ms(), make_topic))
 
     async def _survive(self, work: Awaitable[None]) -> None:
         try:
@@ -340,7 +343,3 @@ class Transactions:
 
 def _names(half: HalfMessage) -> tuple[str, str]:
     return half.unique_id or str(half.queue_offset), half.producer_group
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

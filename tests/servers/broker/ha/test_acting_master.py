@@ -21,7 +21,7 @@ from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQu
 from pyrmq_core.protocol.requests.broker.pull_message import PullMessage, PullSysFlag
 from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
 from pyrmq_core.protocol.routes.route import TopicRouteData
-from pyrmq_core.servers.broker import registration
+from pyrmq_core.servers.broker import clock, registration
 from pyrmq_core.servers.broker.ha.acting_master import acts
 from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.servers.protocol.broker_heartbeat import NotifyMinBrokerIdChange
@@ -115,16 +115,16 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 async def ended(stage: Stage, slave: Served, master: Served, *, in_order: bool = False) -> AsyncIterator[None]:
     """Kills the master, or stops it, once the slave has all of it, and waits until the slave acts."""
     await caught_up(slave, master)
-    tables = slave.running.broker
+    tables = slave.running.broker.tables
     await until(
-        lambda: "T" in tables.topics and tables.groups.data_version == master.running.broker.groups.data_version
+        lambda: "T" in tables.topics and tables.groups.data_version == master.running.broker.tables.groups.data_version
     )
     if in_order:
         master.running.stop()
     else:
         master.running.kill()
     await master.ended.wait()
-    await until(lambda: slave.running.broker.is_acting)
+    await until(lambda: slave.running.broker.cluster.is_acting)
     await stage.routed(slave.running.address, 4)
     yield
 
@@ -186,9 +186,9 @@ async def test_a_master_that_is_back_takes_offsets_before_its_route_is_there(
             await commit(slave, 1, 2)  # a consumer went back here; the master's own is greater
             await commit(slave, 2, 7)  # behind what the queue has
             async with stage.master(listenPort=port) as again:
-                offsets = again.running.broker.offsets
+                offsets = again.running.broker.tables.offsets
                 assert [offsets.committed("G", "T", queue_id) for queue_id in range(3)] == [3, 3, None]
-                await until(lambda: not slave.running.broker.is_acting)
+                await until(lambda: not slave.running.broker.cluster.is_acting)
                 await stage.routed(again.running.address, 6)
                 assert (await again.send("T", b"more")).code == 0
                 await caught_up(slave, again)
@@ -203,9 +203,9 @@ async def test_a_slave_answers_for_the_timers_that_it_keeps(stage: Stage) -> Non
     request = Command(RequestCode.GET_TIMER_CHECK_POINT)
     async with stage.master(timerFlushIntervalMs="50") as master, stage.slave() as slave:
         assert (await slave.ask(request)).body == bytes(56)
-        timer = f"TIMER_DELIVER_MS\x01{master.running.broker.now_ms() + 3_600_000}\x02"
+        timer = f"TIMER_DELIVER_MS\x01{clock.now_ms() + 3_600_000}\x02"
         assert (await master.send("T", b"later", timer)).code == 0
-        checkpoints = master.running.broker.timers.messages.files
+        checkpoints = master.running.broker.deliveries.timers.messages.files
         await until(lambda: checkpoints.saved.queue_offset == 1)
         kept = None
         with trio.fail_after(60):
@@ -234,7 +234,7 @@ async def test_a_slave_that_a_nameserver_forgot_is_registered_again_soon(
     async with stage.master() as master, stage.slave() as slave:
         await master.send("T")
         await caught_up(slave, master)
-        registered = slave.running.broker.registration
+        registered = slave.running.broker.cluster.registration
         with trio.fail_after(30):
             while set(await registered.members(3.0)) != {0, 1}:
                 pass
@@ -245,7 +245,7 @@ async def test_a_slave_that_a_nameserver_forgot_is_registered_again_soon(
                 pass
         slave.running.stop()
         await slave.ended.wait()
-        assert set(await master.running.broker.registration.members(3.0)) == {0}
+        assert set(await master.running.broker.cluster.registration.members(3.0)) == {0}
 
 
 async def test_a_notice_of_another_id_leads_to_a_query_and_is_not_believed(stage: Stage) -> None:
@@ -260,18 +260,18 @@ async def test_a_notice_of_another_id_leads_to_a_query_and_is_not_believed(stage
         for _ in range(100):
             await slave.ask(notice)
         assert queries() < 10
-        assert not slave.running.broker.is_acting
+        assert not slave.running.broker.cluster.is_acting
         master.running.kill()
         await master.ended.wait()
         await stage.caller.wait_for("TBW102", lambda route: route is not None and route.queue_datas[0].perm == 5)
         assert (await slave.ask(notice)).code == 0
-        await until(lambda: slave.running.broker.is_acting)
+        await until(lambda: slave.running.broker.cluster.is_acting)
 
 
 async def test_addresses_of_a_master_count_while_there_is_none(stage: Stage) -> None:
     async with stage.master() as master, stage.slave() as slave:
         await master.send("T")
-        registration = slave.running.broker.registration
+        registration = slave.running.broker.cluster.registration
         told = MasterInfo(master.running.ha_address, 0, master.running.address)
         answer = await master.ask(MasterInfo().to_command())
         expected = MasterInfo(master.running.ha_address, master.running.broker.store.end, master.running.address)

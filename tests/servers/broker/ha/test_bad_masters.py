@@ -227,7 +227,7 @@ async def test_a_master_at_another_address_is_followed_from_where_the_first_one_
     ):
         broker = slave.running.broker
         await until(lambda: broker.store.readable_end == first.store.end)
-        broker.registration.master_ha_address = other
+        broker.cluster.registration.master_ha_address = other
         await until(lambda: broker.store.readable_end == second.store.end)
         assert second.reports == [0, 0, first.store.end]
 
@@ -296,7 +296,7 @@ async def test_a_full_disk_is_one_line_and_room_lets_the_slave_go_on(
         other = FakeMaster(b"", closes=True)
         other.store, other.reports = master.store, [0, 0]
         async with listening(other) as moved:
-            slave.running.broker.registration.master_ha_address = moved
+            slave.running.broker.cluster.registration.master_ha_address = moved
             await until(lambda: bool(failures(caplog)))
             assert other.reports == [0, 0]
             store.refusal = ""

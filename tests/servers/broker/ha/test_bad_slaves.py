@@ -26,7 +26,7 @@ from tests.servers.broker.stores import Sent, opened, put
 async def test_strangers_that_stay_do_not_keep_slaves_out(tmp_path: Path) -> None:
     """A slave that was there before stays, too."""
     async with serving(tmp_path, haSendHeartbeatInterval="40", haHousekeepingInterval="600000") as served:
-        replicas = served.running.broker.ha.replicas
+        replicas = served.running.broker.cluster.ha.replicas
         await served.send("T")
         end = served.running.broker.store.end
         async with follower(served.running) as early:
@@ -111,7 +111,7 @@ async def test_slaves_of_one_id_are_two_copies(tmp_path: Path) -> None:
 
         for slave in (first, second):
             await slave.report(0)
-        await until(lambda: len(served.running.broker.ha.replicas.connected) == 2)
+        await until(lambda: len(served.running.broker.cluster.ha.replicas.connected) == 2)
         nursery.start_soon(send)
         await first.block()
         await first.report(served.running.broker.store.end)
@@ -145,7 +145,7 @@ async def test_a_name_is_looked_up_once_for_every_port(tmp_path: Path) -> None:
         assert resolver.asked == 1
         async with follower(served.running) as slave:
             await slave.report(0)
-            await until(lambda: bool(served.running.broker.ha.replicas.connected))
+            await until(lambda: bool(served.running.broker.cluster.ha.replicas.connected))
 
 
 async def test_a_slave_is_cut_when_it_neither_takes_nor_acknowledges(
@@ -155,7 +155,7 @@ async def test_a_slave_is_cut_when_it_neither_takes_nor_acknowledges(
     store = opened(MemoryFiles(), StoreSettings(segment_bytes=4 << 20, queue_file_bytes=100_000))
     while store.end < 2_000_000:
         put(store, Sent("T", 0, (bytes(1000),)))
-    ha = HaServer(store, BrokerConfig(), is_clean=True)
+    ha = HaServer(store, BrokerConfig())
     left, right = trio.socket.socketpair()
     async with trio.SocketStream(left) as master, trio.SocketStream(right) as slave, trio.open_nursery() as nursery:
         nursery.start_soon(ha.serve_slave, ByteConnection(master, "127.0.0.1", 1))

@@ -77,7 +77,7 @@ async def test_a_network_that_is_cut_one_way_is_named_and_recovers(
         peer = f"it {silence}" if way == "to master" else f"{address} {silence}"
         await until(lambda: peer in caplog.text)
         proxy.cut = set()
-        replicas, end = master.running.broker.ha.replicas, master.running.broker.store.end
+        replicas, end = master.running.broker.cluster.ha.replicas, master.running.broker.store.end
         await until(lambda: any(replica.acknowledged == end for replica in replicas.connected))
         assert (await master.send("T")).code == ResponseCode.SUCCESS
         assert caplog.text.count("does not follow its master") == 1
@@ -92,7 +92,7 @@ async def test_a_slave_without_room_acknowledges_nothing_and_goes_on_when_it_has
         follows = config(tmp_path / "slave", **SLAVE, haMasterAddress=master.running.ha_address)
         slave: RunningBroker = await nursery.start(partial(run_broker, follows, files=files))
         store = slave.broker.store
-        await until(lambda: len(master.running.broker.ha.replicas.connected) == 1)
+        await until(lambda: len(master.running.broker.cluster.ha.replicas.connected) == 1)
         assert (await master.send("T")).code == ResponseCode.SUCCESS
         await until(lambda: store.readable_end == master.running.broker.store.end)
         files.room = 100

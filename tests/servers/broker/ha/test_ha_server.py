@@ -91,7 +91,7 @@ async def test_a_synchronous_master_answers_when_its_slave_has_the_message(tmp_p
             answers.append(await (served.ask(back) if is_given_back else served.send("T")))
 
         await slave.report(0)
-        await until(lambda: bool(served.running.broker.ha.replicas.connected))
+        await until(lambda: bool(served.running.broker.cluster.ha.replicas.connected))
         nursery.start_soon(send)
         body = b""
         while len(body) < served.running.broker.store.end or served.running.broker.store.end == first:
@@ -129,7 +129,7 @@ async def test_with_the_setting_of_4_9_too_few_slaves_are_an_answer_at_once(tmp_
         codes.append((await served.send("T")).code)
         async with follower(served.running) as slave:
             await slave.report(served.running.broker.store.end)
-            await until(lambda: bool(served.running.broker.ha.replicas.connected))
+            await until(lambda: bool(served.running.broker.cluster.ha.replicas.connected))
             codes.append((await served.send("T", bytes(1000))).code)
             change = Command(RequestCode.UPDATE_BROKER_CONFIG, body=b"haSlaveFallbehindMax=1000000\nslaveTimeout=50\n")
             assert (await served.ask(change)).code == ResponseCode.SUCCESS
@@ -250,9 +250,9 @@ async def test_a_slave_that_takes_nothing_holds_up_nobody(tmp_path: Path, caplog
             await served.send("T", bytes(1 << 20))
         async with follower(served.running) as slave:
             await slave.report(0)
-            await until(lambda: bool(served.running.broker.ha.replicas.connected))
+            await until(lambda: bool(served.running.broker.cluster.ha.replicas.connected))
             assert (await served.send("T")).code == ResponseCode.SUCCESS
-            await until(lambda: not served.running.broker.ha.replicas.connected)
+            await until(lambda: not served.running.broker.cluster.ha.replicas.connected)
         assert "haHousekeepingInterval" in caplog.text
 
 
@@ -264,7 +264,7 @@ async def test_a_slave_that_is_reset_ends_with_a_line_and_no_traceback(
     async with serving(tmp_path, haListenPort="0") as served:
         for _ in range(behind >> 20):
             await served.send("T", bytes(1 << 20))
-        replicas = served.running.broker.ha.replicas
+        replicas = served.running.broker.cluster.ha.replicas
         async with follower(served.running) as slave:
             await slave.report(0 if behind else served.running.broker.store.end)
             await until(lambda: bool(replicas.connected))
@@ -281,7 +281,7 @@ async def test_tools_see_the_state_of_replication(tmp_path: Path) -> None:
         await slave.report(0)
         end = served.running.broker.store.end
         await slave.follow(end)
-        replica = next(iter(served.running.broker.ha.replicas.connected))
+        replica = next(iter(served.running.broker.cluster.ha.replicas.connected))
         await until(lambda: replica.acknowledged == end)
         state = json.loads(bytes((await served.ask(Command(RequestCode.GET_BROKER_HA_STATUS))).body))
         assert (state["master"], state["inSyncSlaveNums"], state["masterCommitLogMaxOffset"]) == (True, 1, end)
@@ -302,7 +302,7 @@ async def test_a_guarded_broker_serves_slaves_at_a_port_that_is_set(
         try:
             async with follower(served.running) as slave:
                 await slave.report(0)
-                await until(lambda: bool(served.running.broker.ha.replicas.connected))
+                await until(lambda: bool(served.running.broker.cluster.ha.replicas.connected))
             is_served = True
         except OSError:
             is_served = False
@@ -319,4 +319,4 @@ async def test_a_taken_port_is_replaced_by_a_free_one(tmp_path: Path, caplog: py
             assert f"taken (127.0.0.1:{port + 1}), so slaves are served at port" in line.message
             async with follower(served.running) as slave:
                 await slave.report(0)
-                await until(lambda: bool(served.running.broker.ha.replicas.connected))
+                await until(lambda: bool(served.running.broker.cluster.ha.replicas.connected))

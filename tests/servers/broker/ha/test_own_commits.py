@@ -11,6 +11,7 @@ from pyrmq_core.errors import ConnectFailed
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.ha.own_commits import OwnCommits
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from tests.servers.broker.ha.slave_copies import MASTER, Copy, copy_of
@@ -23,9 +24,9 @@ COMMIT = RequestCode.UPDATE_CONSUMER_OFFSET
 
 def make_groups(served: Served, *groups: str) -> None:
     broker = served.running.broker
-    broker.topics.put(TopicConfig("T", 4, 4, 6), broker.now_ms())
+    broker.tables.topics.put(TopicConfig("T", 4, 4, 6), clock.now_ms())
     for group in groups:
-        broker.groups.put({"groupName": group}, broker.now_ms())
+        broker.tables.groups.put({"groupName": group}, clock.now_ms())
 
 
 def sent_back(copy: Copy) -> list[tuple[str, str, str]]:
@@ -39,7 +40,7 @@ async def test_greater_offsets_come_back_before_the_masters_are_taken(
 ) -> None:
     caplog.set_level(logging.INFO)
     async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
-        master = served.running.broker.offsets
+        master = served.running.broker.tables.offsets
         make_groups(served, "g", "new")
         for queue_id, offset in enumerate((10, 20, 30)):
             master.commit("g", "T", queue_id, offset)
@@ -65,7 +66,7 @@ async def test_a_group_that_was_reset_at_the_master_keeps_that(
     """Also when a member has followed the reset already, so that commits count again."""
     caplog.set_level(logging.INFO)
     async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
-        master = served.running.broker.offsets
+        master = served.running.broker.tables.offsets
         make_groups(served, "g")
         for queue_id in range(2):
             master.commit("g", "T", queue_id, 3)
@@ -93,7 +94,7 @@ async def test_offsets_that_the_master_refuses_are_dropped_and_named(
         copy.offsets.commit("g", "T", 0, 5)
         for _ in range(2):
             await copy.tables.fetch()
-        assert served.running.broker.offsets.committed("g", "T", 0) == 5
+        assert served.running.broker.tables.offsets.committed("g", "T", 0) == 5
         assert caplog.text.count("1 offsets that were committed at this slave are dropped") == 1
         assert "unknown" in caplog.text
         assert len(sent_back(copy)) == 2
@@ -109,8 +110,8 @@ async def test_a_group_that_began_at_the_slave_is_made_at_the_master(
         copy.offsets.commit("new", "T", 1, 6)
         copy.offsets.commit("new", "%RETRY%new", 0, 0)
         await copy.tables.fetch()
-        assert served.running.broker.offsets.of_group("new", "T") == {0: 5, 1: 6}
-        assert "new" in served.running.broker.groups
+        assert served.running.broker.tables.offsets.of_group("new", "T") == {0: 5, 1: 6}
+        assert "new" in served.running.broker.tables.groups
         assert copy.offsets.of_group("new", "T") == {0: 5, 1: 6}
         assert "are dropped" not in caplog.text
         await copy.tables.fetch()
@@ -123,21 +124,21 @@ async def test_a_master_that_goes_away_again_takes_nothing_with_it(tmp_path: Pat
 
     async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
         make_groups(served, "g")
-        served.running.broker.offsets.commit("g", "T", 0, 3)
+        served.running.broker.tables.offsets.commit("g", "T", 0, 3)
         copy.offsets.commit("g", "T", 0, 5)
         copy.answers[COMMIT] = gone
         assert not await copy.tables.fetch()
         assert copy.offsets.committed("g", "T", 0) == 5
         del copy.answers[COMMIT]
         await copy.tables.fetch()
-        assert served.running.broker.offsets.committed("g", "T", 0) == 5
+        assert served.running.broker.tables.offsets.committed("g", "T", 0) == 5
 
 
 @pytest.mark.parametrize("at", [OFFSETS, COMMIT])
 async def test_a_commit_that_arrives_meanwhile_is_kept(tmp_path: Path, at: RequestCode) -> None:
     async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
         make_groups(served, "g")
-        served.running.broker.offsets.commit("g", "T", 0, 3)
+        served.running.broker.tables.offsets.commit("g", "T", 0, 3)
 
         async def committed_meanwhile(request: Command) -> Command:
             answer = await served.ask(request)
@@ -151,7 +152,7 @@ async def test_a_commit_that_arrives_meanwhile_is_kept(tmp_path: Path, at: Reque
         assert copy.offsets.committed("g", "T", 0) == 7
         await copy.tables.fetch()
         assert copy.offsets.committed("g", "T", 0) == 7
-        assert served.running.broker.offsets.committed("g", "T", 0) == 7
+        assert served.running.broker.tables.offsets.committed("g", "T", 0) == 7
 
 
 def test_commits_are_bounded_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:

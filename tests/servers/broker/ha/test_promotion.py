@@ -215,12 +215,12 @@ async def test_offsets_beyond_the_messages_go_back_where_a_slave_becomes_the_mas
 ) -> None:
     """A slave may lack the messages before its master's offsets; a master's own offsets stay whatever they are."""
     async with serving(tmp_path, **(SLAVE if is_slave else {})) as former:
-        offsets = former.running.broker.offsets
+        offsets = former.running.broker.tables.offsets
         offsets.commit("g", "T", 0, 100)
         offsets.commit("g", "T", 1, 0)
     for _ in range(2):
         async with serving(tmp_path) as master:
-            offsets = master.running.broker.offsets
+            offsets = master.running.broker.tables.offsets
             assert offsets.of_group("g", "T") == {0: 0 if is_slave else 100, 1: 0}
             offsets.commit("g", "T", 0, 100)
             is_slave = False

@@ -40,8 +40,8 @@ async def pair(tmp_path: Path, **settings: str) -> AsyncIterator[tuple[Served, S
 
 def give_topics(master: Served, slave: Served) -> None:
     """Gives the slave its master's topics at once."""
-    for topic in master.running.broker.topics:
-        slave.running.broker.topics.put(topic, 0)
+    for topic in master.running.broker.tables.topics:
+        slave.running.broker.tables.topics.put(topic, 0)
 
 
 def words(answer: PullAnswer) -> tuple[int, str | None, int, int]:
@@ -75,7 +75,7 @@ async def test_a_group_names_the_brokers_that_are_suggested(tmp_path: Path) -> N
     async with serving(tmp_path, **READ_FROM_SLAVES) as master:
         await master.send("T")
         await master.pull("T")
-        groups = master.running.broker.groups
+        groups = master.running.broker.tables.groups
         groups.put({**(groups.known("G") or {}), "whichBrokerWhenConsumeSlowly": 2, "brokerId": 3}, 0)
         assert [(await master.pull("T", offset=offset)).suggest_which_broker_id for offset in (0, 1)] == [2, 3]
 
@@ -102,7 +102,7 @@ async def test_a_slave_holds_a_pull_for_messages_that_it_lacks(tmp_path: Path) -
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pull)
-            await until(lambda: slave.running.broker.held.count == 1)
+            await until(lambda: slave.running.broker.clients.held.count == 1)
             await master.send("T", b"40")
             await caught_up(slave, master)
             assert not answers
@@ -129,7 +129,7 @@ async def test_a_slave_holds_a_pull_at_its_end_as_a_master_does(tmp_path: Path) 
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pull)
-            await until(lambda: slave.running.broker.held.count == 1)
+            await until(lambda: slave.running.broker.clients.held.count == 1)
             await master.send("T", b"40")
         assert words(answers[0]) == (ResponseCode.SUCCESS, "FOUND", 41, 0)
 
@@ -154,7 +154,7 @@ async def test_tools_see_how_a_slave_follows(tmp_path: Path) -> None:
         for name in ("lastReadTimestamp", "lastWriteTimestamp"):
             assert before_ms - 1000 < following[name] < before_ms + 60_000
         master.running.kill()
-        client = slave.running.broker.ha_client
+        client = slave.running.broker.cluster.ha_client
         assert client is not None
         await until(lambda: client.master is None)
         ended = (await state())["haClientRuntimeInfo"]

@@ -17,7 +17,7 @@ FIELDS_BYTES = 56
 
 async def test_slaves_get_the_checkpoint_that_the_file_has(tmp_path: Path) -> None:
     async with serving(tmp_path, timerFlushIntervalMs="20") as served:
-        files = served.running.broker.timers.messages.files
+        files = served.running.broker.deliveries.timers.messages.files
         await served.send("T", properties="TIMER_DELAY_SEC\x01100\x02")
         await until(lambda: files.saved.queue_offset == 1)
         body = bytes((await served.ask(Command(RequestCode.GET_TIMER_CHECK_POINT))).body)

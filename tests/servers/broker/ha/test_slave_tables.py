@@ -14,6 +14,7 @@ from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.tables.subscription_groups import DEFAULTS
 from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
 from tests.servers.broker.ha.slave_copies import MASTER, copy_of
@@ -29,9 +30,9 @@ TIMERS = RequestCode.GET_TIMER_CHECK_POINT
 def make_tables(served: Served, count: int) -> None:
     broker = served.running.broker
     for number in range(count):
-        broker.topics.put(TopicConfig(f"T{number}", 4, 4, 6), broker.now_ms())
-        broker.groups.put({"groupName": f"g{number}", "retryMaxTimes": number % 7}, broker.now_ms())
-        broker.offsets.commit(f"g{number}", f"T{number}", number % 4, number)
+        broker.tables.topics.put(TopicConfig(f"T{number}", 4, 4, 6), clock.now_ms())
+        broker.tables.groups.put({"groupName": f"g{number}", "retryMaxTimes": number % 7}, clock.now_ms())
+        broker.tables.offsets.commit(f"g{number}", f"T{number}", number % 4, number)
 
 
 def answering(body: Any, **ext: str) -> Callable[[Command], Awaitable[Command]]:
@@ -53,11 +54,11 @@ async def test_a_slave_has_the_tables_of_its_master(tmp_path: Path, count: int) 
     async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
         make_tables(served, count)
         broker = served.running.broker
-        broker.groups.set_readable("g0", "T0", broker.now_ms(), is_readable=False)
-        broker.delays.replace({2: 0})
+        broker.tables.groups.set_readable("g0", "T0", clock.now_ms(), is_readable=False)
+        broker.deliveries.delays.replace({2: 0})
         assert await copy.tables.fetch()
-        assert copy.topics.table() == broker.topics.table()
-        assert copy.groups.members() == broker.groups.members()
+        assert copy.topics.table() == broker.tables.topics.table()
+        assert copy.groups.members() == broker.tables.groups.members()
         assert {key: copy.offsets.of_group(f"g{key}", f"T{key}") for key in range(count)} == {
             key: {key % 4: key} for key in range(count)
         }
@@ -77,16 +78,16 @@ async def test_what_the_master_changed_and_deleted_follows(tmp_path: Path) -> No
         await copy.tables.fetch()
         assert (copy.topics.file.changes, copy.groups.file.changes) == changes, "nothing changed"
         assert not copy.offsets.is_changed
-        broker.topics.remove("T1", broker.now_ms())
-        broker.groups.remove("g1", broker.now_ms())
-        broker.groups.put({"groupName": "g2", "retryMaxTimes": 99}, broker.now_ms())
-        broker.offsets.commit("g2", "T2", 2, 1)
+        broker.tables.topics.remove("T1", clock.now_ms())
+        broker.tables.groups.remove("g1", clock.now_ms())
+        broker.tables.groups.put({"groupName": "g2", "retryMaxTimes": 99}, clock.now_ms())
+        broker.tables.offsets.commit("g2", "T2", 2, 1)
         await copy.tables.fetch()
         assert ("T0" in copy.topics, "T1" in copy.topics) == (True, False)
         assert ("g0" in copy.groups, "g1" in copy.groups) == (True, False)
         assert (copy.groups.known("g2") or {})["retryMaxTimes"] == 99
         assert copy.offsets.committed("g2", "T2", 2) == 1
-        assert copy.topics.data_version == broker.topics.data_version
+        assert copy.topics.data_version == broker.tables.topics.data_version
         assert copy.topics.file.is_behind
 
 
@@ -96,14 +97,14 @@ async def test_a_change_between_two_pages_begins_them_again(tmp_path: Path) -> N
         make_tables(served, 2500)
 
         async def changed(request: Command) -> Command:
-            if request.ext["topicSeq"] == "2000" and "late" not in broker.topics:
-                broker.topics.remove("T0", broker.now_ms())
-                broker.topics.put(TopicConfig("late", 4, 4, 6), broker.now_ms())
+            if request.ext["topicSeq"] == "2000" and "late" not in broker.tables.topics:
+                broker.tables.topics.remove("T0", clock.now_ms())
+                broker.tables.topics.put(TopicConfig("late", 4, 4, 6), clock.now_ms())
             return await served.ask(request)
 
         copy.answers[TOPICS] = changed
         assert await copy.tables.fetch()
-        assert copy.topics.table() == broker.topics.table()
+        assert copy.topics.table() == broker.tables.topics.table()
         assert "late" in copy.topics
 
 
@@ -133,7 +134,7 @@ async def test_the_state_of_deliveries_waits_for_the_log(tmp_path: Path) -> None
     """The master may have delivered messages that this slave does not have."""
     async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
         await served.send("T")
-        served.running.broker.delays.replace({2: 1})
+        served.running.broker.deliveries.delays.replace({2: 1})
         await copy.tables.fetch()
         assert copy.delay_offsets == {}
         kept = tmp_path / "slave" / "config" / "timercheck"
@@ -144,7 +145,7 @@ async def test_the_state_of_deliveries_waits_for_the_log(tmp_path: Path) -> None
         assert copy.delay_offsets == {2: 1}
         checkpoint = TimerCheckpoint.decode(kept.read_bytes())
         assert checkpoint is not None
-        assert checkpoint.read_ms == served.running.broker.timers.messages.files.saved.read_ms
+        assert checkpoint.read_ms == served.running.broker.deliveries.timers.messages.files.saved.read_ms
 
 
 FAULTS = {

@@ -66,7 +66,7 @@ async def test_a_new_slave_keeps_batch_topics_as_its_master_does(tmp_path: Path)
         async with pair.slave() as slave:
             await caught_up(slave, master)
             answer = await slave.ask(Command(RequestCode.GET_ALL_TOPIC_CONFIG))
-            assert TopicConfigTable.from_json(answer.body) == master.running.broker.topics.table()
+            assert TopicConfigTable.from_json(answer.body) == master.running.broker.tables.topics.table()
     files = stored_files(tmp_path / "slave")
     assert files == stored_files(tmp_path / "master")
     assert any(name.startswith("batchconsumequeue/Whole") for name in files)
@@ -96,7 +96,7 @@ async def test_a_new_slave_takes_nothing_before_it_knows_the_topics(
             assert "SYSTEM_ERROR (1): not now" in caplog.text
             refuses = False
             await caught_up(slave, master)
-            assert "T" in slave.running.broker.topics
+            assert "T" in slave.running.broker.tables.topics
             refuses = True
             await master.send("Later")
             await caught_up(slave, master)  # messages wait for no topic that cannot be fetched
@@ -117,7 +117,7 @@ async def test_a_topic_that_is_made_while_a_slave_follows_is_there_with_its_firs
         await master.send("New")
         await master.send("Auto")
         await caught_up(slave, master)
-        assert slave.running.broker.topics.table() == master.running.broker.topics.table()
+        assert slave.running.broker.tables.topics.table() == master.running.broker.tables.topics.table()
         assert (await slave.pull("Auto")).code == ResponseCode.SUCCESS
     assert stored_files(tmp_path / "slave") == stored_files(tmp_path / "master")
     async with cluster(tmp_path) as pair, pair.slave():
@@ -133,7 +133,7 @@ async def test_a_topic_that_the_master_deleted_is_asked_for_once_and_its_message
         async with pair.slave() as slave:
             await caught_up(slave, master)
             assert slave.running.broker.store.reader.bounds(("Kept", 0)) == (0, 2)
-            assert "Gone" not in slave.running.broker.topics
+            assert "Gone" not in slave.running.broker.tables.topics
 
 
 async def test_two_slaves_of_one_id_are_named_once_and_both_follow(
@@ -145,7 +145,7 @@ async def test_two_slaves_of_one_id_are_named_once_and_both_follow(
             await master.send("T")
             for slave in (first, second, first, second):
                 await caught_up(slave, master)
-                await slave.running.broker.registration.register_anew(pair.nameserver)
+                await slave.running.broker.cluster.registration.register_anew(pair.nameserver)
             addresses = second.running.address, first.running.address
     warnings = [line for line in caplog.messages if "takes the place of" in line]
     assert warnings == [
@@ -161,7 +161,7 @@ async def test_offsets_committed_at_the_slave_come_back_to_a_master_that_was_awa
         await master.send("T")
         await commit(master, 10)
         async with pair.slave() as slave:
-            offsets = slave.running.broker.offsets
+            offsets = slave.running.broker.tables.offsets
             await caught_up(slave, master)
             await until(lambda: offsets.committed("g", "T", 0) == 10)
             port = str(master.running.listening.port)
@@ -169,6 +169,6 @@ async def test_offsets_committed_at_the_slave_come_back_to_a_master_that_was_awa
             await master.ended.wait()
             await commit(slave, 15)
             async with pair.master(listenPort=port) as again:
-                back = again.running.broker.offsets
+                back = again.running.broker.tables.offsets
                 await until(lambda: back.committed("g", "T", 0) == 15)
             assert offsets.committed("g", "T", 0) == 15

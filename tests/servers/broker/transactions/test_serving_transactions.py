@@ -18,6 +18,7 @@ from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction, 
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from tests.servers.broker.serving import NOW_MS, Served, message, serving, until
 from tests.servers.broker.transactions.halves import HALF, raw
@@ -249,27 +250,27 @@ async def test_a_half_message_is_resumed_by_its_place(tmp_path: Path) -> None:
 async def test_half_messages_without_an_end_are_counted_by_topic(tmp_path: Path) -> None:
     checked = {"transactionCheckInterval": "20", "transactionTimeOut": "1", "fileReservedTime": "100000"}
     async with quiet(tmp_path) as served:
-        waiting = served.running.broker.transactions.waiting_by_topic
+        waiting = served.running.broker.deliveries.transactions.waiting_by_topic
         halves = [await prepare(served, topic=topic) for topic in ("T", "T", "T", "U")]
         assert waiting == {"T": 3, "U": 1}
         for half, state in ((halves[0], COMMIT), (halves[0], COMMIT), (halves[1], ROLLBACK)):
             assert (await served.ask(end(half, state))).code == 0
         assert waiting == {"T": 1, "U": 1}
     async with quiet(tmp_path) as served:
-        transactions = served.running.broker.transactions
+        transactions = served.running.broker.deliveries.transactions
         await until(lambda: transactions.waiting_by_topic == {"T": 1, "U": 1})
         place = halves[3].msg_ids
     async with serving(tmp_path, **checked, transactionCheckMax="1000") as served:  # stored again
         broker = served.running.broker
         await produce(served)
         await until(lambda: broker.store.reader.bounds((HALF_TOPIC, 0))[1] > 8)
-        assert broker.transactions.waiting_by_topic == {"T": 1, "U": 1}
+        assert broker.deliveries.transactions.waiting_by_topic == {"T": 1, "U": 1}
     async with serving(tmp_path, **checked, transactionCheckMax="2") as served:  # discarded in the end
         await produce(served)
-        waiting = served.running.broker.transactions.waiting_by_topic
+        waiting = served.running.broker.deliveries.transactions.waiting_by_topic
         await until(lambda: waiting == {"T": 0, "U": 0})
     async with quiet(tmp_path) as served:
-        transactions = served.running.broker.transactions
+        transactions = served.running.broker.deliveries.transactions
         assert (await served.ask(ResumeCheckHalfMessage(place, "T").to_command())).code == 0
         assert transactions.waiting_by_topic == {"U": 1}
 
@@ -281,7 +282,7 @@ async def test_only_checks_that_reach_a_producer_count(tmp_path: Path, caplog: p
         for body in (b"first", b"second"):
             await prepare(served, body)
         for number in range(20):
-            await broker.transactions.check(broker.now_ms() + number + 1, no_topic)
+            await broker.deliveries.transactions.check(clock.now_ms() + number + 1, no_topic)
         assert broker.store.reader.bounds((HALF_TOPIC, 0))[1] == 2
         waits = [record.getMessage() for record in caplog.records if "wait for a producer" in record.getMessage()]
         assert len(waits) == 1
@@ -291,7 +292,7 @@ async def test_only_checks_that_reach_a_producer_count(tmp_path: Path, caplog: p
             checks.append(CheckTransactionState.from_command(request))
 
         producer = await produce(served, hear)
-        await broker.transactions.check(broker.now_ms() + 21, no_topic)
+        await broker.deliveries.transactions.check(clock.now_ms() + 21, no_topic)
         await until(lambda: len(checks) == 2)
         for check in checks:
             half = check.message()

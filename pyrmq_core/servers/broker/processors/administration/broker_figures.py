@@ -6,20 +6,31 @@ Source: broker/processor/AdminBrokerProcessor.java prepareRuntimeInfo, ViewBroke
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import VERSION, Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps
-from pyrmq_core.servers.broker.broker import Broker
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.clients.held_pulls import HeldPulls
+from pyrmq_core.servers.broker.ha.ha_client import HaClient
+from pyrmq_core.servers.broker.ha.replicas import Replicas
+from pyrmq_core.servers.broker.identity import Identity
+from pyrmq_core.servers.broker.processors.handlers import Handlers
+from pyrmq_core.servers.broker.registration import BrokerRegistration
+from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
 from pyrmq_core.servers.broker.statistics.tallies import DAY, HOUR, MINUTE, Tally
 from pyrmq_core.servers.broker.store.disk.files import DiskSpace
 from pyrmq_core.servers.broker.store.layout import QUEUES_FOLDER
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.timers.service import Timers
 
 VERSION_NAME: Final = "V5_3_3"
 UNITS: Final = "KMGTPE"
@@ -30,73 +41,143 @@ QUEUE_CAPACITIES: Final = {"send": 10_000, "pull": 100_000, "litePull": 100_000,
 SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
-async def runtime_info(broker: Broker, _request: Command, _: Peer) -> Command:
-    """Returns the broker's figures, all as text. Queues of Java's threads are empty: requests run in one loop."""
-    spaces = await trio.to_thread.run_sync(_spaces, broker)
-    table = {**broker.figures.store.figures(), **broker.figures.totals(), **_state(broker), **_disk(broker, spaces)}
-    table |= {
-        f"scheduleMessageOffset_{level}": f"{delivered},{end}" for level, delivered, end in broker.delays.progress()
-    }
-    return success(body=dumps({"table": {name: str(value) for name, value in sorted(table.items())}}))
+@dataclass(frozen=True, slots=True)
+class FigureRequests:
+    """The broker's figures, and the state of replication."""
 
+    settings: LiveSettings
+    identity: Identity
+    store: MessageStore
+    figures: BrokerFigures
+    delays: DelayLevels
+    timers: Timers
+    held: HeldPulls
+    registration: BrokerRegistration
+    replicas: Replicas
+    ha_client: HaClient | None
 
-def ha_status(broker: Broker, _request: Command, _: Peer) -> Command:
-    """Returns the state of replication: the slaves that follow this master, or how this slave follows its master."""
-    if broker.config.is_slave:
-        return success(body=dumps({**NO_SLAVES, "haClientRuntimeInfo": _following(broker)}))
-    end, replicas = broker.store.end, broker.ha.replicas
-    in_sync = replicas.in_sync(end)
-    members = {
-        "haConnectionInfo": [
-            {
-                "addr": slave.address,
-                "slaveAckOffset": slave.acknowledged,
-                "diff": end - slave.acknowledged,
-                "inSync": slave in in_sync,
-                "transferredByteInSecond": slave.bytes_per_second(),
-                "transferFromWhere": slave.sent,
-            }
-            for slave in replicas.connected
-        ],
-        "inSyncSlaveNums": len(in_sync),
-        "master": True,
-        "masterCommitLogMaxOffset": end,
-    }
-    return success(body=dumps(members))
-
-
-def _following(broker: Broker) -> dict[str, object]:
-    """Returns the state of a slave's connection with its master; a time of 0 means that there is none.
-
-    A slave never has its master's flushed offset, which is 0 in 5.4.0, too.
-    """
-    client, now = broker.ha_client, trio.current_time()
-    members: dict[str, object] = {
-        "masterAddr": broker.registration.master_ha_address,
-        "maxOffset": broker.store.end,
-        "masterFlushOffset": 0,
-        "transferredByteInSecond": 0,
-        "lastReadTimestamp": 0,
-        "lastWriteTimestamp": 0,
-    }
-    if client is not None and client.master is not None:
-        seconds = max(1.0, now - client.began)
-        members |= {
-            "masterAddr": client.master,
-            "transferredByteInSecond": int(client.taken / seconds),
-            "lastReadTimestamp": broker.now_ms() - round((now - client.read_at) * 1000),
-            "lastWriteTimestamp": broker.now_ms() - round((now - client.reported_at) * 1000),
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.stats_data,
+            RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
         }
-    return members
 
+    async def runtime_info(self, _request: Command, _: Peer) -> Command:
+        """Returns the broker's figures, all as text. Queues of Java's threads are empty: requests run in one loop."""
+        spaces = await trio.to_thread.run_sync(self._spaces)
+        table = {**self.figures.store.figures(), **self.figures.totals(), **self._state(), **self._disk(spaces)}
+        table |= {
+            f"scheduleMessageOffset_{level}": f"{delivered},{end}" for level, delivered, end in self.delays.progress()
+        }
+        return success(body=dumps({"table": {name: str(value) for name, value in sorted(table.items())}}))
 
-def stats_data(figures: BrokerFigures, request: Command) -> Command:
-    """Returns one figure of the last minute, hour and day."""
-    name, key = request.ext.get("statsName", ""), request.ext.get("statsKey", "")
-    figure = figures.find(name, key)
-    if figure is None:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name[:255]}> <{key[:255]}> not exist")
-    return success(body=dumps(_periods(*figure)))
+    def ha_status(self, _request: Command, _: Peer) -> Command:
+        """Returns the slaves that follow this master, or how this slave follows its master."""
+        if self.settings.config.is_slave:
+            return success(body=dumps({**NO_SLAVES, "haClientRuntimeInfo": self._following()}))
+        end, replicas = self.store.end, self.replicas
+        in_sync = replicas.in_sync(end)
+        members = {
+            "haConnectionInfo": [
+                {
+                    "addr": slave.address,
+                    "slaveAckOffset": slave.acknowledged,
+                    "diff": end - slave.acknowledged,
+                    "inSync": slave in in_sync,
+                    "transferredByteInSecond": slave.bytes_per_second(),
+                    "transferFromWhere": slave.sent,
+                }
+                for slave in replicas.connected
+            ],
+            "inSyncSlaveNums": len(in_sync),
+            "master": True,
+            "masterCommitLogMaxOffset": end,
+        }
+        return success(body=dumps(members))
+
+    def _following(self) -> dict[str, object]:
+        """Returns the state of a slave's connection with its master. A time of 0 means that there is none.
+
+        A slave never has its master's flushed offset, which is 0 in 5.4.0, too.
+        """
+        client, now = self.ha_client, trio.current_time()
+        members: dict[str, object] = {
+            "masterAddr": self.registration.master_ha_address,
+            "maxOffset": self.store.end,
+            "masterFlushOffset": 0,
+            "transferredByteInSecond": 0,
+            "lastReadTimestamp": 0,
+            "lastWriteTimestamp": 0,
+        }
+        if client is not None and client.master is not None:
+            seconds = max(1.0, now - client.began)
+            members |= {
+                "masterAddr": client.master,
+                "transferredByteInSecond": int(client.taken / seconds),
+                "lastReadTimestamp": clock.now_ms() - round((now - client.read_at) * 1000),
+                "lastWriteTimestamp": clock.now_ms() - round((now - client.reported_at) * 1000),
+            }
+        return members
+
+    def stats_data(self, request: Command, _: Peer) -> Command:
+        """Returns one figure of the last minute, hour and day."""
+        name, key = request.ext.get("statsName", ""), request.ext.get("statsKey", "")
+        figure = self.figures.find(name, key)
+        if figure is None:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name[:255]}> <{key[:255]}> not exist")
+        return success(body=dumps(_periods(*figure)))
+
+    def _state(self) -> dict[str, object]:
+        store, now_ms = self.store, clock.now_ms()
+        table: dict[str, object] = {
+            "bootTimestamp": self.identity.booted_ms,
+            "brokerActive": "false" if self.settings.config.is_slave else "true",
+            "brokerVersion": VERSION,
+            "brokerVersionDesc": VERSION_NAME,
+            "commitLogMaxOffset": store.end,
+            "commitLogMinOffset": store.start,
+            "dispatchBehindBytes": store.end - store.readable_end if self.settings.config.is_slave else 0,
+            "earliestMessageTimeStamp": store.reader.earliest_ms(),
+            # The tools of 4.9 need the member in this spelling.
+            "getTransferedTps": self.figures.store.figures()["getTransferredTps"],
+            "pageCacheLockTimeMills": 0,
+            "remainHowManyDataToFlush": readable_size(store.end - store.flushed),
+            "remainTransientStoreBufferNumbs": 2**31 - 1,
+            "runtime": readable_time((now_ms - self.identity.booted_ms) // 1000),
+            "startAcceptSendRequestTimeStamp": 0,
+            "timerCongestNum": self.timers.messages.files.waiting,
+            "timerDequeueTps": self.figures.store.lately(lambda totals: totals.timers_out),
+            "timerEnqueueTps": self.figures.store.lately(lambda totals: totals.timers_in),
+            "timerOffsetBehind": self.timers.messages.unread,
+            "timerReadBehind": self.timers.messages.late_ms(now_ms) // 1000,
+            "EndTransactionQueueSize": 0,
+            "EndTransactionThreadPoolQueueCapacity": 100_000,
+        }
+        for name, capacity in QUEUE_CAPACITIES.items():
+            table[f"{name}ThreadPoolQueueCapacity"] = capacity
+            table[f"{name}ThreadPoolQueueSize"] = 0
+            table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = 0
+        table["pullThreadPoolQueueSize"] = self.held.count
+        return table
+
+    def _spaces(self) -> list[DiskSpace]:
+        files = self.store.files
+        try:
+            return [files.space(folder) for folder in (self.store.settings.log_folder.rstrip("/"), QUEUES_FOLDER)]
+        except StoreError:
+            return []
+
+    def _disk(self, spaces: list[DiskSpace]) -> dict[str, object]:
+        if not spaces:
+            return {}
+        log, queues = spaces
+        total, free = readable_size(log.total), readable_size(log.free)
+        return {
+            "commitLogDirCapacity": f"Total : {total}, Free : {free}.",
+            "commitLogDiskRatio": log.used_percent / 100,
+            "consumeQueueDiskRatio": queues.used_percent / 100,
+        }
 
 
 def _periods(tally: Tally, counter: str) -> dict[str, dict[str, float]]:
@@ -104,62 +185,7 @@ def _periods(tally: Tally, counter: str) -> dict[str, dict[str, float]]:
     return {name: tally.figure(period, counter)._asdict() for name, period in periods.items()}
 
 
-def _state(broker: Broker) -> dict[str, object]:
-    store, now_ms = broker.store, broker.now_ms()
-    table: dict[str, object] = {
-        "bootTimestamp": broker.booted_ms,
-        "brokerActive": "false" if broker.config.is_slave else "true",
-        "brokerVersion": VERSION,
-        "brokerVersionDesc": VERSION_NAME,
-        "commitLogMaxOffset": store.end,
-        "commitLogMinOffset": store.start,
-        "dispatchBehindBytes": store.end - store.readable_end if broker.config.is_slave else 0,
-        "earliestMessageTimeStamp": store.reader.earliest_ms(),
-        # The tools of 4.9 need the member in this spelling.
-        "getTransferedTps": broker.figures.store.figures()["getTransferredTps"],
-        "pageCacheLockTimeMills": 0,
-        "remainHowManyDataToFlush": readable_size(store.end - store.flushed),
-        "remainTransientStoreBufferNumbs": 2**31 - 1,
-        "runtime": readable_time((now_ms - broker.booted_ms) // 1000),
-        "startAcceptSendRequestTimeStamp": 0,
-        "timerCongestNum": broker.timers.messages.files.waiting,
-        "timerDequeueTps": broker.figures.store.lately(lambda totals: totals.timers_out),
-        "timerEnqueueTps": broker.figures.store.lately(lambda totals: totals.timers_in),
-        "timerOffsetBehind": broker.timers.messages.unread,
-        "timerReadBehind": broker.timers.messages.late_ms(now_ms) // 1000,
-        "EndTransactionQueueSize": 0,
-        "EndTransactionThreadPoolQueueCapacity": 100_000,
-    }
-    for name, capacity in QUEUE_CAPACITIES.items():
-        table[f"{name}ThreadPoolQueueCapacity"] = capacity
-        table[f"{name}ThreadPoolQueueSize"] = 0
-        table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = 0
-    table["pullThreadPoolQueueSize"] = broker.held.count
-    return table
-
-
-def _spaces(broker: Broker) -> list[DiskSpace]:
-    files = broker.store.files
-    try:
-        return [files.space(folder) for folder in (broker.store.settings.log_folder.rstrip("/"), QUEUES_FOLDER)]
-    except StoreError:
-        return []
-
-
-def _disk(broker: Broker, spaces: list[DiskSpace]) -> dict[str, object]:
-    if not spaces:
-        return {}
-    log, queues = spaces
-    total, free = readable_size(log.total), readable_size(log.free)
-    return {
-        "commitLogDirCapacity": f"Total : {total}, Free : {free}.",
-        "commitLogDiskRatio": log.used_percent / 100,
-        "consumeQueueDiskRatio": queues.used_percent / 100,
-    }
-
-
 def readable_size(size_bytes: int) -> str:
-    """Returns a size as RocketMQ's tools print it: `512 B`, `1.5 GiB`."""
     if size_bytes < 1024:
         return f"{size_bytes} B"
     power = int(math.log(size_bytes) / math.log(1024))

@@ -7,6 +7,7 @@ broker/processor/AdminBrokerProcessor.java updateBrokerConfig, remoting/Configur
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -15,15 +16,24 @@ import trio
 from pyrmq_core.errors import BodyError, InvalidArgument
 from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
-from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.properties_text import format_java_properties, parse_java_properties
+from pyrmq_core.servers.access.control import AccessControl
 from pyrmq_core.servers.access.file_replacement import replace_keeping_previous
-from pyrmq_core.servers.broker.broker import Answer, Broker
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.ha.ha_server import check_slaves_possible
+from pyrmq_core.servers.broker.ha.replicas import CopyRules, Replicas
+from pyrmq_core.servers.broker.processors.handlers import Answer, Handlers
+from pyrmq_core.servers.broker.registration import BrokerRegistration
 from pyrmq_core.servers.broker.settings import setting_rules
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig, unknown_names, unused_names
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.settings.setting_values import JVM_PREFIX, read_config_file
+from pyrmq_core.servers.broker.store_services.retention import Retention
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.servers.broker.tables.topics import TopicTable
+from pyrmq_core.servers.broker.transactions.transactions import Transactions
 
 log = line_logger(__name__)
 
@@ -51,40 +61,75 @@ MAX_NAME_CHARS: Final = 60
 ALWAYS_BLACK: Final = frozenset(("brokerConfigPath", "rocketmqHome", "configBlackList"))
 
 
-def update_config(broker: Broker, request: Command, peer: Peer) -> Answer:
-    if len(request.body) > MAX_SETTINGS_BYTES:
-        return refusal(ResponseCode.INVALID_PARAMETER, f"the settings have more than {MAX_SETTINGS_BYTES} bytes")
-    try:
-        properties = parse_java_properties(bytes(request.body).decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise BodyError(f"settings: {error}") from error
-    if is_black(broker.config, properties):
-        return refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-    try:
-        config = changed(broker.config, properties)
-    except InvalidArgument as error:
-        return refusal(ResponseCode.INVALID_PARAMETER, str(error)[:MAX_REMARK_CHARS])
-    for name, text in sorted(properties.items()):
-        log.info("setting %s=%s, by %s", name, text, peer.address)
-    broker.configure(config)
-    return _written(broker, properties) if properties and config.broker_config_path else success()
+@dataclass(frozen=True, slots=True)
+class SettingRequests:
+    """Changes of settings while the broker runs."""
 
+    settings: LiveSettings
+    access: AccessControl
+    topics: TopicTable
+    groups: GroupTable
+    transactions: Transactions
+    replicas: Replicas
+    retention: Retention
+    registration: BrokerRegistration
+    turn: trio.Lock = field(default_factory=trio.Lock)
 
-async def _written(broker: Broker, properties: Mapping[str, str]) -> Command:
-    """Writes the settings to their file, also if the caller's connection ends meanwhile."""
-    path = Path(broker.config.broker_config_path)
-    with trio.CancelScope(shield=True):
-        async with broker.settings_turn:
-            try:
-                await trio.to_thread.run_sync(_write, path, properties)
-            except (OSError, InvalidArgument) as error:
-                remark = f"the settings are in force and not written to {path}: {error}"
-                return refusal(ResponseCode.SYSTEM_ERROR, remark)
-    return success()
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
+        }
+
+    def update_config(self, request: Command, peer: Peer) -> Answer:
+        if len(request.body) > MAX_SETTINGS_BYTES:
+            return refusal(ResponseCode.INVALID_PARAMETER, f"the settings have more than {MAX_SETTINGS_BYTES} bytes")
+        try:
+            properties = parse_java_properties(bytes(request.body).decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise BodyError(f"settings: {error}") from error
+        if is_black(self.settings.config, properties):
+            return refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        try:
+            config = changed(self.settings.config, properties)
+        except InvalidArgument as error:
+            return refusal(ResponseCode.INVALID_PARAMETER, str(error)[:MAX_REMARK_CHARS])
+        for name, text in sorted(properties.items()):
+            log.info("setting %s=%s, by %s", name, text, peer.address)
+        self.configure(config)
+        return self._written(properties) if properties and config.broker_config_path else success()
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Puts settings in force, which may differ from the old in the names of `CHANGEABLE`."""
+        now_ms, version = clock.now_ms(), self.topics.data_version
+        if config.broker_permission != self.settings.config.broker_permission:
+            self.topics.touch(now_ms)
+        self.settings.replace(config, now_ms)
+        self.topics.configure(config, now_ms)
+        if self.access.guard is not None:
+            self.access.guard.max_body_bytes = config.max_heartbeat_bytes
+        self.groups.auto_create = config.auto_create_subscription_group
+        self.transactions.config = config
+        self.replicas.rules = CopyRules.of(config)
+        self.retention.configure(config)
+        self.retention.want()
+        self.registration.configure(config)
+        if self.topics.data_version != version:
+            self.registration.register_now()
+
+    async def _written(self, properties: Mapping[str, str]) -> Command:
+        path = Path(self.settings.config.broker_config_path)
+        with trio.CancelScope(shield=True):
+            async with self.turn:
+                try:
+                    await trio.to_thread.run_sync(_write, path, properties)
+                except (OSError, InvalidArgument) as error:
+                    remark = f"the settings are in force and not written to {path}: {error}"
+                    return refusal(ResponseCode.SYSTEM_ERROR, remark)
+        return success()
 
 
 def _write(path: Path, properties: Mapping[str, str]) -> None:
-    """Writes settings into a file; the previous version is kept beside it. Both have the file's permissions.
+    """Writes settings into a file, beside which the previous version is kept. Both have the file's permissions.
 
     A JVM property of a changed setting is removed from the file: at the next start it would win.
     """
@@ -97,13 +142,12 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def is_black(config: BrokerConfig, properties: Mapping[str, str]) -> bool:
-    """Returns True if one of these settings is in configBlackList."""
     black = {name.strip() for name in config.config_black_list.split(";")}
     return not (black | ALWAYS_BLACK).isdisjoint(properties)
 
 
 def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig:
-    """Returns the settings with these changes; raises `InvalidArgument` for a fixed setting or a wrong value.
+    """Returns the settings with these changes. Raises `InvalidArgument` for a fixed setting or a wrong value.
 
     Settings without an effect on this broker change nothing, as at its start.
     """
@@ -121,7 +165,7 @@ def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig
 
 
 def _unknown(config: BrokerConfig, properties: Mapping[str, str]) -> list[str]:
-    """Returns the first unknown names with the nearest known name; only a few, as each search takes milliseconds."""
+    """Returns the first unknown names, each with the nearest known name: a search takes milliseconds."""
     known_names = {*config.to_properties(), *setting_rules.KNOWN, *CHANGEABLE}
     shown_names = [name[:MAX_NAME_CHARS] for name in properties if name not in known_names][:NAMES_SHOWN]
     return unknown_names(dict.fromkeys(shown_names, ""))

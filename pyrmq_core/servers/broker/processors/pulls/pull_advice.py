@@ -15,8 +15,9 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
 from pyrmq_core.protocol.routes.route import MASTER_ID
-from pyrmq_core.servers.broker.broker import Broker
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.reading import GetResult, GetStatus
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 
 PERCENT: Final = 100
 # The outcomes for which a master moves the reader to another offset.
@@ -32,36 +33,34 @@ MOVES: Final = frozenset(
 
 @functools.cache
 def memory_bytes() -> int:
-    """Returns the size of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def suggested_broker(broker: Broker, group_name: str, result: GetResult) -> int:
+def suggested_broker(config: BrokerConfig, groups: GroupTable, log_end: int, group_name: str, result: GetResult) -> int:
     """Returns the id of the broker to pull from next: with slaveReadEnable, a slave's for a reader that lags far."""
-    config = broker.config
     if not config.slave_read_enable:
         return MASTER_ID
     is_behind = False
     if result.last_place is not None:
         most_bytes = memory_bytes() * config.access_message_in_memory_max_ratio // PERCENT
-        is_behind = broker.store.end - result.last_place > most_bytes
-    group = broker.groups.known(group_name) or {}
+        is_behind = log_end - result.last_place > most_bytes
+    group = groups.known(group_name) or {}
     suggested = group.get("whichBrokerWhenConsumeSlowly", 1) if is_behind else group.get("brokerId", MASTER_ID)
     return suggested if isinstance(suggested, int) else MASTER_ID
 
 
-def unmoved(broker: Broker, result: GetResult, offset: int) -> GetResult:
+def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
     """Returns the result of a pull at an offset. Where a master would move the offset, a slave leaves it.
 
     The master may have the messages: a slave lags, or began to copy the log later.
     """
-    if broker.config.is_slave and result.status in MOVES:
+    if config.is_slave and result.status in MOVES:
         return replace(result, next_offset=offset)
     return result
 
 
-def is_unmoved(broker: Broker, answer: Command, offset: int) -> bool:
+def is_unmoved(config: BrokerConfig, answer: Command, offset: int) -> bool:
     """Returns True if this slave did not move a reader's offset that a master would move."""
-    if not broker.config.is_slave or answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY:
+    if not config.is_slave or answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY:
         return False
     return PullAnswer.from_command(answer).next_begin_offset == offset

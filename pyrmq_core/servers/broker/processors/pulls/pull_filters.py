@@ -1,6 +1,6 @@
 """The filter of a pull: tags codes, or SQL92 over properties, from the request itself or from the group's heartbeat.
 
-An SQL92 expression in the request that cannot be parsed is refused; Java's broker would then return every message.
+An SQL92 expression in the request that cannot be parsed is refused. Java's broker would then return every message.
 Source: broker/processor/PullMessageProcessor.java, broker/filter/ExpressionMessageFilter.java (5.4.0).
 """
 
@@ -18,10 +18,13 @@ from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.java.string_hash import string_hash_code
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.broker.pull_message import PullMessage, PullSysFlag
-from pyrmq_core.servers.broker.broker import HELP, Broker
-from pyrmq_core.servers.broker.clients.client_table import BROADCASTING
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.clients.client_table import BROADCASTING, ClientTable
+from pyrmq_core.servers.broker.processors.handlers import HELP
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
-from pyrmq_core.servers.broker.tables.consumer_filters import SQL92, Passes
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.tables.consumer_filters import SQL92, ConsumerFilters, Passes
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 
 SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
 TAG_TYPES: Final = ("", "TAG")
@@ -37,45 +40,53 @@ class PullFilter:
     passes: Passes | None = None
 
 
-def filter_of(broker: Broker, header: PullMessage) -> PullFilter | Command:
-    """Returns the pull's filter; a refusal if the group, its subscription or the expression does not allow the pull."""
-    if header.sys_flag & SUBSCRIPTION:
-        return filter_of_expression(broker.config, header.subscription, header.expression_type)
-    group = broker.clients.consumers.get(header.consumer_group)
-    if group is None:
-        return refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist\n{HELP}")
-    settings = broker.groups.find(header.consumer_group, broker.now_ms()) or {}
-    if group.message_model == BROADCASTING and not settings.get("consumeBroadcastEnable", True):
-        return forbidden(f"the consumer group[{header.consumer_group}] can not consume by broadcast way", 4)
-    if not broker.groups.is_readable(header.consumer_group, header.topic):
-        return forbidden(f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]", 5)
-    subscription = group.subscriptions.get(header.topic)
-    if subscription is None:
-        return refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist\n{HELP}")
-    if subscription.sub_version < header.sub_version:
-        return refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-    if subscription.expression_type in TAG_TYPES:
-        return PullFilter(frozenset(subscription.code_set) or None)
-    return _registered(broker, header, subscription)
+@dataclass(frozen=True, slots=True)
+class PullFilters:
+    """The filters of pulls, from their own expressions or from their groups' subscriptions."""
 
+    settings: LiveSettings
+    groups: GroupTable
+    clients: ClientTable
+    filters: ConsumerFilters
 
-def _registered(broker: Broker, header: PullMessage, subscription: SubscriptionData) -> PullFilter | Command:
-    """Returns the filter of an expression in a heartbeat, as the broker registered it."""
-    consumer_filter = broker.filters.find(header.consumer_group, header.topic)
-    passes = None if consumer_filter is None else consumer_filter.passes()
-    if consumer_filter is None or passes is None:
-        return refusal(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
-    if consumer_filter.client_version < header.sub_version:
-        return refusal(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
-    if not broker.config.enable_property_filter:
-        return _sql_off(subscription.expression_type)
-    return PullFilter(passes=passes)
+    def filter_of(self, header: PullMessage) -> PullFilter | Command:
+        """Returns the pull's filter, or a refusal if the group, its subscription or the expression does not allow the
+        pull.
+        """
+        if header.sys_flag & SUBSCRIPTION:
+            return filter_of_expression(self.settings.config, header.subscription, header.expression_type)
+        group = self.clients.consumers.get(header.consumer_group)
+        if group is None:
+            return refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist\n{HELP}")
+        settings = self.groups.find(header.consumer_group, clock.now_ms()) or {}
+        if group.message_model == BROADCASTING and not settings.get("consumeBroadcastEnable", True):
+            return forbidden(f"the consumer group[{header.consumer_group}] can not consume by broadcast way", 4)
+        if not self.groups.is_readable(header.consumer_group, header.topic):
+            return forbidden(f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]", 5)
+        subscription = group.subscriptions.get(header.topic)
+        if subscription is None:
+            return refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist\n{HELP}")
+        if subscription.sub_version < header.sub_version:
+            return refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        if subscription.expression_type in TAG_TYPES:
+            return PullFilter(frozenset(subscription.code_set) or None)
+        return self._registered(header, subscription)
+
+    def _registered(self, header: PullMessage, subscription: SubscriptionData) -> PullFilter | Command:
+        consumer_filter = self.filters.find(header.consumer_group, header.topic)
+        passes = None if consumer_filter is None else consumer_filter.passes()
+        if consumer_filter is None or passes is None:
+            return refusal(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
+        if consumer_filter.client_version < header.sub_version:
+            return refusal(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+        if not self.settings.config.enable_property_filter:
+            return _sql_off(subscription.expression_type)
+        return PullFilter(passes=passes)
 
 
 def filter_of_expression(
     config: BrokerConfig, expression: str | None, expression_type: str | None
 ) -> PullFilter | Command:
-    """Returns the filter of an expression in a request, or a refusal."""
     if (expression_type or "") not in TAG_TYPES:
         if not expression:
             return refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
@@ -98,7 +109,6 @@ def forbidden(remark: str, forbidden_type: int) -> Command:
 
 @functools.lru_cache(maxsize=256)
 def sql_of(expression: str) -> Passes:
-    """Returns the predicate of an expression over properties, compiled once."""
     return parse(expression)
 
 

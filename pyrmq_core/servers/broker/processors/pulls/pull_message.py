@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -25,15 +25,22 @@ from pyrmq_core.protocol.messages.names import is_tools_group
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
-from pyrmq_core.servers.broker.broker import HELP, Answer, Broker
-from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, MOST_MS, HeldPull, held_bytes
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.clients.client_table import ClientTable
+from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, MOST_MS, HeldPull, HeldPulls, held_bytes
+from pyrmq_core.servers.broker.processors.handlers import HELP, Answer, Handlers
 from pyrmq_core.servers.broker.processors.name_rules import lite_refusal
 from pyrmq_core.servers.broker.processors.offsets import commit
 from pyrmq_core.servers.broker.processors.pulls.pull_advice import MOVES, is_unmoved, suggested_broker, unmoved
-from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter, filter_of, forbidden
+from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter, PullFilters, forbidden
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
+from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.reading import MAX_SCANNED_ENTRIES, GetLimits, GetResult, GetStatus, QueueKey
 from pyrmq_core.servers.broker.tables.consumer_filters import Passes
-from pyrmq_core.servers.broker.tables.topics import READ
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.servers.broker.tables.topics import READ, TopicTable
 
 COMMIT_OFFSET: Final = int(PullSysFlag.COMMIT_OFFSET)
 SUSPEND: Final = int(PullSysFlag.SUSPEND)
@@ -53,42 +60,190 @@ CODES: Final[Mapping[GetStatus, ResponseCode]] = {
 EMPTY: Final = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
-def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
-    """Answers at once, or later if no message is there and the request may wait."""
-    header = PullMessage.from_command(request)
-    refused = _refuse(broker, header, request, peer)
-    if refused is not None:
-        return refused
-    chosen = filter_of(broker, header)
-    if isinstance(chosen, Command):
-        return chosen
-    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    if header.sys_flag & COMMIT_OFFSET:
-        commit(broker.offsets, (group, topic, queue_id), header.commit_offset, broker.clients.members(group).get(peer))
-    answer = _moved(broker, header, peer, header.queue_offset) or _look(broker, header, chosen)
-    if header.sys_flag & SUSPEND and answer.code != ResponseCode.SUCCESS:
-        size_bytes = held_bytes(request, chosen.tags_codes)
-        if broker.held.has_room(peer, size_bytes):
-            if answer.code == ResponseCode.PULL_NOT_FOUND:
-                return _HeldPull(broker, header, chosen, peer, size_bytes)
-            if is_unmoved(broker, answer, header.queue_offset):
-                return _wait_for_copy(broker, header, chosen, peer, size_bytes)
-    return answer
+@dataclass(frozen=True, slots=True)
+class PullRequests:
+    """Pulls of messages."""
+
+    settings: LiveSettings
+    filters: PullFilters
+    topics: TopicTable
+    groups: GroupTable
+    offsets: GroupOffsets
+    clients: ClientTable
+    held: HeldPulls
+    store: MessageStore
+    figures: BrokerFigures
+
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.LITE_PULL_MESSAGE: self.pull,
+        }
+
+    def pull(self, request: Command, peer: Peer) -> Answer:
+        header = PullMessage.from_command(request)
+        refused = self._refuse(header, request, peer)
+        if refused is not None:
+            return refused
+        chosen = self.filters.filter_of(header)
+        if isinstance(chosen, Command):
+            return chosen
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if header.sys_flag & COMMIT_OFFSET:
+            commit(self.offsets, (group, topic, queue_id), header.commit_offset, self.clients.members(group).get(peer))
+        answer = self._moved(header, peer, header.queue_offset) or self._look(header, chosen)
+        if header.sys_flag & SUSPEND and answer.code != ResponseCode.SUCCESS:
+            size_bytes = held_bytes(request, chosen.tags_codes)
+            if self.held.has_room(peer, size_bytes):
+                if answer.code == ResponseCode.PULL_NOT_FOUND:
+                    return _HeldPull(self, header, chosen, peer, size_bytes)
+                if is_unmoved(self.settings.config, answer, header.queue_offset):
+                    return self._wait_for_copy(header, chosen, peer, size_bytes)
+        return answer
+
+    async def _wait_for_copy(self, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> Command:
+        """Waits for a short time until this slave has the message at the offset, which its master may have."""
+        key, held_ms = (header.topic, header.queue_id), self.settings.config.short_polling_time_mills
+        end = trio.current_time() + min(max(header.suspend_timeout_ms, 0), held_ms) / MILLISECONDS
+        while (left := end - trio.current_time()) > 0:
+            left_ms = math.ceil(left * MILLISECONDS)
+            await self.held.wait(key, None, left_ms, peer, size_bytes, header.consumer_group)
+            low, high = self.store.reader.bounds(key)
+            if low <= header.queue_offset < high:
+                break
+        await peer.connection.wait_answer_turn()
+        return self._moved(header, peer, None) or self._look(header, chosen)
+
+    def _look(self, header: PullMessage, chosen: PullFilter) -> Command:
+        config = self.settings.config
+        limits = config.pull_limits
+        most = GetLimits(min(header.max_msg_nums, limits.max_messages), limits.max_bytes, header.max_msg_nums)
+        began = time.perf_counter_ns()
+        result = unmoved(config, self._get(header, most, chosen), header.queue_offset)
+        took_ms = (time.perf_counter_ns() - began) // 1_000_000
+        self.figures.store.note_get(result.count, took_ms, is_tool=is_tools_group(header.consumer_group))
+        if result.count:
+            self.figures.note_get(
+                header.topic, header.consumer_group, header.queue_id, result.count, len(result.records), took_ms
+            )
+        self.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
+        return PullAnswer(
+            code=self._code(result, header.queue_offset),
+            remark=result.status.name,
+            next_begin_offset=result.next_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+            suggest_which_broker_id=suggested_broker(
+                self.settings.config, self.groups, self.store.end, header.consumer_group, result
+            ),
+            records=result.records,
+        ).to_command()
+
+    def _moved(self, header: PullMessage, peer: Peer, offset: int | None) -> Command | None:
+        """Returns the answer that moves a consumer to its group's reset offset, or None if there is no reset.
+
+        `offset` is the pull's offset, None if the pull was held. If the group has members, only they are moved: other
+        readers keep offsets of their own.
+        """
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if not self.offsets.may_move(group, topic, queue_id):
+            return None
+        members = self.clients.members(group)
+        member = members.get(peer)
+        if members and member is None:
+            return None
+        client_id = "" if member is None else member.client_id
+        reset = self.offsets.moved_to(group, topic, queue_id, offset, trio.current_time(), client_id)
+        if reset is None:
+            return None
+        if not members:
+            self.offsets.end_reset(group, topic, queue_id)
+        start, end = self.store.reader.bounds((topic, queue_id))
+        self.offsets.note_pull(group, topic, queue_id, reset)
+        return PullAnswer(
+            code=ResponseCode.PULL_OFFSET_MOVED,
+            remark=OFFSET_RESET,
+            next_begin_offset=reset,
+            min_offset=start,
+            max_offset=end,
+        ).to_command()
+
+    def _get(self, header: PullMessage, most: GetLimits, chosen: PullFilter) -> GetResult:
+        key, offset = (header.topic, header.queue_id), header.queue_offset
+        if chosen.passes is None:
+            return self.store.reader.get(key, offset, most, chosen.tags_codes)
+        while True:  # each pass examines a limited number of entries and returns the next offset
+            result = self.store.reader.get(key, offset, most)
+            if result.status is not GetStatus.FOUND:
+                return result if offset == header.queue_offset else replace(result, status=GetStatus.NO_MATCHED_MESSAGE)
+            records = _passing(result.records, chosen.passes)
+            if records:
+                return replace(result, records=b"".join(records), count=len(records))
+            if (
+                result.next_offset >= result.max_offset
+                or result.next_offset - header.queue_offset >= MAX_SCANNED_ENTRIES
+            ):
+                return replace(result, status=GetStatus.NO_MATCHED_MESSAGE, records=b"", count=0)
+            offset = result.next_offset
+
+    def _code(self, result: GetResult, offset: int) -> ResponseCode:
+        """Returns the answer's code. In a queue without messages it is PULL_NOT_FOUND at 0, else PULL_OFFSET_MOVED.
+
+        A slave never moves a reader's offset.
+        """
+        if result.status in EMPTY and offset == 0:
+            return ResponseCode.PULL_NOT_FOUND
+        if result.status in MOVES and self.settings.config.is_slave:
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        return CODES[result.status]
+
+    def _refuse(self, header: PullMessage, request: Command, peer: Peer) -> Command | None:
+        config = self.settings.config
+        if (refused := lite_refusal(request)) is not None:
+            return refused
+        if not config.broker_permission & READ:
+            return forbidden(f"the broker[{config.advertised_ip}] pulling message is forbidden", 1)
+        if request.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+            return forbidden(f"the broker[{config.advertised_ip}] for lite pull consumer is forbidden", 1)
+        group = self.groups.find(header.consumer_group, clock.now_ms())
+        if group is None:
+            return refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist, {HELP}",
+            )
+        if not group["consumeEnable"]:
+            return forbidden(f"subscription group no permission, {header.consumer_group}", 2)
+        topic = self.topics.get(header.topic)
+        if topic is None:
+            return refusal(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{HELP}"
+            )
+        if not topic.perm & READ:
+            return forbidden(f"the topic[{header.topic}] pulling message is forbidden", 3)
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            return refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]",
+            )
+        return None
 
 
 class _HeldPull(LateAnswer):
-    """The answer to a pull that waits for a message; the store is read when the connection can send the answer.
+    """The answer to a pull that waits for a message. The store is read when the connection can send the answer.
 
     A pull with SQL92 is woken by any message, and waits on, with a task, while none of them passes.
     """
 
-    __slots__ = ("_broker", "_chosen", "_ends", "_header", "_held", "_peer", "_size_bytes")
+    __slots__ = ("_chosen", "_ends", "_header", "_held", "_peer", "_pulls", "_size_bytes")
 
-    def __init__(self, broker: Broker, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> None:
-        config = broker.config
+    def __init__(
+        self, pulls: PullRequests, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int
+    ) -> None:
+        config = pulls.settings.config
         timeout_ms = header.suspend_timeout_ms if config.long_polling_enable else config.short_polling_time_mills
         self._ends = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS
-        self._broker, self._header, self._chosen = broker, header, chosen
+        self._pulls, self._header, self._chosen = pulls, header, chosen
         self._peer, self._size_bytes = peer, size_bytes
         self._held: HeldPull | None = None
 
@@ -102,19 +257,19 @@ class _HeldPull(LateAnswer):
 
     def wait(self, ready: Callable[[LateAnswer], None]) -> None:
         codes, group, wake = self._chosen.tags_codes, self._header.consumer_group, partial(ready, self)
-        held = self._broker.held
+        held = self._pulls.held
         self._held = held.add(self._key, codes, self._left_ms, self._peer, self._size_bytes, group, wake)
 
     def drop(self) -> None:
         if self._held is not None:
-            self._broker.held.drop(self._held)
+            self._pulls.held.drop(self._held)
 
     async def make(self) -> Command:
-        broker, peer, chosen, nothing = self._broker, self._peer, self._chosen, None
+        pulls, peer, chosen, nothing = self._pulls, self._peer, self._chosen, None
         while True:
             header = self._header
             await peer.connection.wait_answer_turn()
-            answer = _moved(broker, header, peer, None) or _look(broker, header, chosen)
+            answer = pulls._moved(header, peer, None) or pulls._look(header, chosen)
             if answer.code == ResponseCode.PULL_NOT_FOUND and nothing is not None:
                 return nothing
             is_filtered = chosen.passes is not None and answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -125,95 +280,10 @@ class _HeldPull(LateAnswer):
                 return answer
             nothing, self._header = answer, replace(header, queue_offset=following)
             await trio.lowlevel.checkpoint()
-            if following >= broker.store.reader.bounds(self._key)[1]:
-                await broker.held.wait(
+            if following >= pulls.store.reader.bounds(self._key)[1]:
+                await pulls.held.wait(
                     self._key, chosen.tags_codes, self._left_ms, peer, self._size_bytes, header.consumer_group
                 )
-
-
-async def _wait_for_copy(
-    broker: Broker, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int
-) -> Command:
-    """Waits until this slave has the message at the offset, for a short time: its master may have it."""
-    key, held_ms = (header.topic, header.queue_id), broker.config.short_polling_time_mills
-    end = trio.current_time() + min(max(header.suspend_timeout_ms, 0), held_ms) / MILLISECONDS
-    while (left := end - trio.current_time()) > 0:
-        left_ms = math.ceil(left * MILLISECONDS)
-        await broker.held.wait(key, None, left_ms, peer, size_bytes, header.consumer_group)
-        low, high = broker.store.reader.bounds(key)
-        if low <= header.queue_offset < high:
-            break
-    await peer.connection.wait_answer_turn()
-    return _moved(broker, header, peer, None) or _look(broker, header, chosen)
-
-
-def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
-    limits = broker.config.pull_limits
-    most = GetLimits(min(header.max_msg_nums, limits.max_messages), limits.max_bytes, header.max_msg_nums)
-    began = time.perf_counter_ns()
-    result = unmoved(broker, _get(broker, header, most, chosen), header.queue_offset)
-    took_ms = (time.perf_counter_ns() - began) // 1_000_000
-    broker.figures.store.note_get(result.count, took_ms, is_tool=is_tools_group(header.consumer_group))
-    if result.count:
-        broker.figures.note_get(
-            header.topic, header.consumer_group, header.queue_id, result.count, len(result.records), took_ms
-        )
-    broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
-    return PullAnswer(
-        code=_code(broker, result, header.queue_offset),
-        remark=result.status.name,
-        next_begin_offset=result.next_offset,
-        min_offset=result.min_offset,
-        max_offset=result.max_offset,
-        suggest_which_broker_id=suggested_broker(broker, header.consumer_group, result),
-        records=result.records,
-    ).to_command()
-
-
-def _moved(broker: Broker, header: PullMessage, peer: Peer, offset: int | None) -> Command | None:
-    """Returns the answer that moves a consumer to its group's reset offset; None if there is no reset.
-
-    `offset` is the pull's offset, None if the pull was held. If the group has members, only they are moved: other
-    readers keep offsets of their own.
-    """
-    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    if not broker.offsets.may_move(group, topic, queue_id):
-        return None
-    members = broker.clients.members(group)
-    member = members.get(peer)
-    if members and member is None:
-        return None
-    client_id = "" if member is None else member.client_id
-    reset = broker.offsets.moved_to(group, topic, queue_id, offset, trio.current_time(), client_id)
-    if reset is None:
-        return None
-    if not members:
-        broker.offsets.end_reset(group, topic, queue_id)
-    start, end = broker.store.reader.bounds((topic, queue_id))
-    broker.offsets.note_pull(group, topic, queue_id, reset)
-    return PullAnswer(
-        code=ResponseCode.PULL_OFFSET_MOVED,
-        remark=OFFSET_RESET,
-        next_begin_offset=reset,
-        min_offset=start,
-        max_offset=end,
-    ).to_command()
-
-
-def _get(broker: Broker, header: PullMessage, most: GetLimits, chosen: PullFilter) -> GetResult:
-    key, offset = (header.topic, header.queue_id), header.queue_offset
-    if chosen.passes is None:
-        return broker.store.reader.get(key, offset, most, chosen.tags_codes)
-    while True:  # each pass examines a limited number of entries and returns the next offset
-        result = broker.store.reader.get(key, offset, most)
-        if result.status is not GetStatus.FOUND:
-            return result if offset == header.queue_offset else replace(result, status=GetStatus.NO_MATCHED_MESSAGE)
-        records = _passing(result.records, chosen.passes)
-        if records:
-            return replace(result, records=b"".join(records), count=len(records))
-        if result.next_offset >= result.max_offset or result.next_offset - header.queue_offset >= MAX_SCANNED_ENTRIES:
-            return replace(result, status=GetStatus.NO_MATCHED_MESSAGE, records=b"", count=0)
-        offset = result.next_offset
 
 
 def _passing(records: bytes, passes: Passes) -> list[bytes]:
@@ -224,45 +294,3 @@ def _passing(records: bytes, passes: Passes) -> list[bytes]:
             chosen.append(records[position:following])
         position = following
     return chosen
-
-
-def _code(broker: Broker, result: GetResult, offset: int) -> ResponseCode:
-    """Returns the answer's code; in a queue without messages it is PULL_NOT_FOUND at 0, else PULL_OFFSET_MOVED.
-
-    A slave never moves a reader's offset.
-    """
-    if result.status in EMPTY and offset == 0:
-        return ResponseCode.PULL_NOT_FOUND
-    if result.status in MOVES and broker.config.is_slave:
-        return ResponseCode.PULL_RETRY_IMMEDIATELY
-    return CODES[result.status]
-
-
-def _refuse(broker: Broker, header: PullMessage, request: Command, peer: Peer) -> Command | None:
-    config = broker.config
-    if (refused := lite_refusal(request)) is not None:
-        return refused
-    if not config.broker_permission & READ:
-        return forbidden(f"the broker[{config.advertised_ip}] pulling message is forbidden", 1)
-    if request.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
-        return forbidden(f"the broker[{config.advertised_ip}] for lite pull consumer is forbidden", 1)
-    group = broker.groups.find(header.consumer_group, broker.now_ms())
-    if group is None:
-        return refusal(
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-            f"subscription group [{header.consumer_group}] does not exist, {HELP}",
-        )
-    if not group["consumeEnable"]:
-        return forbidden(f"subscription group no permission, {header.consumer_group}", 2)
-    topic = broker.topics.get(header.topic)
-    if topic is None:
-        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{HELP}")
-    if not topic.perm & READ:
-        return forbidden(f"the topic[{header.topic}] pulling message is forbidden", 3)
-    if not 0 <= header.queue_id < topic.read_queue_nums:
-        return refusal(
-            ResponseCode.INVALID_PARAMETER,
-            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-            f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]",
-        )
-    return None

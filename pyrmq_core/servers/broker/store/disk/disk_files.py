@@ -182,6 +182,8 @@ class DiskFiles:
 
     def lock(self) -> None:
         """Locks byte 0 of `lock`, as RocketMQ does: neither broker opens a store that the other has open."""
+        if self._lock is not None:
+            return
         place = self._root / LOCK_NAME
         with _named("open", place):
             self._make_folder(place.parent)

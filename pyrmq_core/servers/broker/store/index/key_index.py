@@ -57,10 +57,14 @@ class KeyIndex:
         self._unchecked: deque[IndexFile] = deque()
         self._waiting = WaitingMessages()
         self._indexed_to = 0  # the log offset after the last message that entered, or that has no keys
-        self._opened_end = self._readable_to = store.readable_end
         self._is_gapless = False
         self.is_open = False
         self.is_live = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Notes the end of the store, which is called again if it was not open before."""
+        self._opened_end = self._readable_to = self._store.readable_end
 
     def open(self, *, clean: bool) -> list[str]:
         """Opens the files of a store that was opened. Returns a line for each damage. `catch_up` has to follow.

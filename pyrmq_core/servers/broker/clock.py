@@ -1,0 +1,14 @@
+"""A broker's two clocks in ms: the system's, which may be set at any time, and one that never goes back."""
+
+from __future__ import annotations
+
+import time
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def running_ms() -> int:
+    """Returns a time for time-outs and locks."""
+    return time.monotonic_ns() // 1_000_000

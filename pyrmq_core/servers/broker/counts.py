@@ -1,0 +1,45 @@
+"""`Counts`: what a broker counts, in the figures that requests ask for and in the measures of its metrics page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
+from pyrmq_core.servers.broker.statistics.measures import Measures
+from pyrmq_core.servers.broker.store.appending import Append, AppendResult
+from pyrmq_core.servers.broker.timers.timer_copies import TimerMessage
+from pyrmq_core.servers.broker.transactions.half_messages import HalfMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The figures, and with metricsExporterType=PROM the measures."""
+
+    figures: BrokerFigures
+    measures: Measures | None
+
+    def note_put(self, append: Append, stored: AppendResult, took_ms: int) -> None:
+        messages, size_bytes = append.inner_num or len(stored.positions), stored.end - stored.positions[0]
+        self.figures.note_put(append.topic, messages, size_bytes, took_ms)
+        self.figures.note_put_latency(append.topic, append.queue_id, took_ms)
+        if self.measures is not None:
+            self.measures.note_put(append.topic, messages, size_bytes)
+
+    def note_dead(self, topic: str, group: str) -> None:
+        if self.measures is not None:
+            self.measures.note_dead(topic, group)
+
+    def timer_taken(self, message: TimerMessage) -> None:
+        self.figures.store.timers_in += 1
+        if self.measures is not None:
+            self.measures.note_timer_in(message.topic, message.out_ms - message.record.born_timestamp_ms)
+
+    def timer_delivered(self, topic: str, size_bytes: int) -> None:
+        self.figures.note_commit(topic, size_bytes)
+        self.figures.store.timers_out += 1
+        if self.measures is not None:
+            self.measures.note_timer_out(topic)
+
+    def transaction_ended(self, half: HalfMessage, now_ms: int, committed: bool) -> None:
+        if self.measures is not None:
+            self.measures.note_end(half.real_topic, half.record.born_timestamp_ms, now_ms, committed=committed)

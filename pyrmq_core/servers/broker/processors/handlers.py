@@ -1,0 +1,16 @@
+"""The form of a handler: it takes a request and its peer, and returns the answer, or something that makes it later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias
+
+from pyrmq_core.network import LateAnswer, Peer
+from pyrmq_core.protocol.framing.command import Command
+
+# A coroutine or a late answer if the answer has to wait for something; None for no answer.
+Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | LateAnswer | None
+Handler: TypeAlias = Callable[[Command, Peer], Answer]
+Handlers: TypeAlias = Mapping[int, Handler]
+
+HELP: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

@@ -1,0 +1,55 @@
+"""`TopicAnnouncer`: makes topics, and announces them to the NameServers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import trio
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.registration import BrokerRegistration
+from pyrmq_core.servers.broker.tables.topics import TopicTable
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAnnouncer:
+    """Makes topics, and announces them to the NameServers."""
+
+    topics: TopicTable
+    registration: BrokerRegistration
+    nursery: trio.Nursery
+    # Senders to new topics that were announced, often many at once, go on one by one.
+    sends_to_new_topics: trio.Lock = field(default_factory=trio.Lock)
+
+    async def announce(self, *topics: TopicConfig, behind_file: bool = False) -> None:
+        """Makes or changes topics, and returns when the NameServers are informed. A cancelled caller prevents neither.
+
+        The topics' file is written in the background, or with `behind_file` before the NameServers are informed. If
+        that write fails, `StoreError` is raised, and the next registration announces the topics.
+        """
+        for topic in topics:
+            self.topics.put(topic, clock.now_ms())
+        announced = trio.Event()
+        failures: list[StoreError] = []
+
+        async def announce() -> None:
+            try:
+                if behind_file:
+                    await self.topics.file.written()
+                await self.registration.announce()
+            except StoreError as error:
+                failures.append(error)
+            announced.set()
+
+        self.nursery.start_soon(announce)
+        await announced.wait()
+        if failures:
+            raise failures[0]
+
+    async def ensure(self, topic: TopicConfig) -> None:
+        """Makes the topic if there is none, and returns when the file has it. Raises `StoreError` if that fails."""
+        if topic.topic not in self.topics:
+            await self.announce(topic, behind_file=True)
+        await self.topics.saved(topic.topic)
