@@ -9,7 +9,7 @@ from pyrmq_core.aio.client import Client, OwnerFace
 from pyrmq_core.aio.face import asyncio_form, asyncio_form_of_plain
 from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer as TrioLitePullConsumer
 from pyrmq_core.client.consumer.member_settings import LitePullSettings
-from pyrmq_core.client.consumer.running_lite_pull import LEAVING_SECONDS
+from pyrmq_core.client.consumer.running_member import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import HeldContext, portal

@@ -20,7 +20,7 @@ from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
 from pyrmq_core.client.consumer.member_settings import PushSettings
 from pyrmq_core.client.consumer.push_consumer import HANDLING, stop_consumer
 from pyrmq_core.client.consumer.push_consumer import PushConsumer as TrioPushConsumer
-from pyrmq_core.client.consumer.running_push import LEAVING_SECONDS
+from pyrmq_core.client.consumer.running_member import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState

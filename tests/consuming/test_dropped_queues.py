@@ -108,7 +108,7 @@ async def test_a_lite_pull_consumer_works_on_and_gets_each_message_once(cluster:
         drops.assigned = consumer._running.assigned
         bodies = await send_at_once(cluster.nameserver, topic)
         await until(lambda: drops.count, SECONDS)
-        consumer._running._rebalancer.wake()
+        consumer._running.rebalancer.wake()
         messages += await polled(consumer, COUNT)
     assert Counter(bodies_of(messages)) == Counter(["first", "second", *bodies])
     assert await total_committed(cluster.nameserver, group, topic) == 2 + COUNT

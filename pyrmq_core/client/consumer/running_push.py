@@ -6,17 +6,14 @@ Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (start, shutdown), 5
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import trio
 
 from pyrmq_core.client.client_session import ClientSession
-from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueues
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
-from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
 from pyrmq_core.client.consumer.consume.handler_calls import HandlerCalls
 from pyrmq_core.client.consumer.consume.hooks import ConsumerHooks
 from pyrmq_core.client.consumer.consume.intake import Gate, Intake, IntakeSettings
@@ -28,31 +25,18 @@ from pyrmq_core.client.consumer.consume.queue_locks import QueueLocks
 from pyrmq_core.client.consumer.consume.received import Receiver
 from pyrmq_core.client.consumer.consume.send_back import SendBack
 from pyrmq_core.client.consumer.group.membership import Membership
-from pyrmq_core.client.consumer.group.subscriptions import Subscription
 from pyrmq_core.client.consumer.member_settings import PushSettings
-from pyrmq_core.client.consumer.offsets.local_offsets import LocalOffsetStore
-from pyrmq_core.client.consumer.offsets.offset_store import OffsetStore, RemoteOffsetStore
-from pyrmq_core.client.consumer.offsets.start_offsets import StartOffsets
-from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.client.consumer.push_member import PushMember
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
-from pyrmq_core.client.consumer.rebalance.rebalancer import Rebalancer
-from pyrmq_core.client.hook_calls import quietly
-from pyrmq_core.errors import RocketMQError
-from pyrmq_core.filtering.sql import SqlFilter
-from pyrmq_core.model import MessageModel, MessageQueue
-from pyrmq_core.network.problems import Problems
-from pyrmq_core.protocol.messages.namespaces import without_namespace
+from pyrmq_core.client.consumer.running_member import RunningMember
+from pyrmq_core.model import MessageQueue
 
 log = logging.getLogger(__name__)
 
-DIFFERENCES_SECONDS: Final = 30.0
 MAX_TRIES_ANY: Final = 2**31 - 1
-# The most seconds of a stop after its handlers have ended: storing offsets, leaving the brokers.
-LEAVING_SECONDS: Final = 5.0
 
 
-class RunningPushConsumer:
+class RunningPushConsumer(RunningMember):
     """A push consumer at work: membership, rebalancing, intake, and the service that calls the handler."""
 
     def __init__(
@@ -69,51 +53,21 @@ class RunningPushConsumer:
         orderly: bool,
         consume_timeout: float,
     ) -> None:
-        self.membership = membership
-        self.problems = Problems(log)
-        self._client = client
+        lookups = QueueOffsets(client, group, timeout=settings.timeout)
+        super().__init__(client, settings, group, membership, lookups, nursery, log)
         self._settings = settings
-        self._group = group
-        self._nursery = nursery
         self._orderly = orderly
         self._consume_timeout = consume_timeout
         self._gate = gate
-        self._counts = ConsumeCounts()
         hooks = ConsumerHooks(settings.hooks if tracer is None else [*settings.hooks, tracer])
-        self._observer = CallObserver(hooks, self._counts, settings.group, settings.namespace)
-        self._lookups = QueueOffsets(client, group, timeout=settings.timeout)
-        self._puller = Puller(client, group, is_member=True)
-        self._clusters = settings.message_model is MessageModel.CLUSTERING
-        self._store = self._new_store()
-        self._starts = StartOffsets(self._lookups, self._store, settings.consume_from_where, settings.consume_timestamp)
-        self._checked: set[tuple[str, str]] = set()  # SQL expressions that a broker has checked
+        self._observer = CallObserver(hooks, self.counts, settings.group, settings.namespace)
         self._intake_settings = IntakeSettings(batch_size=settings.pull_batch_size, interval=settings.pull_interval)
         locks = QueueLocks(client, group, self.problems) if orderly and self._clusters else None
         self.service = self._new_service(calls, locks)
-        self.assigned = AssignedQueues(
-            nursery, self._store, self, self._new_intake, self.service.added, self._queues_changed, self.problems, locks
-        )
-        strategy = settings.allocate_message_queue_strategy if self._clusters else None
-        self.rebalancer = Rebalancer(
-            client,
-            group,
-            strategy,
-            lambda: self.membership.topics,
-            self.assigned,
-            self.membership.announce_soon,
-            self.problems,
-        )
+        self._divide(self._store, self.service.added, locks)
+        nameservers = client.nameservers
         self._member = PushMember(
-            settings,
-            membership,
-            self.rebalancer,
-            self.assigned,
-            locks,
-            calls,
-            self._counts,
-            self.move,
-            lambda: ";".join(client.nameservers.addresses),
-            orderly=orderly,
+            self, settings, locks, calls, lambda: ";".join(nameservers.addresses), orderly=orderly
         )
 
     async def start(self) -> None:
@@ -122,7 +76,8 @@ class RunningPushConsumer:
         for topic in self.membership.topics:
             await self._learn_route(topic)
         await self.membership.join(self._member)
-        for task in (self.membership.run, self.rebalancer.run, self._persist, self._watch_differences):
+        persist = partial(self._persist, self._settings.persist_consumer_offset_interval)
+        for task in (self.membership.run, self.rebalancer.run, persist, self._watch_differences):
             self._nursery.start_soon(task)
 
     async def finish_handlers(self, timeout: float) -> None:
@@ -130,42 +85,15 @@ class RunningPushConsumer:
         with trio.move_on_after(timeout):
             await self.service.finish()
 
-    async def leave(self) -> None:
-        """Stores the offsets, gives the locks back and leaves the group, within `LEAVING_SECONDS`."""
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVING_SECONDS):
-            await self.assigned.close()
-            await self.membership.leave()
-
-    async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the start offset of a queue, after its broker has checked the topic's SQL expression, if any."""
-        wanted = self.membership.filter_of(queue.topic)
-        if isinstance(wanted, SqlFilter) and (queue.broker_name, wanted.expression) not in self._checked:
-            await self._lookups.check_filter(queue, wanted)
-            self._checked.add((queue.broker_name, wanted.expression))
-        offset = await self._starts.start_of(queue)
-        self.membership.filter_of(queue.topic)  # raises if the topic was unsubscribed meanwhile
-        return offset
-
-    def changed(self, subscription: Subscription) -> None:
-        for assigned in self.assigned.of_topic(subscription.topic):
-            assigned.intake.pull_anew(Receiver(subscription.filter, self._settings.namespace))
-
     def arrived(self, process_queue: ProcessQueue, count: int) -> None:
-        self._counts.note_pull(process_queue.queue.topic, count)
+        self.counts.note_pull(process_queue.queue.topic, count)
         assigned = self.assigned.get(process_queue.queue)
         if assigned is not None:
             self.service.arrived(assigned)
 
-    def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
+    async def _correct(self, process_queue: ProcessQueue, offset: int) -> None:
         """Stores the offset to which the broker moved the queue, and reads the queue anew from that offset."""
-        log.info(
-            "%s moves %s from offset %d to %d: a reset of the group, or the next offset that it keeps",
-            process_queue.queue.broker_name,
-            process_queue.queue,
-            process_queue.position,
-            offset,
-        )
-        self._nursery.start_soon(self._move, {process_queue.queue: offset}, process_queue)
+        await self._move({process_queue.queue: offset}, process_queue)
 
     def commits_with_pulls(self) -> bool:
         return self._clusters
@@ -176,33 +104,6 @@ class RunningPushConsumer:
     async def _move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
         await self.assigned.move(offsets, only)
         self.rebalancer.wake()
-
-    async def _learn_route(self, topic: str) -> None:
-        try:
-            await self._client.routes.refresh(topic)
-        except RocketMQError as error:
-            log.debug("the route of %s is not known yet: %s", topic, error)
-
-    async def _persist(self) -> None:
-        while True:
-            await trio.sleep(self._settings.persist_consumer_offset_interval)
-            self.assigned.note_offsets()
-            self._counts.sample(trio.current_time())
-            await self._store.persist(self.assigned.queues)
-
-    async def _watch_differences(self) -> None:
-        while True:
-            await trio.sleep(DIFFERENCES_SECONDS)
-            await self.membership.report_differences()
-
-    def _new_store(self) -> OffsetStore:
-        if self._clusters:
-            return RemoteOffsetStore(self._lookups, self.problems)
-        return self._local_store()
-
-    def _local_store(self) -> LocalOffsetStore:
-        folder = self._settings.local_offset_store_dir
-        return LocalOffsetStore(self._client.offsets_id, self._group, None if folder is None else Path(folder))
 
     def _new_service(self, calls: HandlerCalls, locks: QueueLocks | None) -> ConcurrentService | OrderlyService:
         settings = self._settings
@@ -239,23 +140,9 @@ class RunningPushConsumer:
         )
 
     def _queues_changed(self, topic: str) -> None:
-        """Divides the topic's limits among its queues, reports the change to brokers and the user's listener."""
+        """Divides the topic's limits among its queues, and reports the change."""
         own = self.assigned.of_topic(topic)
         for assigned in own:
             assigned.intake.limits = self._settings.limits(len(own), orderly=self._orderly)
             assigned.intake.room_freed()
-        self.membership.renew_version(topic)
-        self.membership.announce_soon()
-        if (listener := self._settings.message_queue_listener) is not None:
-            every = self.rebalancer.known_queues.get(topic, ())
-            quietly(
-                listener, self._bare(topic), self.bare_queues(every), self.bare_queues([entry.queue for entry in own])
-            )
-
-    def bare_queues(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
-        if self._settings.namespace is None:
-            return tuple(queues)
-        return tuple(replace(queue, topic=self._bare(queue.topic)) for queue in queues)
-
-    def _bare(self, topic: str) -> str:
-        return without_namespace(topic, self._settings.namespace)
+        self._report_queues(topic)
