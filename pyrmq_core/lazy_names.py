@@ -1,6 +1,6 @@
 """Public names of a package that are loaded at their first use (PEP 562): a process imports only what it uses.
 
-Such a package writes a lazy name three times: imported under `TYPE_CHECKING`, in `__all__`, and with its module in
+Such a package writes a lazy name three times: imported under `TYPE_CHECKING`, in `__all__`, and beside its module in
 `_LAZY`. `tests/test_lazy_names.py` compares the three. A type checker reads only the first two, and these cannot
 replace `_LAZY` at run time. A frozen program has no source, a compiled one no bytecode, and an `__import__` that
 records the block would be replaced for all threads.
@@ -17,10 +17,11 @@ from typing import Any
 def load_when_named(
     package: str, names: Sequence[str], modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Returns a package's `__getattr__` and `__dir__`. `modules` maps each lazy name to its module, imported once."""
+    """Returns a package's `__getattr__` and `__dir__`. `modules` has the lazy names of each module."""
+    module_of = {name: module for module, lazy in modules.items() for name in lazy.split()}
 
     def load(name: str) -> Any:
-        module = modules.get(name)
+        module = module_of.get(name)
         if module is None:
             raise AttributeError(f"{package} has no public name {name!r}")
         try:

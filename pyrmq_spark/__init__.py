@@ -41,20 +41,12 @@ __all__ = [
 
 # Loaded at first use: Spark imports this package in every process in which it looks for sources.
 _LAZY: Final = {
-    "LagListener": "pyrmq_spark.stream.lag_listener",
-    "LineageListener": "pyrmq_spark.stream.lineage_listener",
-    "OffsetPublisher": "pyrmq_spark.stream.progress",
-    "QueueLag": "pyrmq_spark.stream.progress",
-    "RocketMQDataSource": "pyrmq_spark.source",
-    "activate_session": "pyrmq_spark.session",
-    "commit_offsets": "pyrmq_spark.stream.progress",
-    "infer_schema": "pyrmq_spark.tables",
-    "lag": "pyrmq_spark.stream.progress",
-    "register": "pyrmq_spark.source",
-    "session_settings": "pyrmq_spark.session",
-    "topics": "pyrmq_spark.tables",
-    "typed": "pyrmq_spark.tables",
-    "unframed": "pyrmq_spark.tables",
+    "pyrmq_spark.session": "activate_session session_settings",
+    "pyrmq_spark.source": "RocketMQDataSource register",
+    "pyrmq_spark.stream.lag_listener": "LagListener",
+    "pyrmq_spark.stream.lineage_listener": "LineageListener",
+    "pyrmq_spark.stream.progress": "OffsetPublisher QueueLag commit_offsets lag",
+    "pyrmq_spark.tables": "infer_schema topics typed unframed",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept any name

@@ -32,15 +32,13 @@ __all__ = [
 ]
 
 _LAZY: Final = {
-    "Admin": "pyrmq_core.aio.admin",
-    "Client": "pyrmq_core.aio.client",
-    "Deliveries": "pyrmq_core.aio.deliveries",
-    "Delivery": "pyrmq_core.aio.deliveries",
-    "LitePullConsumer": "pyrmq_core.aio.lite_pull_consumer",
-    "Producer": "pyrmq_core.aio.producer",
-    "PullConsumer": "pyrmq_core.aio.pull_consumer",
-    "PushConsumer": "pyrmq_core.aio.push_consumer",
-    "SendWindow": "pyrmq_core.aio.producer",
+    "pyrmq_core.aio.admin": "Admin",
+    "pyrmq_core.aio.client": "Client",
+    "pyrmq_core.aio.deliveries": "Deliveries Delivery",
+    "pyrmq_core.aio.lite_pull_consumer": "LitePullConsumer",
+    "pyrmq_core.aio.producer": "Producer SendWindow",
+    "pyrmq_core.aio.pull_consumer": "PullConsumer",
+    "pyrmq_core.aio.push_consumer": "PushConsumer",
 }
 
 if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name

@@ -33,16 +33,13 @@ __all__ = [
 ]
 
 _LAZY: Final = {
-    "Admin": "pyrmq_core.blocking.admin",
-    "Client": "pyrmq_core.blocking.client",
-    "Deliveries": "pyrmq_core.blocking.push_consumer",
-    "Delivery": "pyrmq_core.blocking.push_consumer",
-    "EmbeddedCluster": "pyrmq_core.blocking.embedded",
-    "LitePullConsumer": "pyrmq_core.blocking.lite_pull_consumer",
-    "Producer": "pyrmq_core.blocking.producer",
-    "PullConsumer": "pyrmq_core.blocking.pull_consumer",
-    "PushConsumer": "pyrmq_core.blocking.push_consumer",
-    "SendWindow": "pyrmq_core.blocking.producer",
+    "pyrmq_core.blocking.admin": "Admin",
+    "pyrmq_core.blocking.client": "Client",
+    "pyrmq_core.blocking.embedded": "EmbeddedCluster",
+    "pyrmq_core.blocking.lite_pull_consumer": "LitePullConsumer",
+    "pyrmq_core.blocking.producer": "Producer SendWindow",
+    "pyrmq_core.blocking.pull_consumer": "PullConsumer",
+    "pyrmq_core.blocking.push_consumer": "Deliveries Delivery PushConsumer",
 }
 
 if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Instrumentation"]
 
-_LAZY: Final = {"Instrumentation": "pyrmq_core.otel.instrumentation"}
+_LAZY: Final = {
+    "pyrmq_core.otel.instrumentation": "Instrumentation",
+}
 
 if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

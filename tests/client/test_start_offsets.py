@@ -10,8 +10,7 @@ import pytest
 
 from pyrmq_core import Client, ConsumeFromWhere, InvalidArgument, MessageQueue, ResponseError
 from pyrmq_core.client.consumer.offsets.local_offsets import LocalOffsetStore
-from pyrmq_core.client.consumer.offsets.offset_store import RemoteOffsetStore
-from pyrmq_core.client.consumer.offsets.start_offsets import StartOffsets
+from pyrmq_core.client.consumer.offsets.offset_store import RemoteOffsetStore, StartOffsets
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.problems import Problems

@@ -27,8 +27,7 @@ from pyrmq_core.client.consumer.group.membership import Membership
 from pyrmq_core.client.consumer.group.subscriptions import Filter, Subscription
 from pyrmq_core.client.consumer.member_settings import MemberSettings
 from pyrmq_core.client.consumer.offsets.local_offsets import LocalOffsetStore
-from pyrmq_core.client.consumer.offsets.offset_store import OffsetStore, RemoteOffsetStore
-from pyrmq_core.client.consumer.offsets.start_offsets import StartOffsets
+from pyrmq_core.client.consumer.offsets.offset_store import OffsetStore, RemoteOffsetStore, StartOffsets
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.rebalance.rebalancer import Rebalancer
