@@ -21,6 +21,7 @@ from pyrmq_core.loop_thread.portal import HeldContext, portal
 
 P = ParamSpec("P")
 R = TypeVar("R")
+V = TypeVar("V")
 T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
 
@@ -145,13 +146,21 @@ def asyncio_form_of_iterator(
     method: Callable[Concatenate[T, P], AbstractAsyncContextManager[AsyncIterator[R]]],
 ) -> Callable[Concatenate[AsyncioFace[T], P], AsyncioIterator[R]]:
     """Returns the asyncio form of a method whose result is an iterator in `async with`."""
+    return asyncio_form_of_context(method, AsyncioIterator)
+
+
+def asyncio_form_of_context(
+    method: Callable[Concatenate[T, P], AbstractAsyncContextManager[V]],
+    form: Callable[[Callable[[], Awaitable[AbstractAsyncContextManager[V]]]], R],
+) -> Callable[Concatenate[AsyncioFace[T], P], R]:
+    """Returns the asyncio form of a method whose result is used in `async with`: `form` of what makes that."""
 
     @wraps(method)
-    def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> AsyncioIterator[R]:
-        async def manager() -> AbstractAsyncContextManager[AsyncIterator[R]]:
+    def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def manager() -> AbstractAsyncContextManager[V]:
             return method(await self._async(), *args, **kwargs)
 
-        return AsyncioIterator(manager)
+        return form(manager)
 
     return called
 
@@ -192,17 +201,17 @@ class LoopElements(Generic[R]):
             return _END
 
 
-class AsyncioIterator(AbstractAsyncContextManager["AsyncioIterator[R]"], AsyncIterator[R]):
-    """An iterator on the library's loop: `async with consumer.read(...) as pulls: async for pull in pulls`."""
+class LoopContext(Generic[R]):
+    """An async context manager of the library's loop, which `async with` enters."""
 
-    def __init__(self, manager: Callable[[], Awaitable[AbstractAsyncContextManager[AsyncIterator[R]]]]) -> None:
+    _USE = "read it in its block: async with ... as pulls: async for pull in pulls"
+
+    def __init__(self, manager: Callable[[], Awaitable[AbstractAsyncContextManager[R]]]) -> None:
         self._manager = manager
-        self._held: HeldContext[AsyncIterator[R]] | None = None
-        self._elements: LoopElements[R] | None = None
+        self._held: HeldContext[R] | None = None
 
-    async def __aenter__(self) -> AsyncioIterator[R]:
-        held = await opened(await self._manager())
-        self._held, self._elements = held, LoopElements(held.value)
+    async def __aenter__(self) -> Self:
+        self._held = await opened(await self._manager())
         return self
 
     async def __aexit__(
@@ -212,9 +221,20 @@ class AsyncioIterator(AbstractAsyncContextManager["AsyncioIterator[R]"], AsyncIt
             self._held.abandon()
             await close_held(self._held)
 
+    def _entered(self) -> R:
+        if self._held is None:
+            raise InvalidState(self._USE)
+        return self._held.value
+
+
+class AsyncioIterator(LoopContext[AsyncIterator[R]], AsyncIterator[R]):
+    """An iterator on the library's loop: `async with consumer.read(...) as pulls: async for pull in pulls`."""
+
+    _elements: LoopElements[R] | None = None
+
     async def __anext__(self) -> R:
         if self._elements is None:
-            raise InvalidState("read it in its block: async with ... as pulls: async for pull in pulls")
+            self._elements = LoopElements(self._entered())
         return await self._elements.next()
 
 

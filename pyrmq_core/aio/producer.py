@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from weakref import WeakSet
 
 from pyrmq_core.aio.client import Client, OwnerFace
-from pyrmq_core.aio.face import asyncio_form, opened
-from pyrmq_core.aio.loop_returns import LoopReturns, close_held, here, on_library_loop
+from pyrmq_core.aio.face import LoopContext, asyncio_form, asyncio_form_of_context
+from pyrmq_core.aio.loop_returns import LoopReturns, here, on_library_loop
 from pyrmq_core.aio.user_calls import UserCall
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
@@ -32,7 +30,7 @@ from pyrmq_core.client.producer.transactions import (
     decided_by,
     local_failure,
 )
-from pyrmq_core.errors import InvalidState, RocketMQError
+from pyrmq_core.errors import RocketMQError
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import (
     LocalTransactionState,
@@ -91,6 +89,33 @@ R = TypeVar("R")
 
 # A task that sends in a loop without waiting lets other tasks run after this many calls.
 CALLS_BETWEEN_TURNS: Final = 64
+
+
+class SendWindow(LoopContext[TrioSendWindow]):
+    """The asyncio form of `pyrmq_core.SendWindow`. Each payload takes one call to the library's loop, and no wait."""
+
+    _USE = "a window is used in its block: async with producer.open_window() as window"
+
+    @property
+    def summary(self) -> WriteSummary:
+        """The acknowledged messages so far."""
+        return self._entered().summary
+
+    async def put(self, payload: Payload, to: Target) -> None:
+        """Waits for room only. Raises the first failure of any earlier payload. If cancelled, it has sent nothing."""
+        window = self._entered()
+        while not window.enter_nowait(payload):
+            await on_library_loop(window.wait_for_room, payload)
+        if window.hand_over(payload, to):
+            portal().soon(window.start_more)
+
+    async def drain(self) -> WriteSummary:
+        """Waits until every payload is acknowledged. Raises the first failure once all other requests have ended."""
+        return await on_library_loop(self._entered().drain)
+
+    def take_refused(self) -> list[RefusedMessage]:
+        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
+        return self._entered().take_refused()
 
 
 class Producer(OwnerFace[TrioProducer]):
@@ -216,36 +241,11 @@ class Producer(OwnerFace[TrioProducer]):
         state, error = await decided_by(asyncio.to_thread, execute_local_transaction, message, transaction.result)
         return replace(await self.end_transaction(transaction, state, reason=local_failure(error)), error=error)
 
-    def open_window(
-        self,
-        *,
-        max_requests: int = 4,
-        max_bytes: int = 16 * 1024 * 1024,
-        timeout: float | None = None,
-        keep_refused: bool = False,
-        list_ranges: bool = False,
-    ) -> SendWindow:
-        """Returns a window for callers that encode payloads themselves: `async with producer.open_window() as window`.
-
-        `timeout` is for each payload.
-        """
-
-        async def manager() -> AbstractAsyncContextManager[TrioSendWindow]:
-            producer = await self._async()
-            return producer.open_window(
-                max_requests=max_requests,
-                max_bytes=max_bytes,
-                timeout=timeout,
-                keep_refused=keep_refused,
-                list_ranges=list_ranges,
-            )
-
-        return SendWindow(manager)
-
     begin_transaction = asyncio_form(TrioProducer.begin_transaction)
     end_transaction = asyncio_form(TrioProducer.end_transaction)
     is_batch_topic = asyncio_form(TrioProducer.is_batch_topic)
     message_queues = asyncio_form(TrioProducer.message_queues)
+    open_window = asyncio_form_of_context(TrioProducer.open_window, SendWindow)
     publish_info = asyncio_form(TrioProducer.publish_info)
     recall = asyncio_form(TrioProducer.recall)
     reply = asyncio_form(TrioProducer.reply)
@@ -280,51 +280,6 @@ class Producer(OwnerFace[TrioProducer]):
         except BaseException:  # the task is cancelled, or there is no room
             draft.give_up(pending, portal().soon)
             raise
-
-
-class SendWindow:
-    """The asyncio form of `pyrmq_core.SendWindow`. Each payload takes one call to the library's loop, and no wait."""
-
-    def __init__(self, manager: Callable[[], Awaitable[AbstractAsyncContextManager[TrioSendWindow]]]) -> None:
-        self._manager = manager
-        self._held: HeldContext[TrioSendWindow] | None = None
-
-    @property
-    def summary(self) -> WriteSummary:
-        """The acknowledged messages so far."""
-        return self._window().summary
-
-    async def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room only. Raises the first failure of any earlier payload. If cancelled, it has sent nothing."""
-        window = self._window()
-        while not window.enter_nowait(payload):
-            await on_library_loop(window.wait_for_room, payload)
-        if window.hand_over(payload, to):
-            portal().soon(window.start_more)
-
-    async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged. Raises the first failure once all other requests have ended."""
-        return await on_library_loop(self._window().drain)
-
-    def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
-        return self._window().take_refused()
-
-    async def __aenter__(self) -> Self:
-        self._held = await opened(await self._manager())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._held is not None:
-            self._held.abandon()
-            await close_held(self._held)
-
-    def _window(self) -> TrioSendWindow:
-        if self._held is None:
-            raise InvalidState("a window is used in its block: async with producer.open_window() as window")
-        return self._held.value
 
 
 class _ListenerOnLoop:

@@ -18,6 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R")
+V = TypeVar("V")
 
 
 class BlockingFace(Generic[T]):
@@ -118,6 +119,42 @@ def blocking_form_of_plain(method: Callable[Concatenate[T, P], R]) -> Callable[C
             return method(opened, *args, **kwargs)
 
         return self._run(on_loop)
+
+    return call
+
+
+class OpenContext(Generic[T]):
+    """An async context manager of the library's loop, which has been entered, as a `with` block."""
+
+    def __init__(self, opened: HeldContext[T]) -> None:
+        self._opened = opened
+
+    def close(self) -> None:
+        """Abandons the requests under way."""
+        self._opened.abandon()
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
+        return portal().run(call, self._opened.value)
+
+
+def blocking_form_of_context(
+    method: Callable[Concatenate[T, P], AbstractAsyncContextManager[V]],
+    form: Callable[[HeldContext[V]], R],
+) -> Callable[Concatenate[BlockingFace[T], P], R]:
+    """Returns the blocking form of a method whose result is used in `async with`: `form` of what that enters."""
+
+    @wraps(method)
+    def call(self: BlockingFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return form(HeldContext(portal(), method(self._async(), *args, **kwargs)))
 
     return call
 

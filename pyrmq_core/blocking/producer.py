@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from pyrmq_core.blocking.client import Client, OwnerFace
-from pyrmq_core.blocking.face import blocking_form
+from pyrmq_core.blocking.face import OpenContext, blocking_form, blocking_form_of_context
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
 from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, WriteSummary
@@ -38,6 +37,36 @@ from pyrmq_core.protocol.messages.payload import Payload
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+
+class SendWindow(OpenContext[AsyncSendWindow]):
+    """The async `SendWindow` for threads. Each payload (not each message) takes one call to the loop, and no wait."""
+
+    @property
+    def summary(self) -> WriteSummary:
+        """The acknowledged messages so far."""
+        return self._opened.value.summary
+
+    def put(self, payload: Payload, to: Target) -> None:
+        """Waits for room, then sends in the background. Raises the first failure of any earlier payload."""
+        window, loop = self._opened.value, portal()
+        loop.check_outside()
+        try:
+            while not window.enter_nowait(payload):
+                loop.run(window.wait_for_room, payload)
+            if window.hand_over(payload, to):
+                loop.soon(window.start_more)
+        except RocketMQError:
+            raise
+        except BaseException:  # interrupted
+            loop.soon(window.interrupted, payload.topic)
+            raise
+
+    def take_refused(self) -> list[RefusedMessage]:
+        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
+        return self._opened.value.take_refused()
+
+    drain = blocking_form(AsyncSendWindow.drain)
 
 
 class Producer(OwnerFace[AsyncProducer]):
@@ -166,35 +195,11 @@ class Producer(OwnerFace[AsyncProducer]):
         state, error = decided_here(execute_local_transaction, message, transaction.result)
         return replace(self.end_transaction(transaction, state, reason=local_failure(error)), error=error)
 
-    def open_window(
-        self,
-        *,
-        max_requests: int = 4,
-        max_bytes: int = 16 * 1024 * 1024,
-        timeout: float | None = None,
-        keep_refused: bool = False,
-        list_ranges: bool = False,
-    ) -> SendWindow:
-        """Returns a window for callers that encode payloads themselves: `with producer.open_window() as window:`.
-
-        `timeout` is for each payload.
-        """
-        opened = HeldContext(
-            portal(),
-            self._async().open_window(
-                max_requests=max_requests,
-                max_bytes=max_bytes,
-                timeout=timeout,
-                keep_refused=keep_refused,
-                list_ranges=list_ranges,
-            ),
-        )
-        return SendWindow(opened)
-
     begin_transaction = blocking_form(AsyncProducer.begin_transaction)
     end_transaction = blocking_form(AsyncProducer.end_transaction)
     is_batch_topic = blocking_form(AsyncProducer.is_batch_topic)
     message_queues = blocking_form(AsyncProducer.message_queues)
+    open_window = blocking_form_of_context(AsyncProducer.open_window, SendWindow)
     publish_info = blocking_form(AsyncProducer.publish_info)
     recall = blocking_form(AsyncProducer.recall)
     reply = blocking_form(AsyncProducer.reply)
@@ -208,54 +213,6 @@ class Producer(OwnerFace[AsyncProducer]):
         producer, loop = self._async(), portal()
         loop.check_outside()
         return loop, producer._draft(message, timeout, queue)
-
-
-class SendWindow:
-    """The async `SendWindow` for threads. Each payload (not each message) takes one call to the loop, and no wait."""
-
-    def __init__(self, opened: HeldContext[AsyncSendWindow]) -> None:
-        self._opened = opened
-
-    @property
-    def summary(self) -> WriteSummary:
-        """The acknowledged messages so far."""
-        return self._opened.value.summary
-
-    def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room, then sends in the background. Raises the first failure of any earlier payload."""
-        window, loop = self._opened.value, portal()
-        loop.check_outside()
-        try:
-            while not window.enter_nowait(payload):
-                loop.run(window.wait_for_room, payload)
-            if window.hand_over(payload, to):
-                loop.soon(window.start_more)
-        except RocketMQError:
-            raise
-        except BaseException:  # interrupted
-            loop.soon(window.interrupted, payload.topic)
-            raise
-
-    def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged. Raises the first failure once all other requests have ended."""
-        return portal().run(self._opened.value.drain)
-
-    def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
-        return self._opened.value.take_refused()
-
-    def close(self) -> None:
-        """Abandons the requests under way."""
-        self._opened.abandon()
-        self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class SendFuture(Future[R]):

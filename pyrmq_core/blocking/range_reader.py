@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
-from functools import wraps
-from types import TracebackType
-from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
-from pyrmq_core.blocking.face import BlockingFace
-from pyrmq_core.loop_thread.portal import HeldContext, portal
+from pyrmq_core.blocking.face import BlockingFace, OpenContext, blocking_form_of_context
+from pyrmq_core.loop_thread.portal import portal
 
 T_open = TypeVar("T_open")
 P = ParamSpec("P")
@@ -21,19 +19,11 @@ def blocking_reader(
     method: Callable[Concatenate[T_open, P], AbstractAsyncContextManager[AsyncIterator[R]]],
 ) -> Callable[Concatenate[BlockingFace[T_open], P], RangeReader[R]]:
     """Returns the blocking form of a method whose result is an iterator in `async with`."""
-
-    @wraps(method)
-    def call(self: BlockingFace[T_open], /, *args: P.args, **kwargs: P.kwargs) -> RangeReader[R]:
-        return RangeReader(HeldContext(portal(), method(self._async(), *args, **kwargs)))
-
-    return call
+    return blocking_form_of_context(method, RangeReader)
 
 
-class RangeReader(Generic[R]):
+class RangeReader(OpenContext[AsyncIterator[R]]):
     """The elements of a range in offset order: `with consumer.read(q, 0, n) as pulls: for pull in pulls`."""
-
-    def __init__(self, opened: HeldContext[AsyncIterator[R]]) -> None:
-        self._opened = opened
 
     def __iter__(self) -> Iterator[R]:
         while (element := portal().run(_next_of, self._opened.value)) is not None:
@@ -48,19 +38,6 @@ class RangeReader(Generic[R]):
         decoding = _Decoding(self._opened.value, decode)
         while (value := portal().run(decoding.next)) is not None:
             yield value
-
-    def close(self) -> None:
-        """Abandons the requests under way."""
-        self._opened.abandon()
-        self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 async def _next_of(elements: AsyncIterator[R]) -> R | None:

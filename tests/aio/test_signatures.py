@@ -68,7 +68,6 @@ def test_both_take_the_same_arguments_and_are_awaited(face: str, name: str) -> N
 # Methods whose asyncio form does something else than the trio one, which its docstring describes.
 OWN_DOCSTRINGS = {
     ("LitePullConsumer", "poll"),  # a poll that is cancelled
-    ("Producer", "open_window"),  # an object for `async with`
     ("Producer", "send"),  # a send that is cancelled
     ("Producer", "send_batch_soon"),  # an asyncio future
     ("Producer", "send_in_transaction"),  # coroutine functions run in the task

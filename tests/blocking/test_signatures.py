@@ -75,7 +75,6 @@ def test_both_take_the_same_arguments(face: str, name: str) -> None:
 # Methods whose blocking form does something else than the trio one, which its docstring describes.
 OWN_DOCSTRINGS = {
     ("LitePullConsumer", "poll"),  # Ctrl-C in place of cancellation
-    ("Producer", "open_window"),  # `with`
     ("Producer", "send_batch_soon"),  # a future
     ("Producer", "send_in_transaction"),  # the function runs in the caller's thread
     ("Producer", "send_soon"),  # a future

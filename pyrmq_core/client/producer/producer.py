@@ -317,7 +317,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         keep_refused: bool = False,
         list_ranges: bool = False,
     ) -> AbstractAsyncContextManager[SendWindow]:
-        """Returns a window for callers that encode payloads themselves. `timeout` is for each payload."""
+        """Returns a window, for a `with` block, to callers that encode payloads. `timeout` is for each payload."""
         sender, seconds = self._open().sender, self._seconds(timeout)
         return open_send_window(
             sender,
