@@ -19,7 +19,7 @@ from typing import Any, Final
 from pyrmq_core.servers.broker import server
 from pyrmq_core.servers.broker.store.disk import disk_files
 from pyrmq_core.servers.broker.store.disk.files import Files
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.chaos.planted import replace
 from tests.support.our_cluster import OurServer
 

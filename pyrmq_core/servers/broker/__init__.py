@@ -26,6 +26,5 @@ from pyrmq_core.servers.broker.running_broker import RunningBroker
 from pyrmq_core.servers.broker.server import run_broker
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.disk.disk_files import DiskFiles
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
 
-__all__ = ["BrokerConfig", "DiskFiles", "ForgetfulFiles", "RunningBroker", "make_topics", "run_broker"]
+__all__ = ["BrokerConfig", "DiskFiles", "RunningBroker", "make_topics", "run_broker"]

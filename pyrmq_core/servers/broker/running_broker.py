@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
-from pyrmq_core.errors import InvalidState, StoreError
+from pyrmq_core.errors import StoreError
 from pyrmq_core.network import Listening
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.servers.broker.broker import Broker
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.servers.broker.upkeep import rarely_written
 
 log = line_logger(__name__)
 
 
 class RunningBroker:
-    """A serving broker: its name, its address, and the three ways to end it."""
+    """A serving broker: its name, its address, and the two ways to end it."""
 
     def __init__(self, broker: Broker, listening: Listening) -> None:
         self.config = broker.settings.config
@@ -26,7 +27,7 @@ class RunningBroker:
         self.listening = listening
         self.scope = trio.CancelScope()
         self.is_killed = False
-        self._forgets = False
+        self._then: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"<RunningBroker {self.name} at {self.address}>"
@@ -35,23 +36,17 @@ class RunningBroker:
         """Stops as after SIGTERM: unregisters, flushes, and ends `run_broker`."""
         self.scope.cancel()
 
-    def kill(self) -> None:
-        """Stops as after SIGKILL: flushes and unregisters nothing. The next start recovers acknowledged messages."""
+    def kill(self, then: Callable[[], None] | None = None) -> None:
+        """Stops as after SIGKILL: flushes and unregisters nothing. The next start recovers acknowledged messages.
+
+        `then` is called when the store has been left.
+        """
         self.is_killed = True
+        self._then = then
         self.scope.cancel()
 
-    def power_cut(self) -> None:
-        """Stops as after a power failure: unsynced bytes are lost, too.
-
-        Raises `InvalidState` unless the broker runs on `ForgetfulFiles`.
-        """
-        if not isinstance(self.broker.store.files, ForgetfulFiles):
-            raise InvalidState("only a broker on ForgetfulFiles can forget what was not synced")
-        self._forgets = True
-        self.kill()
-
     def leave_files(self) -> None:
-        """Closes the store in order, or leaves it as `kill` or `power_cut` would."""
+        """Closes the store in order, or leaves it as `kill` would."""
         broker = self.broker
         if not self.is_killed:
             try:
@@ -69,6 +64,5 @@ class RunningBroker:
                 broker.store.abandon()
             return
         broker.store.abandon()
-        if self._forgets and isinstance(broker.store.files, ForgetfulFiles):
-            broker.store.files.power_cut()
-            broker.store.files.close()
+        if self._then is not None:
+            self._then()

@@ -20,7 +20,7 @@ from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.network.server import TlsMode
 from pyrmq_core.protocol.framing.codes import RequestCode
-from pyrmq_core.servers.broker import DiskFiles, ForgetfulFiles, RunningBroker, make_topics, run_broker
+from pyrmq_core.servers.broker import DiskFiles, RunningBroker, make_topics, run_broker
 from pyrmq_core.servers.embedded.arguments import (
     NAMESERVER_FILES,
     broker_config,
@@ -33,6 +33,7 @@ from pyrmq_core.servers.embedded.arguments import (
     topic_configs,
 )
 from pyrmq_core.servers.embedded.controls import Control, ControlFunction, Controls
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles, cut_power
 from pyrmq_core.servers.embedded.pairs import Pair, follow, have_all, pairs_of
 from pyrmq_core.servers.embedded.servers import KeptPorts, Server
 from pyrmq_core.servers.nameserver import NameServerConfig, RunningNameServer, run_nameserver
@@ -188,7 +189,7 @@ class EmbeddedCluster:
 
     async def power_cut(self, name: str) -> None:
         """Ends a broker as a power failure does: unsynced data is lost. Needs `forgetful=True`."""
-        await self._broker(name, "kill ends a NameServer").end(lambda running: running.power_cut())
+        await self._broker(name, "kill ends a NameServer").end(cut_power)
 
     async def stop(self, name: str) -> None:
         """Ends a server in order, as SIGTERM does."""

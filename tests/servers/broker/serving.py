@@ -12,7 +12,8 @@ from pyrmq_core.network import ConnectionPool, Handler
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
 from pyrmq_core.protocol.requests.broker.send_message import SendMessage
-from pyrmq_core.servers.broker import BrokerConfig, DiskFiles, ForgetfulFiles, RunningBroker, run_broker
+from pyrmq_core.servers.broker import BrokerConfig, DiskFiles, RunningBroker, run_broker
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 
 # With a size of their own, stores do not depend on what else is on this machine's disk.
 SMALL_FILES = {

@@ -24,11 +24,11 @@ from pyrmq_core.servers.broker.store.appending import Append, DoesNotFit
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.servers.broker.store.batch_queue import BatchEntry
 from pyrmq_core.servers.broker.store.disk.files import Files
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.servers.broker.store.formats import file_name
 from pyrmq_core.servers.broker.store.layout import StoreSettings
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.reading import GetLimits, GetStatus
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.serving import Served, message, serving
 from tests.servers.broker.stores import NOW_MS

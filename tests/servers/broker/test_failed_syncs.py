@@ -6,8 +6,8 @@ import pytest
 
 from pyrmq_core.errors import StoreError
 from pyrmq_core.servers.broker.store.disk.files import Files
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import NOW_MS, Sent, opened, put, read
 

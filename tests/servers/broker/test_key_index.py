@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import StoreError
 from pyrmq_core.servers.broker.store.batch_pieces import piece
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.servers.broker.store.formats import file_name
 from pyrmq_core.servers.broker.store.index import key_index, log_messages, step_bounds
 from pyrmq_core.servers.broker.store.index.index_file import HEADER, Layout
 from pyrmq_core.servers.broker.store.index.key_index import FOLDER
 from pyrmq_core.servers.broker.store.layout import CHECKPOINT_NAME, StoreSettings
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.servers.broker.indexed_stores import LAYOUT, IndexedStore, Keyed, keyed, try_put, try_settle
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import NOW_MS, opened

@@ -13,8 +13,10 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.query_message import QueryMessage, ViewMessage
+from pyrmq_core.servers.broker import RunningBroker
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store_services import key_indexing
+from pyrmq_core.servers.embedded.forgetful_files import cut_power
 from tests.servers.broker.serving import Served, serving
 from tests.support.waiting import until
 
@@ -103,7 +105,7 @@ async def test_messages_are_found_after_an_end(tmp_path: Path, end: str, flush: 
         await until(lambda: served.running.broker.store.indexed.store_ms > 0)
         if flush == "ASYNC_FLUSH":
             served.running.broker.store.flush()
-        {"stop": served.running.stop, "kill": served.running.kill, "power cut": served.running.power_cut}[end]()
+        {"stop": RunningBroker.stop, "kill": RunningBroker.kill, "power cut": cut_power}[end](served.running)
         await served.ended.wait()
     async with serving(tmp_path, flushDiskType=flush, **SMALL) as served:
         assert bodies(await query(served, "k")) == [b"%d" % number for number in range(20)]

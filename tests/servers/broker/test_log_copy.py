@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import StoreError
 from pyrmq_core.servers.broker.store import log_copy
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import NOW_MS, Sent, put, read
 from tests.servers.broker.test_put_groups import BATCHES, SETTINGS, appends

@@ -13,9 +13,9 @@ from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.servers.broker.store.appending import Append
 from pyrmq_core.servers.broker.store.disk.files import Files
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.reading import GetStatus
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import ALL, NOW_MS, SMALL, Sent, put, read
 

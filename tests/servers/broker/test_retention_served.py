@@ -23,10 +23,9 @@ from pyrmq_core.protocol.requests.broker.offsets import (
     StoreTimeFound,
 )
 from pyrmq_core.protocol.requests.broker.pull_message import PullMessage, PullSysFlag
-from pyrmq_core.servers.broker import ForgetfulFiles
 from pyrmq_core.servers.broker.store.disk.files import DiskSpace, StoredFile
-from pyrmq_core.servers.broker.store.disk.unsynced import PAGE_BYTES, Page
 from pyrmq_core.servers.broker.store_services.retention import unread_lines
+from pyrmq_core.servers.embedded.forgetful_files import PAGE_BYTES, ForgetfulFiles, Page
 from pyrmq_core.testing import EmbeddedCluster
 from tests.servers.broker.serving import Served, serving, until
 from tests.servers.broker.stores import NOW_MS, Sent, put

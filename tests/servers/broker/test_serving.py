@@ -23,6 +23,7 @@ from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, OffsetFoun
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic, GetTopicConfig, TopicConfigFound, UpdateTopic
+from pyrmq_core.servers.embedded.forgetful_files import cut_power
 from tests.servers.broker.serving import NOW_MS, Served, config, message, serving, until
 
 
@@ -310,7 +311,7 @@ async def test_sync_flush_answers_when_the_message_is_on_the_medium(tmp_path: Pa
             nursery.start_soon(send, b"%d" % number)
         await until(lambda: len(answers) == 20)
         assert {answer.code for answer in answers} == {0}
-        served.running.power_cut()
+        cut_power(served.running)
         await served.ended.wait()
     async with serving(tmp_path, flushDiskType="SYNC_FLUSH") as served:
         assert await max_offset(served, "T") == 20

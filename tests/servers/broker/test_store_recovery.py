@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from pyrmq_core.servers.broker.store.checkpoint import Checkpoint
 from pyrmq_core.servers.broker.store.disk.files import Files
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles, Page
 from pyrmq_core.servers.broker.store.formats import ENTRY, FILLER, file_name
 from pyrmq_core.servers.broker.store.layout import CHECKPOINT_NAME, OWN_CHECKPOINT_NAME
 from pyrmq_core.servers.broker.store.message_store import MessageStore, StoreListener
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles, Page
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import NOW_MS, Sent, contents, expected, opened, put, read
 

@@ -8,7 +8,7 @@ import pytest
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
-from pyrmq_core.servers.broker import ForgetfulFiles
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.servers.broker.serving import serving, until
 
 OFFSETS = "config/consumerOffset.json"

@@ -14,7 +14,6 @@ from pyrmq_core.servers.broker.store.appending import Append
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.servers.broker.store.disk.disk_files import DiskFile, DiskFiles
 from pyrmq_core.servers.broker.store.disk.files import Files, StoredFile
-from pyrmq_core.servers.broker.store.disk.unsynced import ForgetfulFiles, Page
 from pyrmq_core.servers.broker.store.layout import StoreSettings
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.timers.timer_rules import (
@@ -25,6 +24,7 @@ from pyrmq_core.servers.broker.timers.timer_rules import (
 )
 from pyrmq_core.servers.broker.timers.timer_store import TimerStore
 from pyrmq_core.servers.broker.timers.topic_counts import TopicCounts
+from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles, Page
 from tests.servers.broker.stores import NOW_MS, read
 
 FILES = StoreSettings(segment_bytes=1 << 20, queue_file_bytes=20_000)

@@ -15,6 +15,8 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
+from pyrmq_core.servers.broker import RunningBroker
+from pyrmq_core.servers.embedded.forgetful_files import cut_power
 from tests.servers.broker.ha.following import Follower, follower
 from tests.servers.broker.serving import Served, serving, until
 from tests.support.apache import free_port
@@ -165,7 +167,7 @@ async def test_a_slave_with_messages_that_a_power_cut_took_is_refused_for_good(
             await slave.report(0)
             await slave.follow(served.running.broker.store.end)
             had = slave.log
-        (served.running.power_cut if is_power_cut else served.running.kill)()
+        (cut_power if is_power_cut else RunningBroker.kill)(served.running)
         await served.ended.wait()
     async with serving(tmp_path) as served:
         for number in range(20):

@@ -15,6 +15,7 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.embedded.forgetful_files import cut_power
 from tests.servers.broker.ha.test_ha_client import SLAVE
 from tests.servers.broker.serving import serving, until
 
@@ -40,7 +41,7 @@ async def test_a_slave_has_what_a_master_acknowledged_before_its_power_was_cut(t
                 nursery.start_soon(send, number)
             most = draw.randrange(1, 400)
             await until(lambda: len(acknowledged) >= most)
-            master.running.power_cut()
+            cut_power(master.running)
             await master.ended.wait()
             nursery.cancel_scope.cancel()
             had = set(acknowledged)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from pyrmq_core.errors import StoreError
+from pyrmq_core.errors import InvalidState, StoreError
+from pyrmq_core.servers.broker import RunningBroker
 from pyrmq_core.servers.broker.store.disk.files import DiskSpace, Files, StoredFile
 
 PAGE_BYTES: Final = 4096
@@ -174,3 +175,19 @@ class _ForgetfulFile:
 
     def check(self) -> None:
         self._file.check()
+
+
+def cut_power(running: RunningBroker) -> None:
+    """Stops a broker as after a power failure: unsynced bytes are lost.
+
+    Raises `InvalidState` unless the broker runs on `ForgetfulFiles`.
+    """
+    files = running.broker.store.files
+    if not isinstance(files, ForgetfulFiles):
+        raise InvalidState("only a broker on ForgetfulFiles can forget what was not synced")
+
+    def forget() -> None:
+        files.power_cut()
+        files.close()
+
+    running.kill(then=forget)
