@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from pyrmq_spark.cdc.changes import COLUMNS, CORRUPT, PLACE, RECORD, Corrupt, changes_of, fault_at, is_table, refusal_of
 from pyrmq_spark.cdc.columns import Field, Row, quoted, row_and_keys, text_of
 from pyrmq_spark.cdc.order import in_order
+from pyrmq_spark.cdc.table_names import with_named_table
 from pyrmq_spark.spark_errors import InvalidChange, LackingColumn
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def canal(
     into order, or refused.
     """
     rows = canal_rows(frame, schema, key=key, table=table, corrupt=corrupt, timestamp_zone=timestamp_zone)
-    return in_order(rows, COLUMNS)
+    return with_named_table(in_order(rows, COLUMNS), frame, table)
 
 
 def canal_rows(

@@ -9,7 +9,17 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
 from pyrmq_spark.cdc.changes import fault_at
 from pyrmq_spark.cdc.columns import Row
-from pyrmq_spark.cdc.debezium_values import AS_TEXT, after_fields, first_name, hidden, is_flattened, token_of
+from pyrmq_spark.cdc.debezium_values import (
+    AS_TEXT,
+    DECIMAL,
+    SCHEMA,
+    VARIABLE_DECIMAL,
+    after_fields,
+    first_name,
+    hidden,
+    is_flattened,
+    token_of,
+)
 from pyrmq_spark.spark_errors import InvalidChange, LackingColumn
 
 if TYPE_CHECKING:
@@ -29,6 +39,7 @@ REMEDIES: Final = {
     "binary": "set binary.handling.mode=bytes, and send the schema with each message (converter.schemas.enable=true), "
     "or declare string",
 }
+DECIMAL_WORD: Final = 'Decimal"'  # in the schema of a decimal of bytes: the end of DECIMAL and of VARIABLE_DECIMAL
 # Names outside of a row that may be null in an envelope, or in values of several parts.
 NULL_OUTSIDE: Final = (
     "before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns", "snapshot", "db", "sequence",
@@ -73,7 +84,20 @@ def fault_of(row: Row, keys: Sequence[str], table: str, unavailable: Unavailable
         zero += "out: set REPLICA IDENTITY FULL, and read with full_images=True"
         fault = fault.when(of_postgres & (op == "d") & _may_be_of_index(row, keys), fault_at(InvalidChange, zero))
     fault = fault.when(of_postgres & flat.isNotNull(), fault_at(InvalidChange, *dimensions))
+    encoded = F.when(F.col("text").contains(DECIMAL_WORD), _decimal_as_bytes(row))
+    remedy = "`, which is declared string: set decimal.handling.mode=string, or declare a decimal"
+    fault = fault.when(encoded.isNotNull(), fault_at(InvalidChange, "has a decimal as bytes in `", encoded, remedy))
     return _unfit(fault, row, full_images=full_images)
+
+
+def _decimal_as_bytes(row: Row) -> Column:
+    """Returns the first column of texts that is a decimal of bytes by the schema in the message, or null."""
+    fields = after_fields(F.from_json("text", f"schema {SCHEMA}").getField("schema")["fields"])
+    names = [field.name for field in row if field.kind == "string"]
+    return F.coalesce(
+        F.lit(None).cast("string"),
+        *(F.when(token_of(fields, name)["name"].isin(DECIMAL, VARIABLE_DECIMAL), F.lit(name)) for name in names),
+    )
 
 
 def _unfit(fault: Column, row: Row, *, full_images: bool) -> Column:

@@ -33,6 +33,7 @@ from pyrmq_spark.cdc.debezium_values import (
     unescaped,
 )
 from pyrmq_spark.cdc.order import in_order
+from pyrmq_spark.cdc.table_names import with_named_table
 from pyrmq_spark.json_texts import is_changed_string, with_marks, without_marks
 from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 
@@ -85,7 +86,8 @@ def debezium(
         placeholder=placeholder,
         full_images=full_images,
     )
-    return in_order(rows, (*COLUMNS, "unavailable") if unavailable == "mark" else COLUMNS)
+    changes = in_order(rows, (*COLUMNS, "unavailable") if unavailable == "mark" else COLUMNS)
+    return with_named_table(changes, frame, table)
 
 
 def debezium_rows(

@@ -22,6 +22,7 @@ AS_TEXT: Final = ("decimal", "date", "timestamp", "timestamp_ntz", "binary")
 FIELDS: Final = "field string, name string, type string, parameters struct<scale:string>"
 SCHEMA: Final = f"struct<fields:array<struct<field:string,fields:array<struct<{FIELDS}>>>>>"
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+VARIABLE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
 DATES: Final = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 # Microseconds of a unit of each type that has no time zone.
 TIMESTAMPS: Final = {

@@ -148,6 +148,8 @@ def test_types_by_the_schema_in_the_message(spark: SparkSession) -> None:
         ("00ff", {"type": "string"}, "binary"),
         (1.8446744073709552e19, {"type": "double"}, "decimal(20,0)"),
         ([None, None], {"type": "array"}, "array<int>"),
+        ("AMA=", {"type": "bytes", "name": decimal, "parameters": scale}, "string"),
+        ({"scale": 1, "value": "Cw=="}, {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}, "string"),
     ]
     for value, field, kind in wrong:
         changes = debezium(with_schema(spark, value, **field), f"id int, c {kind}", key="id", table="t")
@@ -167,9 +169,34 @@ def test_names_of_tables(spark: SparkSession) -> None:
     assert "shop.other.again" in finding.fault
 
 
+def test_a_name_that_no_message_has(spark: SparkSession, tmp_path: Path) -> None:
+    """It ends the query, but in a batch of a stream, which may have changes of other tables alone."""
+    two = "id bigint, v string"
+    both = frame(spark, "b_public_again", "b_other_again")
+    for changes in (
+        debezium(both, two, key="id", table="public.agains"),
+        debezium(both, two, key="id", table="again.public"),
+        of_canal(spark, "id int", table="shop.odds"),
+    ):
+        for frame_of_changes in (changes, changes.select("op"), changes.groupBy().count()):
+            refused(frame_of_changes, r"RMQ_UNFIT_CAPTURE\] no message is of table='[a-z.]+'.*change is of shop\.")
+    nothing = both.where("queueOffset < 0")
+    assert debezium(nothing, two, key="id", table="public.agains").collect() == []
+    both.write.parquet(str(tmp_path / "messages"))
+    counts: list[int] = []
+
+    def count(batch: DataFrame, number: int) -> None:
+        counts.extend(debezium(batch, two, key="id", table=name).count() for name in ("public.agains", "public.again"))
+
+    stream = spark.readStream.schema(both.schema).parquet(str(tmp_path / "messages"))
+    query = stream.writeStream.foreachBatch(count).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert counts[0] == 0 < counts[1]
+
+
 def of_canal(spark: SparkSession, columns: str, **options: Any) -> DataFrame:
     rows = [("changes", "broker-a", m["queueId"], m["queueOffset"], json.dumps(m["body"]).encode()) for m in CANAL]
-    return canal(spark.createDataFrame(rows, COLUMNS), columns, key="id", table="shop.odd", **options)
+    return canal(spark.createDataFrame(rows, COLUMNS), columns, **{"key": "id", "table": "shop.odd"} | options)
 
 
 def test_types_of_canal(spark: SparkSession) -> None:

@@ -46,6 +46,10 @@ SMOKE: Final = {
     "mqadmin": "tests/interop/test_java_on_our_servers.py::test_mqadmin_shows_our_cluster_and_its_routes[5.4.0]",
     "Spark, a batch": "tests/spark/test_batches.py::TestBatchJobs::test_rows_come_back_as_they_went",
     "Spark, a stream": "tests/spark/test_streams.py::TestStreamJobs::test_everything_once_over_stops_and_starts",
+    "messages of Debezium": "tests/spark/test_golden_changes.py"
+    "::test_golden_messages_make_the_tables_of_the_database[debezium_postgresql_6]",
+    "messages of Canal": "tests/spark/test_golden_changes.py"
+    "::test_golden_messages_make_the_tables_of_the_database[canal_mariadb_5]",
     "a browser": "tests/tools/web/test_browser.py::test_each_page[wide-topics]",
 }
 

@@ -92,7 +92,7 @@ def read_capture(path: Path) -> Capture:
 def messages_in(nameserver: str, topics: Mapping[str, str]) -> Iterator[CapturedMessage]:
     """Yields all messages of the topics, queue by queue."""
     with PullConsumer("captures", nameserver=nameserver, timeout=60) as consumer:
-        for topic in topics.values():
+        for topic in sorted(set(topics.values())):
             for queue in consumer.message_queues(topic):
                 bounds = consumer.offset_bounds([queue])[queue]
                 offset = bounds.start

@@ -49,6 +49,7 @@ class Debezium:
         self.home.mkdir()
         self.settings = {**ENGINE, **self._source(), **settings}
         owner = "public" if self.tool == "postgres" else name
+        package = f"debezium-{self.tool}"
         command = [
             java(),
             *QUICK,
@@ -60,7 +61,7 @@ class Debezium:
             f"-Duser.home={self.home}",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-cp",
-            _classes(self.tool),
+            compiled(SOURCE, package, DEBEZIUM[self.tool], SUPPORT / f"pom-{package}.xml"),
         ]
         command += ["SendChanges", nameserver, str(self.home / "engine"), f"{name}_{owner}_{MARKER}", order]
         environment = {key: text for key, text in java_environment().items() if key != "JDK_JAVA_OPTIONS"}
@@ -131,14 +132,13 @@ class Debezium:
         }
 
 
-def _classes(tool: str) -> str:
-    """Returns the class path of the engine and of the program, which is compiled the first time."""
-    name, version = f"debezium-{tool}", DEBEZIUM[tool]
-    jars = f"{jars_of(name, version, SUPPORT / f'pom-{name}.xml')}/*"
+def compiled(source: Path, name: str, version: str, pom: Path) -> str:
+    """Returns the class path of a program and of the jars that it needs; compiles it the first time."""
+    jars = f"{jars_of(name, version, pom)}/*"
     folder = cache_directory() / f"{name}-{version}-program"
-    compiled = folder / "SendChanges.class"
+    classes = folder / f"{source.stem}.class"
     with alone(folder.with_name(f"{folder.name}.lock")):
-        if not compiled.exists() or compiled.stat().st_mtime < SOURCE.stat().st_mtime:
-            command = [str(Path(java()).with_name("javac")), "-cp", jars, "-d", str(folder), str(SOURCE)]
+        if not classes.exists() or classes.stat().st_mtime < source.stat().st_mtime:
+            command = [str(Path(java()).with_name("javac")), "-cp", jars, "-d", str(folder), str(source)]
             subprocess.run(command, check=True, timeout=COMPILE_SECONDS, capture_output=True)
     return f"{folder}{os.pathsep}{jars}"

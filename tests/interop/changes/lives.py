@@ -1,12 +1,13 @@
 """One life of a database and its connector, from a seed: random work, kills, snapshots, a log that begins anew."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from pyrmq_core.blocking import Admin
+from tests.interop.changes.canal_server import CanalServer
 from tests.interop.changes.connectors import Debezium
-from tests.interop.changes.databases import Database
+from tests.interop.changes.databases import Database, MariaDB
 from tests.interop.changes.work import Table, Work
 
 STEPS: Final = 40
@@ -33,6 +34,21 @@ MORE_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
+class Connector(Protocol):
+    """A tool that reads a database's log."""
+
+    def start(self) -> None: ...
+
+    def catch_up(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+
+Happening = Callable[[Work, Connector], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Life:
     """The remains of a life: its tables, and the rows of each in the database, as `Work.rows` gives them."""
@@ -41,6 +57,7 @@ class Life:
     rows: Mapping[str, list[str]]
     events: tuple[str, ...]
     settings: Mapping[str, str]  # of the engine, that the seed drew
+    tool: str = "debezium"
 
     def topic(self, table: Table) -> str:
         return self.work.topic(table)
@@ -63,29 +80,50 @@ def live(
     }
     asked = {**SETTINGS, **MORE_SETTINGS[tool], **drawn, **(settings or {})}
     connector = Debezium(database, work.name, nameserver, asked)
+    work.until_streaming = connector.catch_up
+    kinds = [_kill, _kill, _read_all_again, *([] if work.is_postgresql else [_begin_log_anew])]
+    may_read_twice = not work.is_postgresql and drawn["offset.flush.interval.ms"] != "0"
     try:
-        events = _live(work, connector, steps)
+        events = [_begin(work, connector), *_live(work, connector, kinds, steps, STATEMENTS if may_read_twice else ())]
         connector.catch_up()
     finally:
         connector.kill()
     return Life(work, {table.full_name: work.rows(table) for table in work.tables}, tuple(events), drawn)
 
 
-def _live(work: Work, connector: Debezium, steps: int) -> list[str]:
-    """Does the work, and kills the connector now and then; returns what happened beside the work."""
+def live_by_canal(database: MariaDB, nameserver: str, seed: int, *, steps: int = STEPS) -> Life:
+    """Lives the life of a seed with Canal, which takes no snapshot: it reads the log from before the tables.
+
+    No statement changes a table: Canal's memory of columns (`canal.instance.tsdb.enable`) needs files of its launcher,
+    and without it rows from before an ALTER stop it.
+    """
+    name = f"c{seed}"
+    with Admin(nameserver=nameserver, timeout=60) as admin:
+        admin.create_topic(name, queues=QUEUES)
+    connector = CanalServer(database, name, nameserver, name, QUEUES)
+    work = Work(database, name, seed, topic=name)
+    try:
+        connector.start()
+        events = [*_live(work, connector, [_kill, _kill, _begin_log_anew], steps, (*WAITING_STEPS, *STATEMENTS))]
+        connector.catch_up()
+    finally:
+        connector.kill()
+    return Life(work, {table.full_name: work.rows(table) for table in work.tables}, tuple(events), {}, "canal")
+
+
+def _live(
+    work: Work, connector: Connector, kinds: Sequence[Happening], steps: int, but: Collection[str]
+) -> Iterator[str]:
+    """Does the work, and kills the connector now and then; yields what happened beside the work."""
     random = work.random
-    events = [_begin(work, connector)]
-    kinds = [_kill, _kill, _read_all_again, *([] if work.is_postgresql else [_begin_log_anew])]
     happening = dict(zip(random.sample(range(1, steps), 2), random.sample(kinds, 2), strict=True))
-    may_read_twice = not work.is_postgresql and connector.settings["offset.flush.interval.ms"] != "0"
-    for number, _ in enumerate(work.live(steps, but=STATEMENTS if may_read_twice else ())):
+    for number, _ in enumerate(work.live(steps, but=but)):
         if number in happening:
             happening[number](work, connector)
-            events.append(happening[number].__name__.lstrip("_"))
-    return events
+            yield happening[number].__name__.lstrip("_")
 
 
-def _begin(work: Work, connector: Debezium) -> str:
+def _begin(work: Work, connector: Connector) -> str:
     """Starts the connector, mostly beside transactions that are open while it takes its snapshot."""
     kind = work.random.choice(("start beside transactions", "start in an open transaction", "start"))
     if kind == "start beside transactions" and work.is_postgresql:
@@ -105,7 +143,7 @@ def _begin(work: Work, connector: Debezium) -> str:
     return kind
 
 
-def _kill(work: Work, connector: Debezium) -> None:
+def _kill(work: Work, connector: Connector) -> None:
     """Kills the connector in the middle of what it does, and starts it again."""
     connector.kill()
     for _ in work.live(2, but=(*WAITING_STEPS, *STATEMENTS)):
@@ -113,7 +151,7 @@ def _kill(work: Work, connector: Debezium) -> None:
     connector.start()
 
 
-def _read_all_again(work: Work, connector: Debezium) -> None:
+def _read_all_again(work: Work, connector: Connector) -> None:
     """Loses what the connector noted, and PostgreSQL's slot: it begins with a second snapshot."""
     connector.catch_up()
     connector.kill()
@@ -126,15 +164,15 @@ def _read_all_again(work: Work, connector: Debezium) -> None:
     connector.catch_up()
 
 
-def _begin_log_anew(work: Work, connector: Debezium) -> None:
+def _begin_log_anew(work: Work, connector: Connector) -> None:
     """Begins the log with another number, as that of a server which takes over from a lost one may have.
 
-    The connector begins with a second snapshot, whose positions may be before those of its first one.
+    Debezium begins with a second snapshot, whose positions may be before those of its first one, Canal with the log.
     """
     connector.catch_up()
     connector.kill()
-    connector.forget()
     number = work.random.choice((1, 7, 999_999))
     work.database.session().run(f"reset master to {number}", *["flush binary logs"] * 2)
+    connector.forget()
     connector.start()
     connector.catch_up()

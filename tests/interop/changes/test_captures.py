@@ -1,6 +1,7 @@
 """The golden messages of changes: whole, and of the tables that are kept beside them."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,29 @@ FILES = sorted(GOLDEN.glob("*.jsonl"))
 
 
 def keys_in_order(capture: Capture, table: Table) -> set[tuple[str, ...]]:
-    """Returns the keys that a table has when changes are taken in the order in which the connector read them."""
+    """Returns the keys that a table has when changes are taken in the order in which the tool read them."""
     keys: set[tuple[str, ...]] = set()
+    of_tool = changes_of_canal if capture.origin["tool"] == "canal" else changes_of_debezium
+    for is_deleted, values in of_tool(capture, table):
+        (keys.discard if is_deleted else keys.add)(tuple(str(values[name]) for name in table.keys))
+    return keys
+
+
+def changes_of_debezium(capture: Capture, table: Table) -> Iterator[tuple[bool, dict[str, object]]]:
+    """Yields whether a row is gone, and its key."""
     own = [message for message in capture.messages if message.topic == capture.topics[table.full_name]]
     changes = [(json.loads(message.keys or "null")["payload"], json.loads(message.body)["payload"]) for message in own]
     for key, change in sorted(changes, key=lambda pair: pair[1]["ts_ns"]):
-        values = tuple(str(key[name]) for name in table.keys)
-        (keys.discard if change["op"] == "d" else keys.add)(values)
-    return keys
+        yield change["op"] == "d", key
+
+
+def changes_of_canal(capture: Capture, table: Table) -> Iterator[tuple[bool, dict[str, object]]]:
+    """Yields whether a row is gone, and the row."""
+    changes = [json.loads(message.body) for message in capture.messages]
+    for change in changes:
+        if f"{change['database']}.{change['table']}" == table.full_name and not change["isDdl"]:
+            yield from ((True, row | old) for row, old in zip(change["data"], change["old"] or (), strict=False))
+            yield from ((change["type"] == "DELETE", row) for row in change["data"])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

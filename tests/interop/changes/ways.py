@@ -28,6 +28,7 @@ def arguments_of(table: Table, tool: str) -> dict[str, Any]:
         "table": table.full_name,
         # A life deletes no rows between its snapshots, and a connector takes several.
         "accept": ("snapshot.mode",),
+        **({"timestamp_zone": "UTC"} if tool == "canal" else {}),
     }
 
 

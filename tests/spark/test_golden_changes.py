@@ -1,6 +1,6 @@
-"""Golden messages of Debezium in Spark: the table is that of the database, and a fault that is put back shows.
+"""Golden messages of Debezium and Canal in Spark: the table is that of the database, and a planted fault shows.
 
-`test_captures.py` looks at the files themselves.
+`tests/interop/changes/test_captures.py` looks at the files themselves.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def verdicts(spark: SparkSession, capture: Capture, folder: Path) -> list[Verdic
         table = next(table for table in capture.tables if table.full_name == name)
         messages = capture.frame(spark, table)
         if table is capture.tables[0] and capture.origin["database"] == "mariadb":
-            return by_batches(messages, table, folder, "debezium", random, batches=2)
-        return by_batch(messages, table, folder, "debezium")
+            return by_batches(messages, table, folder, capture.origin["tool"], random, batches=2)
+        return by_batch(messages, table, folder, capture.origin["tool"])
 
     return [judge(table, capture.rows[table.full_name], partial(seen, table.full_name)) for table in capture.tables]
 

@@ -1,0 +1,52 @@
+"""The name of a table that no message of a batch has: an error in place of an empty table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+from pyrmq_spark.cdc.changes import is_table
+from pyrmq_spark.spark_errors import UnfitCapture
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SOURCE: Final = "source struct<db: string, `schema`: string, `table`: string>"
+MESSAGE: Final = f"database string, `table` string, data array<string>, {SOURCE}, payload struct<{SOURCE}>"
+QUERY_ID: Final = "sql.streaming.queryId"  # a property of the threads of a streaming query
+
+
+def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> DataFrame:
+    """Returns the changes, with an error as the query runs if messages have changes, and none of them the table's name.
+
+    The look at the messages ends at the first one of the table. A batch of `foreachBatch` may have changes of other
+    tables alone, so it is not looked at. Nor is a stream.
+    """
+    if not _is_all_there_is(changes):
+        return changes
+    m = F.from_json(F.col("body").cast("string"), MESSAGE)
+    names = messages.select(m.alias("m")).select(
+        F.coalesce("m.payload.source", "m.source").alias("source"), "m.database", "m.table", "m.data"
+    )
+    source, is_of_canal = F.col("source"), F.col("data").isNotNull()
+    is_own = F.coalesce(is_table(table, source["db"], source["table"], source["schema"]), F.lit(False))
+    is_own |= F.coalesce(is_table(table, F.col("database"), F.col("table")), F.lit(False))
+    of_canal, of_debezium = F.concat_ws(".", "database", "table"), F.concat_ws(".", "source.*")
+    other = names.where(is_of_canal | source["table"].isNotNull()).select(
+        F.when(is_of_canal, of_canal).otherwise(of_debezium).alias("other")
+    )
+    words = f"] no message is of table={table!r}, of which the table would be empty. The first change is of "
+    error = F.raise_error(F.concat(F.lit(f"[{UnfitCapture.condition}{words}"), "other"))
+    empty = other.limit(1).where(~names.where(is_own).exists()).where(error.isNull())
+    nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in changes.schema)
+    return changes.union(empty.select(*nothing))
+
+
+def _is_all_there_is(changes: DataFrame) -> bool:
+    """Returns whether a frame is a batch beside no streaming query; a pipeline does not let its functions ask."""
+    try:
+        return not changes.isStreaming and changes.sparkSession.sparkContext.getLocalProperty(QUERY_ID) is None
+    except PySparkException:
+        return False
