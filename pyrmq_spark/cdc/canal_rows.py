@@ -46,9 +46,9 @@ def canal(
     ends the query with an error that names the message, or with `corrupt="skip"` is left out.
 
     `timestamp_zone` is the time zone of Canal's JVM, in which it writes TIMESTAMP. It is needed to read such a column
-    as `timestamp`. `sequence` is `(read, queueOffset, index)`, of
-    which Canal's messages have no `read`. In a batch, changes of a key in several queues are brought
-    into order, or refused.
+    as `timestamp`. `sequence` is `(read, queueOffset, index)`, of which Canal's messages have no `read`. In a batch,
+    changes of a key in several queues are brought into order, or refused. A batch that has changes, and none of
+    `table`, ends with an error. A batch of `foreachBatch` and a stream have no look at that.
     """
     rows = canal_rows(frame, schema, key=key, table=table, corrupt=corrupt, timestamp_zone=timestamp_zone)
     return with_named_table(in_order(rows, COLUMNS), frame, table)

@@ -78,8 +78,8 @@ def _fields(schema: str | StructType) -> Iterator[Field]:
         column = COLUMN.fullmatch(part)
         if column is None:
             raise InvalidOption(f"schema={schema!r} is no list of names and types: {part.strip()!r}")
-        name_in_quotes, bare, rest = column.groups()
-        yield Field(bare or name_in_quotes.replace("``", "`"), NO_TYPE.sub("", f"{rest} ").strip())
+        name_in_quotes, bare, words = column.groups()
+        yield Field(bare or name_in_quotes.replace("``", "`"), NO_TYPE.sub("", f"{words} ").strip())
 
 
 def _parts(ddl: str) -> Iterator[str]:

@@ -128,10 +128,10 @@ def _decoded(value: Column, scale: Column, field: Field) -> Column:
     padded = F.lpad(digits, 32, sign)
     high = F.conv(F.substring(padded, 1, 16), 16, -10).cast("decimal(20,0)")
     low = F.conv(F.substring(padded, 17, 16), 16, 10).cast("decimal(20,0)")
-    whole = F.try_add(F.try_multiply(high, F.lit("18446744073709551616").cast("decimal(20,0)")), low)
+    unscaled = F.try_add(F.try_multiply(high, F.lit("18446744073709551616").cast("decimal(20,0)")), low)
     negative_scale = (-scale.cast("int")).cast("string")
     return F.when(
-        F.length(digits) <= 32, F.concat(whole.cast("string"), F.lit("E"), negative_scale).try_cast(field.type)
+        F.length(digits) <= 32, F.concat(unscaled.cast("string"), F.lit("E"), negative_scale).try_cast(field.type)
     )
 
 

@@ -58,23 +58,23 @@ def ordered(rows: DataFrame) -> DataFrame:
     """
     changes = rows.select(F.struct(*QUEUE).alias("queue"), *HINTS, "change.*")
     of_key = Window.partitionBy("key").orderBy("queue", "sequence")
-    whole = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    all_of_key = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
     is_other_row = (before["log"] < F.col("log")) | before["snapshot"]
     is_taken = (F.col("op") == "insert") & ~F.col("snapshot") & (before["op"] != "delete") & is_other_row
     # The change that stands last in the queue, and the one that was read last.
     stored, read = F.struct(F.col("sequence.queueOffset"), "log", "snapshot"), F.struct("sequence", "log", "snapshot")
-    stored, read = F.max(stored).over(whole), F.last(read).over(whole)
+    stored, read = F.max(stored).over(all_of_key), F.last(read).over(all_of_key)
     is_set_back = (stored["queueOffset"] != read["sequence"]["queueOffset"]) & (stored["log"] > read["log"])
     changes = changes.select(
         "*",
         F.coalesce(is_set_back & ~stored["snapshot"] & ~read["snapshot"], F.lit(False)).alias("is_set_back"),
-        (~F.first("queue").over(whole).eqNullSafe(F.last("queue").over(whole))).alias("spread"),
+        (~F.first("queue").over(all_of_key).eqNullSafe(F.last("queue").over(all_of_key))).alias("spread"),
         F.when(is_taken, F.col("transaction")).alias("taker"),
     )
     taker = F.last("taker", ignorenulls=True).over(of_key.rowsBetween(Window.unboundedPreceding, -1))
     item = F.struct("queue", "sequence", "op", "written", "moved")
-    items = F.collect_list(F.when(F.col("spread"), item)).over(whole)
+    items = F.collect_list(F.when(F.col("spread"), item)).over(all_of_key)
     changes = changes.select(
         "*",
         ((F.col("op") == "delete") & (taker == F.col("transaction"))).alias("exchanged"),

@@ -62,13 +62,15 @@ FAULTS: Final[Mapping[str, tuple[str, bool]]] = {
     "binlog_row_image": ("rows of one table have different columns: set it to FULL, and note ALTER statements", False),
     "canal.instance.filter.table": ("no change is of the table that was named; there are changes of: ", True),
 }
+SEVERAL_TABLES: Final = "the name that was given fits several tables, whose keys would be mixed: "
 
 
 def check(frame: DataFrame, *, table: str | None = None, limit: int = 1000) -> list[Finding]:
     """Returns what a sample of messages shows to be off in the settings of Canal or Debezium.
 
     `frame` is a batch of messages with `body`, `topic`, `brokerName`, `queueId` and `queueOffset`, of which `limit` are
-    read. With `table`, named as in `canal` and `debezium`, it is a finding that no change is of this table.
+    read. With `table`, named as in `canal` and `debezium`, it is a finding that no change is of this table, or that its
+    name fits several.
 
     No message shows a setting that drops messages, as truncations do: see the page on change data.
     """
@@ -91,6 +93,10 @@ def check(frame: DataFrame, *, table: str | None = None, limit: int = 1000) -> l
     if table and names and not any(row["has_own"] for row in queues):
         fault, is_wrong = FAULTS["canal.instance.filter.table"]
         findings.append(Finding("table", f"{fault}{', '.join(names)}", _place_of(queues[0]), is_wrong))
+    own_names = sorted({name for row in queues for name in row["own_names"]})
+    if table and len(own_names) > 1:
+        fault = f"{SEVERAL_TABLES}{', '.join(own_names)}"
+        findings.append(Finding("table", fault, _place_of(queues[0]), True))
     return findings
 
 
@@ -150,6 +156,7 @@ def _aggregates(table: str | None) -> list[Column]:
         F.collect_set(F.col("canal_name")).alias("canal_names"),
         F.collect_set(F.when(F.col("columns").isNotNull(), F.concat_ws(":", "canal_name", "columns"))).alias("columns"),
         F.collect_set(name).alias("names"),
+        F.collect_set(F.when(is_own, name)).alias("own_names"),
         F.max(is_own).alias("has_own"),
         F.min(place).alias("first_place"),
     ]

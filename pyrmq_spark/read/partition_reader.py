@@ -57,13 +57,13 @@ def read_ranges(
     cancelled task), all its pulls end.
     """
     freeze_loaded_objects()
-    rest = _Rest(deque(queue_range for queue_range in ranges if queue_range.size > 0))
-    for batch in in_fewer_batches(_rows(connection, options, schema, rest)):
+    unread = _Unread(deque(queue_range for queue_range in ranges if queue_range.size > 0))
+    for batch in in_fewer_batches(_rows(connection, options, schema, unread)):
         yield schema.as_spark_schema(batch)
 
 
 @dataclass(slots=True)
-class _Rest:
+class _Unread:
     """The unread offsets: the first range begins at the task's next offset.
 
     While the first range cannot be read, `deadline` is the time until which it is tried again.
@@ -87,27 +87,27 @@ class _Rest:
 
 
 def _rows(
-    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, rest: _Rest
+    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, unread: _Unread
 ) -> Iterator[pa.RecordBatch]:
-    while rest.ranges:
+    while unread.ranges:
         try:
-            for reached, batch in _batches(connection, options, schema, tuple(rest.ranges)):
-                topic = rest.current.queue.topic
-                rest.go_on(reached.offset, reached.whole_ranges)
+            for reached, batch in _batches(connection, options, schema, tuple(unread.ranges)):
+                topic = unread.current.queue.topic
+                unread.go_on(reached.offset, reached.whole_ranges)
                 if batch.num_rows:
                     named = options.namespace is None
                     yield batch if named else schema.of_topic(batch, name_of_tenant(topic, options.namespace) or "")
             return
         except RocketMQError as error:
-            with as_spark_error(str(rest.current.queue)):
-                offset = _offset_after(error, connection, options, rest)
-            if offset > rest.current.start:
-                rest.go_on(offset)
+            with as_spark_error(str(unread.current.queue)):
+                offset = _offset_after(error, connection, options, unread)
+            if offset > unread.current.start:
+                unread.go_on(offset)
 
 
-def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, rest: _Rest) -> int:
+def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, unread: _Unread) -> int:
     """Returns the offset to continue at: after lost offsets, or the same after a pause. Raises lasting errors."""
-    current = rest.current
+    current = unread.current
     match error:
         case DataLost():
             return _after(error, current.start, current, options)
@@ -117,10 +117,10 @@ def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: 
             patience = 0.0  # the client itself has waited already
         case _:
             raise error
-    rest.deadline = rest.deadline or time.monotonic() + patience
+    unread.deadline = unread.deadline or time.monotonic() + patience
     if _is_gone(connection, options, current.queue):
         return _after(_gone(error, current.start, current), current.start, current, options)
-    if time.monotonic() >= rest.deadline:
+    if time.monotonic() >= unread.deadline:
         raise _unavailable(error, current, options) from error
     time.sleep(PAUSE_SECONDS)
     return current.start

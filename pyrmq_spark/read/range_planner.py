@@ -116,9 +116,9 @@ def share_out(
             work, records = more, float(piece.size)
     wanted = min(min_partitions or 1, len(pieces))
     while len(tasks) < wanted:
-        place = max(range(len(tasks)), key=lambda number: len(tasks[number]))
-        whole = tasks[place]
-        tasks[place : place + 1] = [whole[: len(whole) // 2], whole[len(whole) // 2 :]]
+        longest = max(range(len(tasks)), key=lambda number: len(tasks[number]))
+        halved = tasks[longest]
+        tasks[longest : longest + 1] = [halved[: len(halved) // 2], halved[len(halved) // 2 :]]
     return [tuple(task) for task in tasks]
 
 

@@ -13,7 +13,7 @@ from pyrmq_core import DataLost, MessageQueue, OffsetRange, RawPull
 from pyrmq_core.columnar import DecodedBatch, decode_batches, schema_of
 from pyrmq_core.columnar.decoding import decompression
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
-from pyrmq_spark.read.partition_reader import _Rest
+from pyrmq_spark.read.partition_reader import _Unread
 from pyrmq_spark.read.range_planner import QueueRange
 from pyrmq_spark.read.ranges_decoding import RangesDecoding
 from tests.columnar.stored import pull, record
@@ -47,7 +47,7 @@ class Task:
     """A task's ranges, their pulls, and what was decoded of them: `calls` has the queues of each decoding."""
 
     def __init__(self, ranges: list[QueueRange], *, fail_on_data_loss: bool = True) -> None:
-        self.rest = _Rest(deque(ranges))
+        self.rest = _Unread(deque(ranges))
         self.calls: list[list[int]] = []
         self.rows: list[Row] = []
         self._decoding = RangesDecoding(ranges, self._decode, fail_on_data_loss=fail_on_data_loss)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
-from pyrmq_spark.cdc import canal, check, debezium
+from pyrmq_spark.cdc import apply, canal, check, debezium, debezium_faults, debezium_rows, order, upsert
+from pyrmq_spark.cdc import table as table_of
+from pyrmq_spark.spark_errors import RocketMQSparkError
 
 pytestmark = pytest.mark.spark
 
@@ -164,9 +168,11 @@ def test_names_of_tables(spark: SparkSession) -> None:
     assert rows_of(debezium(both, two, key="id", table="other.again")) == [(1, "OTHER")]
     assert rows_of(debezium(both, two, key="id", table="public.again")) == [(1, "a")]
     refused(debezium(both, two, key="id", table="shop.again"), "RMQ_INVALID_CHANGE.*other.again.*name the schema")
-    (finding,) = [finding for finding in check(both, table="public.agains") if finding.setting == "table"]
-    assert finding.wrong
-    assert "shop.other.again" in finding.fault
+    for name, fault in (("public.agains", "no change is of"), ("again", "fits several tables")):
+        (finding,) = [finding for finding in check(both, table=name) if finding.setting == "table"]
+        assert finding.wrong
+        assert fault in finding.fault
+        assert "shop.other.again" in finding.fault
 
 
 def test_a_name_that_no_message_has(spark: SparkSession, tmp_path: Path) -> None:
@@ -232,3 +238,102 @@ def test_a_changed_key_lies_in_two_queues_of_canal(spark: SparkSession) -> None:
     assert rows_of(moved(spark, at_once)) == [(4,), (83,)]  # type: ignore[arg-type]
     unclear = moved(spark, [(*inserted, 5), (*changed, 5), (3, "UPDATE", "5", "83", 5)])
     refused(unclear, r'RMQ_UNORDERED_CHANGES\] the key \{"id":83\} changed into another key')
+
+
+def by_log(rows: DataFrame) -> DataFrame:
+    """Orders the changes of a key by their positions in the database's log."""
+    return _ordered_by(rows, F.coalesce(F.col("log.pos"), F.lit(0)))
+
+
+def by_time(rows: DataFrame) -> DataFrame:
+    """Orders the changes of a key without a look at transactions."""
+    return _ordered_by(rows, F.col("change.sequence.read"))
+
+
+def _ordered_by(rows: DataFrame, read: Column) -> DataFrame:
+    offset, index = F.col("change.sequence.queueOffset"), F.col("change.sequence.index")
+    position = F.struct(read.alias("read"), offset.alias("queueOffset"), index.alias("index"))
+    return rows.select("change.*", position.alias("position"))
+
+
+def no_condition(*_: object) -> Column:
+    return F.lit(False)
+
+
+def no_name(*_: object) -> Column:
+    return F.lit(None).cast("string")
+
+
+# What was wrong once: module, its name, the planted one; topics, columns and table that show it, and the database.
+Plant = tuple[object, str, Callable[..., object], tuple[str, ...], str, str, list[tuple[object, ...]]]
+PLANTS: dict[str, Plant] = {
+    "the log's position orders changes": (
+        order, "ordered", by_log, ("d_public_race",), "id bigint, v string", "public.race",
+        [(1, "new"), (3, "old"), (4, "new")],
+    ),
+    "exchanged keys are ordered": (
+        order, "ordered", by_time, ("b_public_swap_f",), "id bigint, v string", "public.swap_f", [(1, "b"), (2, "a")],
+    ),
+    "a key that an index leaves out is read": (
+        debezium_faults, "_may_be_of_index", no_condition, ("b_public_uidx",), "id bigint, v string", "public.uidx",
+        [(0, "z"), (2, "b"), (11, "aa")],
+    ),
+    "a lacking column is null": (
+        debezium_faults, "_lacking", no_name, ("b_public_gend",), "id bigint, total string", "public.gend",
+        [(1, "4.50"), (3, "100.00")],
+    ),
+    "a default stands for null": (
+        upsert, "check", lambda *_, **__: [], ("m_shop_def",), "id bigint, d int", "shop.def",
+        [(1, None), (2, 8), (3, None)],
+    ),
+    "two tables are one": (
+        debezium_rows, "is_without_schema", no_condition, ("b_public_again", "b_other_again"), "id bigint, v string",
+        "shop.again", [(1, "a")],
+    ),
+    "a negative number is an unsigned one": (
+        debezium_rows, "typed", lambda parsed: parsed.value.try_cast(parsed.field.type), ("m_shop_types",),
+        "id bigint, bu decimal(20,0)", "shop.types", [(1, Decimal(2**64 - 1)), (12, None)],
+    ),
+    "an array of two dimensions is read": (
+        debezium_faults, "is_flattened", lambda *_: None, ("b_public_types",), "id bigint, a2 array<string>",
+        "public.types", [(2, None), (11, ["{1,2}", "{3,4}"]), (12, None)],
+    ),
+    "bytes of a decimal are a text": (
+        debezium_faults, "_decimal_as_bytes", no_name, ("decimals",), "id bigint, c string", "t", [(1, "1.92")],
+    ),
+    "a name that matches nothing is an empty table": (
+        debezium_rows, "with_named_table", lambda changes, *_: changes, ("d_public_race",), "id bigint, v string",
+        "public.races", [(1, "new"), (3, "old"), (4, "new")],
+    ),
+}  # fmt: skip
+
+
+def outcome(spark: SparkSession, plant: Plant, folder: Path) -> list[tuple[object, ...]] | str:
+    """Returns the rows of a plant's table, or the condition of a named error."""
+    topics, columns, table = plant[3:6]
+    decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+    messages = with_schema(spark, "AMA=", **decimal) if topics == ("decimals",) else frame(spark, *topics)
+    try:
+        if plant[0] is upsert:
+            apply(messages, folder, tool="debezium", schema=columns, key="id", table=table)
+            rows = [tuple(row) for row in table_of(spark, folder).collect()]
+        else:
+            rows = rows_of(debezium(messages, columns, key="id", table=table))
+        return sorted(rows, key=str)
+    except (PySparkException, RocketMQSparkError) as error:
+        return f"RMQ_{str(error).partition('[RMQ_')[2].partition(']')[0]}"
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_fault_is_found(
+    spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it the table is that of the database or the query ends with a name, with it the table is another."""
+    plant = PLANTS[name]
+    truth = sorted(plant[6], key=str)
+    right = outcome(spark, plant, tmp_path / "right")
+    assert right == truth or (isinstance(right, str) and len(right) > len("RMQ_"))
+    monkeypatch.setattr(*plant[:3])
+    wrong = outcome(spark, plant, tmp_path / "wrong")
+    assert not isinstance(wrong, str), wrong
+    assert wrong != truth

@@ -190,7 +190,7 @@ class Undecodable:
         if self._choice == "fail" and self._errors:
             error = self._errors[0]
             error.add_note(
-                f"{self._count:,} records cannot be read and are not in {target}, which has all others; "
+                f"records that cannot be read and are not in {target}, which has all others: {self._count:,}. "
                 "--on-undecodable skip accepts that, keep takes their bodies as they are stored"
             )
             raise error

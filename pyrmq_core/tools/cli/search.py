@@ -280,4 +280,4 @@ def say_unreadable(count: int, texts: Sequence[str], what: str = "passed over") 
     for text in texts:
         click.echo(visible_text(f"a record cannot be read and is {what}: {text}"), err=True)
     if count:
-        click.echo(f"{count:,} records cannot be read and are {what}", err=True)
+        click.echo(f"records that cannot be read and are {what}: {count:,}", err=True)

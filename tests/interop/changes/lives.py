@@ -29,7 +29,6 @@ MORE_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "mariadb": {
         "snapshot.mode": "when_needed",
         "bigint.unsigned.handling.mode": "precise",
-        "driver.sessionVariables": "time_zone='+00:00'",
     },
 }
 

@@ -19,7 +19,7 @@ from pyrmq_core.blocking import EmbeddedCluster
 from tests.interop.changes.databases import DatabaseUnavailable, boot_mariadb, boot_postgresql
 from tests.interop.changes.judge import Verdict, faults, judge
 from tests.interop.changes.lives import Life, live, live_by_canal
-from tests.interop.changes.ways import by_batch, by_stream
+from tests.interop.changes.ways import by_batch, by_killed_driver, by_stream
 from tests.interop.changes.work import Table
 from tests.support.maven import ApacheUnavailable
 from tests.support.spark import read, spark
@@ -82,6 +82,17 @@ def test_a_table_equals_its_database(
         pytest.skip(str(reason))
     results = verdicts(spark, cluster.nameserver, life, tmp_path)
     assert faults(life.work.tables, results) == [], f"seed {seed}, {life.events}"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_a_driver_is_killed(party: Live, cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path) -> None:
+    life = party(int(os.environ.get("PYRMQ_SEED", random.randrange(1_000_000))))
+    table = life.work.tables[0]
+    source = {"nameServer": cluster.nameserver, "topic": life.topic(table)}
+    ways = partial(by_killed_driver, spark, source, table, tmp_path, life.tool, life.work.random, AT_ONCE // 3)
+    verdict = judge(table, life.rows[table.full_name], ways)
+    assert faults([table], [verdict]) == [], f"{life.work.name}, {life.events}"
 
 
 @pytest.mark.soak

@@ -1,7 +1,12 @@
-"""Ways from the messages of a table's topic to its rows: one batch, and a stream that fails and is started again."""
+"""Ways from the messages of a table's topic to its rows: a batch, and streams that end and are started again."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from pyrmq_spark import cdc
 from tests.interop.changes.judge import columns_of
 from tests.interop.changes.work import Table
+from tests.support.spark import python_path
 
 KILLED = "the driver was killed"
 
@@ -64,16 +70,20 @@ def by_batches(
 def by_stream(
     spark: SparkSession, source: Mapping[str, str], table: Table, folder: Path, tool: str, random: Random, at_once: int
 ) -> DataFrame:
-    """Returns the table after a stream that ends behind some of its batches, before their offsets are noted."""
+    """Returns the table after a stream that ends before or behind some of its batches, whose offsets are not noted."""
     home = folder / uuid.uuid4().hex
     into, checkpoint = str(home / "table"), str(home / "checkpoint")
-    kills = random.sample(range(4), 2)
+    kills = random.sample(("before 0", "behind 0", "behind 1", "before 2", "behind 3"), 2)
+
+    def fail(moment: str) -> None:
+        if moment in kills:
+            kills.remove(moment)
+            raise RuntimeError(KILLED)
 
     def upsert(batch: DataFrame, number: int) -> None:
+        fail(f"before {number}")
         cdc.apply(batch, into, **arguments_of(table, tool))
-        if number in kills:
-            kills.remove(number)
-            raise RuntimeError(KILLED)
+        fail(f"behind {number}")
 
     while True:
         reader = spark.readStream.format("rocketmq").options(**source, startingOffsets="earliest")
@@ -85,3 +95,29 @@ def by_stream(
         except StreamingQueryException as error:
             if KILLED not in str(error):
                 raise
+
+
+def by_killed_driver(
+    spark: SparkSession, source: Mapping[str, str], table: Table, folder: Path, tool: str, random: Random, at_once: int
+) -> DataFrame:
+    """Returns the table after a stream whose driver is killed with SIGKILL, in a batch or behind it, and one behind it.
+
+    A driver without a batch left ends by itself.
+    """
+    home = folder / uuid.uuid4().hex
+    options = {**source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(at_once)}
+    texts = [json.dumps(options), str(home), json.dumps(arguments_of(table, tool))]
+    command = [sys.executable, "-m", "tests.interop.changes.driver", *texts]
+    environment = os.environ | {"PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable}
+    for lines_until_kill in (random.randint(1, 4), None):
+        with (home.with_suffix(".log")).open("a") as log:
+            driver = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True
+            )
+        assert driver.stdout is not None
+        lines = [line for _, line in zip(range(lines_until_kill or sys.maxsize), driver.stdout, strict=False)]
+        if lines_until_kill is not None and len(lines) == lines_until_kill:
+            os.killpg(driver.pid, signal.SIGKILL)
+        driver.communicate()
+    assert driver.returncode == 0, home.with_suffix(".log").read_text()[-2000:]
+    return cdc.table(spark, str(home / "table"))

@@ -67,7 +67,7 @@ def test_a_bad_record_is_passed_over_named_and_counted(terminal: Terminal, words
     result = terminal.run(*words, "-o", "{queueOffset}")
     assert (result.exit_code, result.stdout.split()) == (0, ["0", "1", "2", "4", "5", "6"])
     assert "the message at offset 3: a body is marked as zlib and cannot be inflated" in result.stderr
-    assert "1 records cannot be read and are passed over" in result.stderr
+    assert "records that cannot be read and are passed over: 1" in result.stderr
     failed = terminal.run(*words, "--on-undecodable", "fail")
     assert failed.exit_code == 1
     assert "the message at offset 3: a body is marked as zlib" in failed.stderr
@@ -85,13 +85,13 @@ def test_an_export_has_all_others_and_says_so(terminal: Terminal, tmp_path: Path
     export = ("export", "T", "--since", "1h", "--format", form)
     failed = terminal.run(*export, "--to", str(tmp_path / "a"))
     assert (failed.exit_code, offsets(tmp_path / "a")) == (1, [0, 1, 2, 4, 5, 6])
-    assert "1 records cannot be read and are not in" in " ".join(failed.stderr.split())
+    assert "records that cannot be read and are not in" in " ".join(failed.stderr.split())
     skipped = terminal.run(*export, "--to", str(tmp_path / "b"), "--on-undecodable", "skip")
     assert (skipped.exit_code, offsets(tmp_path / "b")) == (0, [0, 1, 2, 4, 5, 6])
-    assert "1 records cannot be read and are left out" in skipped.stderr
+    assert "records that cannot be read and are left out: 1" in skipped.stderr
     kept = terminal.run(*export, "--to", str(tmp_path / "c"), "--on-undecodable", "keep")
     assert (kept.exit_code, offsets(tmp_path / "c")) == (0, [0, 1, 2, 3, 4, 5, 6])
-    assert "1 records cannot be read and are kept as they are stored" in kept.stderr
+    assert "records that cannot be read and are kept as they are stored: 1" in kept.stderr
     if form == "parquet":
         assert pq.read_table(tmp_path / "c").column("body")[3].as_py() == b"no zlib"
 

@@ -106,7 +106,7 @@ async def test_a_record_that_cannot_be_read_costs_itself(page: Served) -> None:
     for condition in ({"contains": "needle"}, {"where": "json.n >= 0"}, {"regex": "needle"}):
         text = (await page.get("/messages", topic="bombs", **condition)).text
         assert len(messages_in(text)) == 4
-        assert "1 records cannot be read" in text
+        assert "records that cannot be read: 1" in text
     shown = (await view_of(page, "/message", 2)).text
     assert "a body is marked as zlib and cannot be inflated" in shown
     assert "no zlib" in shown
