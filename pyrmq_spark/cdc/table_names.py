@@ -45,7 +45,7 @@ def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> Dat
 
 
 def _is_all_there_is(changes: DataFrame) -> bool:
-    """Returns whether a frame is a batch beside no streaming query; a pipeline does not let its functions ask."""
+    """Returns whether a frame is a batch outside of a streaming query. A pipeline does not let its functions ask."""
     try:
         return not changes.isStreaming and changes.sparkSession.sparkContext.getLocalProperty(QUERY_ID) is None
     except PySparkException:
