@@ -90,6 +90,22 @@ class MessageAdminJobs:
         for listing in (early, late, absent, nothing):
             assert (listing.messages, listing.failures) == ((), {})
 
+    async def test_a_row_is_found_by_the_text_of_its_keys(self, nameserver: str) -> None:
+        """More rows than a broker answers with have the first word of the text, and all have most of its words."""
+        topic = await made_topic(nameserver, 1)
+        texts = [f'{{"id": {number}, "shop": "tea house"}}' for number in range(80)]
+        async with Producer("rows", nameserver=nameserver, send_timeout=20) as producer:
+            await producer.send_batch([Message(topic, text.encode(), keys=text) for text in texts])
+        async with administering(nameserver) as admin:
+            listing = await eventually(
+                lambda: admin.messages.by_key(topic, texts[79]), lambda listing: bool(listing.messages)
+            )
+            first = await admin.messages.by_key(topic, f" {texts[0]}")
+            absent = await admin.messages.by_key(topic, texts[0].replace("tea house", "house tea"))
+        assert [message.body for message in listing.messages] == [texts[79].encode()]
+        assert [message.body for message in first.messages] == [texts[0].encode()]
+        assert (absent.messages, absent.failures) == ((), {})
+
     async def test_two_messages_of_one_unique_key_are_both_found(self, nameserver: str) -> None:
         """The second one is a dead letter's copy that is sent to its first topic again, as a retry of a send would."""
         topic, group = await made_topic(nameserver, 1), fresh("group")

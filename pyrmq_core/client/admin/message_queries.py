@@ -6,7 +6,7 @@ errors, since it would look complete without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -33,6 +33,8 @@ from pyrmq_core.protocol.shown_values import shown
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT: Final = 2**31 - 1
+# Of a longer text the longest words are looked up: one that few messages share is likely among them.
+MAX_KEY_WORDS: Final = 16
 # The number of records that Java requests for a UNIQ_KEY; the broker applies its own limit.
 UNIQUE_KEY_RECORDS: Final = 32
 PORT_BYTES: Final = 4
@@ -84,21 +86,30 @@ class MessageQueries:
         end: datetime | None,
         body_bytes: int | None = None,
     ) -> MessageList:
-        """Returns messages of the topic that have the key, by store time: of each broker the newest `max_num`."""
+        """Returns messages of the topic that have the key, by store time: of each broker the newest `max_num`.
+
+        A key with spaces is the whole of a message's keys. An index has their words, so each of these is looked up: the
+        first one of `{"id": 7}` may be that of every message.
+        """
         whole_number("max_num", max_num, 1, MAX_INT)
-        if " " in _text("key", key):
-            raise InvalidArgument(f"key={shown(key)}: it is one word; a message's keys are separated by spaces")
+        words = sorted({word for word in _text("key", key).split(" ") if word}, key=len, reverse=True)[:MAX_KEY_WORDS]
+        if not words:
+            raise InvalidArgument(f"key={shown(key)}: it is spaces alone, which separate the keys of a message")
         begin_ms, end_ms = _ms("begin", begin, 0), _ms("end", end, MAX_LONG)
-        request = QueryMessage(self._on_wire(topic), key, max_num, begin_ms, end_ms, index_type="K")
-        return await self._everywhere(
-            topic, request, lambda message: key in (message.keys or "").split(" "), _body_bytes(body_bytes)
-        )
+        first = QueryMessage(self._on_wire(topic), words[0], max_num, begin_ms, end_ms, index_type="K")
+        requests = [replace(first, key=word) for word in words]
+
+        def is_wanted(message: MessageExt) -> bool:
+            keys = message.keys or ""
+            return keys.strip(" ") == key.strip(" ") if " " in key else key in keys.split(" ")
+
+        return await self._everywhere(topic, requests, is_wanted, _body_bytes(body_bytes))
 
     async def by_unique_key(self, topic: str, unique_key: str, body_bytes: int | None = None) -> MessageList:
         """Returns every message with this UNIQ_KEY, of the brokers that answer: a send that was repeated has two."""
         key = _text("unique_key", unique_key)
         request = QueryMessage(self._on_wire(topic), key, UNIQUE_KEY_RECORDS, 0, MAX_LONG, index_type="U")
-        return await self._everywhere(topic, request, lambda message: message.msg_id == key, _body_bytes(body_bytes))
+        return await self._everywhere(topic, [request], lambda message: message.msg_id == key, _body_bytes(body_bytes))
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:
         """Returns the store time of the oldest message that is kept, or None for a queue without messages."""
@@ -109,7 +120,11 @@ class MessageQueries:
         return None if found_ms < 0 else EPOCH + timedelta(milliseconds=found_ms)
 
     async def _everywhere(
-        self, topic: str, request: QueryMessage, is_wanted: Callable[[MessageExt], bool], body_bytes: int | None
+        self,
+        topic: str,
+        requests: Sequence[QueryMessage],
+        is_wanted: Callable[[MessageExt], bool],
+        body_bytes: int | None,
     ) -> MessageList:
         """Returns the topic's messages that its brokers find and `is_wanted` accepts, since an index holds only hashes.
 
@@ -117,18 +132,19 @@ class MessageQueries:
         whose bodies are more than 256 MiB together: the broker's error names the first.
         """
         check_topic(topic)
-        route = await self._client.routes.refresh(request.topic, timeout=self._timeout)
+        on_wire = requests[0].topic
+        route = await self._client.routes.refresh(on_wire, timeout=self._timeout)
         if route is None:
             raise self._client.routes.no_route(topic)
         brokers = broker_addresses([route])
 
-        async def found_by(name: str) -> bytes | RocketMQError:
+        async def found_by(name: str) -> list[bytes] | RocketMQError:
             try:
-                return await query(name)
+                return [await query(name, request) for request in requests]
             except RocketMQError as error:
                 return error
 
-        async def query(name: str) -> bytes:
+        async def query(name: str, request: QueryMessage) -> bytes:
             address = reading_address(brokers[name])
             if address is None:
                 raise BrokerNotFound(f"broker {name} has no address in the route of {topic}", broker_name=name)
@@ -143,10 +159,10 @@ class MessageQueries:
         failures = {name: answer for name, answer in answers.items() if isinstance(answer, RocketMQError)}
         if failures and len(failures) == len(brokers):
             raise next(iter(failures.values()))
-        reading = _Reading(request.topic, is_wanted, self._namespace, body_bytes)
+        reading = _Reading(on_wire, is_wanted, self._namespace, body_bytes)
         for name, answer in answers.items():
-            if not isinstance(answer, RocketMQError):
-                await reading.read(answer, name)
+            for records in () if isinstance(answer, RocketMQError) else answer:
+                await reading.read(records, name)
         failures |= reading.failures
         mine = reading.messages
         mine.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
@@ -173,6 +189,7 @@ class _Reading:
         self._namespace = namespace
         self._body_bytes = body_bytes
         self._room = MAX_FOUND_BYTES
+        self._places: set[tuple[str, int, int]] = set()
 
     async def read(self, records: bytes, broker_name: str) -> None:
 
@@ -183,6 +200,10 @@ class _Reading:
             if isinstance(item, UnreadableRecord):
                 self.failures.setdefault(broker_name, item.error)
                 return None
+            place = (broker_name, item.queue_id, item.queue_offset)
+            if place in self._places:  # another word of its keys found it
+                return None
+            self._places.add(place)
             body = item.body[: self._body_bytes]
             if len(body) > self._room:
                 self.failures.setdefault(broker_name, too_much_found(item))

@@ -61,6 +61,7 @@ class Messages(AdminFamily):
     ) -> MessageList:
         """Returns messages that have `key` among their keys, stored from `begin` to `end`, oldest first.
 
+        A key with spaces is the whole text of the keys, such as the row's key that a change-data tool writes there.
         Each broker of the topic answers with its newest `max_num`. An empty result is no error. A message is found a
         moment after it is stored. With `body_bytes` bodies are cut to so many bytes, and the list is bounded by their
         number alone. Else bodies beyond 256 MiB together are left out. They, and messages that cannot be read, are an

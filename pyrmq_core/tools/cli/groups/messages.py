@@ -64,7 +64,7 @@ class Life:
 @click.command(cls=SectionedCommand)
 @click.argument("topic", shell_complete=topic_names)
 @connection_options
-@click.option("--key", help="One of the messages' keys.")
+@click.option("--key", help="One of the messages' keys, or the whole text of them.")
 @click.option("--id", "msg_id", metavar="ID", help="A message id, or an offset message id.")
 @click.option("--unique-key", metavar="ID", help="A message id (UNIQ_KEY).")
 @from_option
