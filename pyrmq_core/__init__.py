@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
     from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, SendWindow, WriteSummary
     from pyrmq_core.client.producer.producer import Producer
+    from pyrmq_core.client.producer.selectors import select_like_go, select_like_grpc_java, select_like_grpc_python
     from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings, SelectionRule
     from pyrmq_core.client.producer.send.hooks import (
         CheckForbiddenHook,
@@ -235,6 +236,9 @@ __all__ = [
     "parse_nameservers",
     "ranges_to_read",
     "readdressed",
+    "select_like_go",
+    "select_like_grpc_java",
+    "select_like_grpc_python",
     "split_batch",
     "unique_id_runs",
     "unique_ids",
@@ -263,6 +267,7 @@ _LAZY: Final = {
     "pyrmq_core.client.producer.bulk.pending_sends": "PendingBatch PendingSend",
     "pyrmq_core.client.producer.bulk.send_window": "RefusedMessage SendWindow WriteSummary",
     "pyrmq_core.client.producer.producer": "Producer",
+    "pyrmq_core.client.producer.selectors": "select_like_go select_like_grpc_java select_like_grpc_python",
     "pyrmq_core.client.producer.send.fault_latency": "FaultLatencySettings SelectionRule",
     "pyrmq_core.client.producer.send.hooks": (
         "CheckForbiddenHook EndTransactionContext EndTransactionHook SendContext MessageHook SendHook"

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyrmq_core import Message, MessageExt, decode
+from pyrmq_core import Message, MessageExt, decode, select_like_go
 from pyrmq_core.blocking import Admin, Client, EmbeddedCluster, Producer, PullConsumer
 from tests.support.apache import ApacheCluster
 from tests.support.go_programs import built, run_go
@@ -99,6 +99,9 @@ def go_sends(nameserver: str, topic: str) -> None:
     keyed = [read[b"keyed %d" % number] for number in range(3)]
     assert [(each.sharding_key, each.user_properties) for each in keyed] == [(None, {"SHARDING_KEY": "order-1"})] * 3
     assert len({each.queue for each in keyed}) == 1
+    with Producer("senders", nameserver=nameserver, send_timeout=20) as producer:
+        ours = producer.send(Message(topic, b"ours", sharding_key="order-1"), select=select_like_go)
+    assert {ours.message_queue} == {each.queue for each in keyed}
 
 
 def everything(consumer: PullConsumer, topic: str) -> Iterator[MessageExt]:

@@ -1,0 +1,118 @@
+"""RocketMQ's own Python client (rocketmq-python-client 5.1.2, gRPC), through a proxy of 5.4.0, beside ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyrmq_core import Message, MessageExt, decode, select_like_grpc_python
+from pyrmq_core.blocking import Admin, Producer, PullConsumer
+from tests.support.apache import boot_cluster
+from tests.support.apart import installed_apart
+from tests.support.maven import ApacheUnavailable
+from tests.support.proxies import boot_proxy
+
+pytestmark = pytest.mark.timeout(300)
+
+PROGRAM = Path(__file__).parent / "python_grpc" / "client.py"
+# All but what the environment has.
+PACKAGES = (
+    *("rocketmq-python-client==5.1.2", "grpcio==1.85.3", "grpcio-tools==1.85.1", "protobuf==7.36.2"),
+    *("googleapis-common-protos==1.76.0", "opentelemetry-exporter-otlp==1.45.2", "opentelemetry-proto==1.45.2"),
+    *("opentelemetry-exporter-otlp-common==0.66b2", "opentelemetry-exporter-otlp-proto-common==1.45.2"),
+    *("opentelemetry-exporter-otlp-proto-grpc==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.2"),
+    "opentelemetry-exporter-http-transport==0.66b2",
+)
+SECONDS = 200
+
+
+@pytest.fixture(scope="module")
+def addresses() -> Iterator[tuple[str, str]]:
+    """The NameServer and the proxy's gRPC port of a cluster with one broker."""
+    with ExitStack() as stack:
+        try:
+            installed_apart("rocketmq-grpc", PACKAGES)
+            cluster = stack.enter_context(boot_cluster("5.4.0", ("broker-a",)))
+            proxy = stack.enter_context(boot_proxy(cluster))
+        except ApacheUnavailable as reason:
+            pytest.skip(str(reason))
+        yield cluster.nameserver.address, proxy.grpc_address
+
+
+def run(tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:
+    """Returns what the program printed; it logs into a home of its own."""
+    paths = [str(installed_apart("rocketmq-grpc", PACKAGES))]
+    environment = os.environ | {"HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, str(PROGRAM), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_messages_are_equal_both_ways(addresses: tuple[str, str], tmp_path: Path) -> None:
+    nameserver, endpoint = addresses
+    word = uuid.uuid4().hex[:8]
+    types = {"plain": "NORMAL", "fifo": "FIFO", "later": "DELAY", "ours": "NORMAL"}
+    topics = {name: f"{name}_{word}" for name in types}
+    group = f"readers_{word}"
+    with Admin(nameserver=nameserver, timeout=20) as admin:
+        for name, kind in types.items():
+            admin.create_topic(topics[name], queues=4, attributes={"message.type": kind})
+        admin.groups.create(group)
+    sent = run(tmp_path, "send", endpoint, *(topics[name] for name in ("plain", "fifo", "later")))
+    with PullConsumer("readers", nameserver=nameserver, timeout=20) as consumer:
+        (plain,) = read(consumer, topics["plain"], 1)
+        grouped = read(consumer, topics["fifo"], 3)
+        (later,) = read(consumer, topics["later"], 1)
+    theirs_are_read(sent, plain, grouped, later)
+    with Producer("senders", nameserver=nameserver, send_timeout=20) as producer:
+        same = Message(topics["fifo"], b"ours", sharding_key="order-1")
+        assert producer.send(same, select=select_like_grpc_python).message_queue == grouped[0].queue
+        assert producer.send(same).message_queue != grouped[0].queue
+        properties = {"region": "são paulo"}
+        ours = [
+            producer.send(Message(topics["ours"], "中".encode(), tags="paid", keys=["a", "b"], properties=properties)),
+            producer.send(Message(topics["ours"], b"large " * 2000)),
+        ]
+    seen = run(tmp_path, "receive", endpoint, topics["ours"], group, str(len(ours)))
+    seen.sort(key=lambda message: len(message["body"]))
+    assert [message["id"] for message in seen] == [result.msg_id for result in ours]
+    assert [message["body"] for message in seen] == ["中", "large " * 2000]
+    assert (seen[0]["tag"], seen[0]["keys"], seen[0]["properties"]) == ("paid", ["a", "b"], properties)
+
+
+def read(consumer: PullConsumer, topic: str, count: int) -> list[MessageExt]:
+    """Returns so many messages of a topic, which may come some time after they were sent."""
+    ends_at = time.monotonic() + SECONDS
+    while time.monotonic() < ends_at:
+        messages = []
+        for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
+            with consumer.read(queue, bounds.start, bounds.end) as pulls:
+                messages += [message for pull in pulls for message in decode(pull)]
+        if len(messages) >= count:
+            return messages
+    raise AssertionError(f"not {count} messages in {topic}")
+
+
+def theirs_are_read(
+    sent: list[dict[str, Any]], plain: MessageExt, grouped: list[MessageExt], later: MessageExt
+) -> None:
+    assert [each["form"] for each in sent] == ["plain", "grouped", "grouped", "grouped", "delayed"]
+    assert [each["id"] for each in sent] == [each.msg_id for each in (plain, *grouped, later)]
+    assert (plain.body.decode(), plain.tags, plain.keys) == ("plain 中", "paid", "order-1")
+    assert plain.user_properties == {"region": "são paulo"}
+    assert {"PGROUP", "BORN_TIMESTAMP", "__BORNHOST"} <= plain.properties.keys()
+    assert [each.body for each in grouped] == [b"grouped 0", b"grouped 1", b"grouped 2"]
+    assert {each.sharding_key for each in grouped} == {"order-1"}
+    assert len({each.queue for each in grouped}) == 1
+    assert later.body == b"later"
