@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyrmq_core import Message, MessageExt, decode, select_like_go
+from pyrmq_core import Message, select_like_go
 from pyrmq_core.blocking import Admin, Client, EmbeddedCluster, Producer, PullConsumer
 from tests.support.apache import ApacheCluster
 from tests.support.go_programs import built, run_go
 from tests.support.guarded import AUTH_5, KEY, SECRET
 from tests.support.maven import ApacheUnavailable
+from tests.support.stored_messages import awaited
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -80,7 +80,7 @@ def go_sends(nameserver: str, topic: str) -> None:
     lines = re.findall(r"^sent (\S+) (\S*) (\S+) (\d+) (\d+)$", run_go("send", nameserver, topic), re.MULTILINE)
     assert [form for form, *_ in lines] == ["single", "large", "batch", "async", "keyed", "keyed", "keyed"]
     with PullConsumer("readers", nameserver=nameserver, timeout=20) as consumer:
-        read = {message.body: message for message in everything(consumer, topic)}
+        read = {message.body: message for message in awaited(consumer, topic, 10)}
     batch = [b"batch 0", b"batch 1", b"batch 2"]
     bodies = [b"single", b"large " * 2000, b"async", b"one-way", b"keyed 0", b"keyed 1", b"keyed 2", *batch]
     assert sorted(read) == sorted(bodies)
@@ -102,13 +102,6 @@ def go_sends(nameserver: str, topic: str) -> None:
     with Producer("senders", nameserver=nameserver, send_timeout=20) as producer:
         ours = producer.send(Message(topic, b"ours", sharding_key="order-1"), select=select_like_go)
     assert {ours.message_queue} == {each.queue for each in keyed}
-
-
-def everything(consumer: PullConsumer, topic: str) -> Iterator[MessageExt]:
-    for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
-        with consumer.read(queue, bounds.start, bounds.end) as pulls:
-            for pull in pulls:
-                yield from decode(pull)
 
 
 def go_reads(nameserver: str, topic: str) -> None:

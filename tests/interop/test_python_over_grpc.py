@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from pyrmq_core import Message, MessageExt, decode, select_like_grpc_python
+from pyrmq_core import Message, MessageExt, select_like_grpc_python
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from tests.support.apache import boot_cluster
 from tests.support.apart import installed_apart
 from tests.support.maven import ApacheUnavailable
 from tests.support.proxies import boot_proxy
+from tests.support.stored_messages import awaited
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -71,9 +71,9 @@ def test_messages_are_equal_both_ways(addresses: tuple[str, str], tmp_path: Path
         admin.groups.create(group)
     sent = run(tmp_path, "send", endpoint, *(topics[name] for name in ("plain", "fifo", "later")))
     with PullConsumer("readers", nameserver=nameserver, timeout=20) as consumer:
-        (plain,) = read(consumer, topics["plain"], 1)
-        grouped = read(consumer, topics["fifo"], 3)
-        (later,) = read(consumer, topics["later"], 1)
+        (plain,) = awaited(consumer, topics["plain"], 1)
+        grouped = awaited(consumer, topics["fifo"], 3)
+        (later,) = awaited(consumer, topics["later"], 1)
     theirs_are_read(sent, plain, grouped, later)
     with Producer("senders", nameserver=nameserver, send_timeout=20) as producer:
         same = Message(topics["fifo"], b"ours", sharding_key="order-1")
@@ -89,19 +89,6 @@ def test_messages_are_equal_both_ways(addresses: tuple[str, str], tmp_path: Path
     assert [message["id"] for message in seen] == [result.msg_id for result in ours]
     assert [message["body"] for message in seen] == ["中", "large " * 2000]
     assert (seen[0]["tag"], seen[0]["keys"], seen[0]["properties"]) == ("paid", ["a", "b"], properties)
-
-
-def read(consumer: PullConsumer, topic: str, count: int) -> list[MessageExt]:
-    """Returns so many messages of a topic, which may come some time after they were sent."""
-    ends_at = time.monotonic() + SECONDS
-    while time.monotonic() < ends_at:
-        messages = []
-        for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
-            with consumer.read(queue, bounds.start, bounds.end) as pulls:
-                messages += [message for pull in pulls for message in decode(pull)]
-        if len(messages) >= count:
-            return messages
-    raise AssertionError(f"not {count} messages in {topic}")
 
 
 def theirs_are_read(
