@@ -86,9 +86,7 @@ class RunningLitePull(RunningMember):
         super().__init__(client, settings, group, membership, lookups, nursery, log)
         self.subscribes = subscribes
         self._settings = settings
-        self.hand_over = HandOver(
-            settings.pull_batch_size, PollObserver(hooks, self.counts, settings.group, settings.namespace)
-        )
+        self.hand_over = HandOver(settings.pull_batch_size, PollObserver(hooks, settings.group, settings.namespace))
         self._intake_settings = IntakeSettings(settings.pull_batch_size, HOLD_SECONDS)
         self._gates: dict[MessageQueue, Gate] = {}
         self._is_full = False

@@ -18,7 +18,7 @@ import trio
 
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue, AssignedQueues
-from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts, queue_info
+from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
 from pyrmq_core.client.consumer.consume.intake import Intake
 from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.consume.queue_locks import QueueLocks
@@ -86,7 +86,15 @@ class RunningMember(ABC):
     ) -> None:
         """Makes the table of assigned queues, whose offsets go to `store`, and their rebalancing."""
         self.assigned = AssignedQueues(
-            self._nursery, store, self, self._new_intake, added, self._queues_changed, self.problems, locks
+            self._nursery,
+            store,
+            self,
+            self._new_intake,
+            added,
+            self._queues_changed,
+            self.problems,
+            locks,
+            self.counts,
         )
         strategy = self._common.allocate_message_queue_strategy if self._clusters else None
         membership = self.membership
@@ -220,7 +228,7 @@ class MemberAnswers:
         return ConsumerRunningInfo(
             properties={**common, **self._properties()},
             subscriptions=tuple(subscription.data() for subscription in running.membership.subscriptions.values()),
-            queues={entry.queue: queue_info(entry, locked=self._is_locked(entry.queue)) for entry in running.assigned},
+            queues={entry.queue: entry.info(is_locked=self._is_locked(entry.queue)) for entry in running.assigned},
             statuses=running.counts.statuses(trio.current_time()),
             jstack=self._stacks() if jstack else None,
         )

@@ -60,7 +60,7 @@ class RunningPushConsumer(RunningMember):
         self._consume_timeout = consume_timeout
         self._gate = gate
         hooks = ConsumerHooks(settings.hooks if tracer is None else [*settings.hooks, tracer])
-        self._observer = CallObserver(hooks, self.counts, settings.group, settings.namespace)
+        self._observer = CallObserver(hooks, settings.group, settings.namespace)
         self._intake_settings = IntakeSettings(batch_size=settings.pull_batch_size, interval=settings.pull_interval)
         locks = QueueLocks(client, group, self.problems) if orderly and self._clusters else None
         self.service = self._new_service(calls, locks)

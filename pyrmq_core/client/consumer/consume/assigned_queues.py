@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import trio
 
+from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts, TopicCounts
 from pyrmq_core.client.consumer.consume.intake import Intake
 from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.client.consumer.consume.queue_locks import QueueLocks
 from pyrmq_core.client.consumer.offsets.offset_store import OffsetStore
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.model import MessageQueue
+from pyrmq_core.model import MessageExt, MessageQueue
 from pyrmq_core.network.problems import Problems
+from pyrmq_core.protocol.requests.client.get_consumer_running_info import ProcessQueueInfo
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,7 @@ LONGEST_HOLD_SECONDS: Final = 20.0
 # A queue counts as stalled if it was not pulled for this time (RebalanceImpl.PULL_MAX_IDLE_TIME).
 STALL_SECONDS: Final = 120.0
 STARTS_AT_ONCE: Final = 64
+MIB: Final = 1024 * 1024
 START: Final = "reading the start offsets of"
 
 
@@ -47,6 +51,7 @@ class AssignedQueue:
 
     process_queue: ProcessQueue
     intake: Intake
+    counts: TopicCounts
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     in_handlers: int = 0
     consumed_at_ms: int = 0
@@ -86,6 +91,38 @@ class AssignedQueue:
         if intake.is_held_back:
             intake.room_freed()
 
+    def note_calls(self, calls: int, messages: int, failed: int, seconds: float) -> None:
+        """Counts calls of the handler, with the sums of their messages and seconds."""
+        self.consumed_at_ms = time.time_ns() // 1_000_000
+        counts = self.counts
+        counts.calls += calls
+        counts.seconds += seconds
+        counts.consumed += messages - failed
+        counts.failed += failed
+
+    def consumed(self, messages: Sequence[MessageExt], calls: int, seconds: float) -> None:
+        """Acknowledges the messages of calls of which none failed."""
+        self.note_calls(calls, len(messages), 0, seconds)
+        self.process_queue.finish(messages)
+        self.left(len(messages))
+
+    def info(self, *, is_locked: bool) -> ProcessQueueInfo:
+        """Returns the state for the tools. `is_locked` says whether an orderly consumer has the broker's lock."""
+        process_queue = self.process_queue
+        held = len(process_queue)
+        ago = trio.current_time() - self.intake.pulled_at
+        return ProcessQueueInfo(
+            commit_offset=process_queue.offset_to_commit,
+            cached_msg_min_offset=process_queue.offset_to_commit if held else 0,
+            cached_msg_max_offset=process_queue.highest if held else 0,
+            cached_msg_count=held,
+            cached_msg_size_mib=process_queue.bytes // MIB,
+            locked=is_locked,
+            dropped=process_queue.is_dropped,
+            last_pull_timestamp_ms=round((time.time() - ago) * 1000),
+            last_consume_timestamp_ms=self.consumed_at_ms,
+        )
+
     async def wait_idle(self) -> None:
         while self.in_handlers > 0:
             self._idle = trio.Event()
@@ -105,6 +142,7 @@ class AssignedQueues:
         on_changed: Callable[[str], None],
         problems: Problems,
         locks: QueueLocks | None = None,
+        counts: ConsumeCounts | None = None,
     ) -> None:
         self._nursery = nursery
         self._store = store
@@ -113,6 +151,7 @@ class AssignedQueues:
         self._on_added = on_added
         self._on_changed = on_changed
         self._locks = locks
+        self._counts = counts or ConsumeCounts()
         self._table: dict[MessageQueue, AssignedQueue] = {}
         self._of_topics: defaultdict[str, dict[MessageQueue, AssignedQueue]] = defaultdict(dict)  # the queues by topic
         self._problems = problems
@@ -239,7 +278,9 @@ class AssignedQueues:
 
     def _start(self, queue: MessageQueue, offset: int) -> None:
         process_queue = ProcessQueue(queue, offset)
-        assigned = self._table[queue] = AssignedQueue(process_queue, self._new_intake(process_queue))
+        assigned = self._table[queue] = AssignedQueue(
+            process_queue, self._new_intake(process_queue), self._counts.of(queue.topic)
+        )
         self._of_topics[queue.topic][queue] = assigned
         log.debug("%s is consumed from offset %d", queue, offset)
         self._nursery.start_soon(self._pull, assigned)

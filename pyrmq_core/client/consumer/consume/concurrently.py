@@ -185,15 +185,17 @@ class ConcurrentService:
         process_queue, outcomes = assigned.process_queue, run.outcomes
         handled = run.batches[: len(outcomes)]
         messages = list(chain.from_iterable(handled)) if len(handled) > 1 else handled[0]
-        self._observer.end(run.context, assigned, len(messages), outcomes, run.seconds)
-        failed = [(batch, outcome) for batch, outcome in zip(handled, outcomes, strict=True) if outcome.failed]
+        if run.context is not None:
+            self._observer.end(run.context, outcomes[0], run.seconds)
+        failed = [outcome for outcome in outcomes if outcome.failed]
         if not failed:
-            process_queue.finish(messages)
-            assigned.left(len(messages))
+            assigned.consumed(messages, len(outcomes), run.seconds)
             return
+        left_over = sum([len(outcome.failed) for outcome in failed])
+        assigned.note_calls(len(outcomes), len(messages), left_over, run.seconds)
         for batch, outcome in zip(handled, outcomes, strict=True):
             process_queue.finish(batch[: len(batch) - len(outcome.failed)])
-        for _, outcome in failed:
+        for outcome in failed:
             # The next owner of a dropped queue consumes the failed messages and all later messages.
             if not outcome.left and not process_queue.is_dropped:
                 await self._give_back(
@@ -251,7 +253,9 @@ class ConcurrentService:
             await self._settle(assigned, run)
         for batch in hung:
             seconds = trio.current_time() - worker.began
-            self._observer.end(run.context, assigned, len(batch), [Outcome(batch, timed_out=True)], seconds)
+            assigned.note_calls(1, len(batch), len(batch), seconds)
+            if run.context is not None:
+                self._observer.end(run.context, Outcome(batch, timed_out=True), seconds)
             log.warning(
                 "the handler did not end within %g s; its %d messages from %s on are sent back",
                 self._consume_timeout,

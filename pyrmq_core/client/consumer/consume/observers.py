@@ -6,14 +6,12 @@ calls both hooks before the poll returns.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import trio
 
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
-from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
 from pyrmq_core.client.consumer.consume.handler_calls import Outcome
 from pyrmq_core.client.consumer.consume.hooks import ConsumeContext, ConsumerHooks
 from pyrmq_core.model import ConsumeReturnType, MessageExt, MessageQueue
@@ -21,12 +19,11 @@ from pyrmq_core.protocol.messages.namespaces import without_namespace
 
 
 class CallObserver:
-    """Reports one consumer's calls to its hooks and counts. `group` is without the namespace."""
+    """Reports one consumer's calls to its hooks. `group` is without the namespace."""
 
-    def __init__(self, hooks: ConsumerHooks, counts: ConsumeCounts, group: str, namespace: str | None) -> None:
+    def __init__(self, hooks: ConsumerHooks, group: str, namespace: str | None) -> None:
         self.has_hooks = bool(hooks)
         self._hooks = hooks
-        self._counts = counts
         self._group = group
         self._namespace = namespace
 
@@ -39,21 +36,8 @@ class CallObserver:
         self._hooks.before(context)
         return context
 
-    def end(
-        self,
-        context: ConsumeContext | None,
-        assigned: AssignedQueue,
-        messages: int,
-        outcomes: Sequence[Outcome],
-        seconds: float,
-    ) -> None:
-        """Counts the calls of a run and their seconds, and calls the hooks after a single call."""
-        assigned.consumed_at_ms = time.time_ns() // 1_000_000
-        failed = sum([len(outcome.failed) for outcome in outcomes])
-        self._counts.note(assigned.queue.topic, len(outcomes), messages, failed, seconds)
-        if context is None:
-            return
-        outcome = outcomes[0]
+    def end(self, context: ConsumeContext, outcome: Outcome, seconds: float) -> None:
+        """Calls the hooks after a call."""
         error = outcome.reason if isinstance(outcome.reason, Exception) else None
         self._hooks.after(context.ended(_status(outcome), seconds, error=error))
 
@@ -68,11 +52,10 @@ def _status(outcome: Outcome) -> ConsumeReturnType:
 
 
 class PollObserver:
-    """Reports one consumer's polls to its hooks and counts. `group` is without the namespace."""
+    """Reports one consumer's polls to its hooks. `group` is without the namespace."""
 
-    def __init__(self, hooks: ConsumerHooks, counts: ConsumeCounts, group: str, namespace: str | None) -> None:
+    def __init__(self, hooks: ConsumerHooks, group: str, namespace: str | None) -> None:
         self._hooks = hooks
-        self._counts = counts
         self._group = group
         self._namespace = namespace
         self._context: ConsumeContext | None = None
@@ -89,8 +72,7 @@ class PollObserver:
     def ended(self, assigned: AssignedQueue, messages: int, *, success: bool) -> None:
         """Counts the messages of a poll as consumed or failed, and calls the hooks after it."""
         seconds = trio.current_time() - self._began
-        assigned.consumed_at_ms = time.time_ns() // 1_000_000
-        self._counts.note(assigned.queue.topic, 1, messages, 0 if success else messages, seconds)
+        assigned.note_calls(1, messages, 0 if success else messages, seconds)
         context, self._context = self._context, None
         if context is not None:
             status = ConsumeReturnType.SUCCESS if success else ConsumeReturnType.FAILED

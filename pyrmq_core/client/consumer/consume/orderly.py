@@ -123,7 +123,10 @@ class OrderlyService:
                 context = self._observer.begin(assigned.queue, messages)
                 began = time.perf_counter()
                 outcome = await self._calls.call(messages)
-                self._observer.end(context, assigned, len(messages), [outcome], time.perf_counter() - began)
+                seconds = time.perf_counter() - began
+                assigned.note_calls(1, len(messages), len(outcome.failed), seconds)
+                if context is not None:
+                    self._observer.end(context, outcome, seconds)
                 again = await self._settle(assigned, messages, outcome)
             finally:
                 self._busy -= 1
