@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyrmq_core.columnar.arrays import Bools, Ints, fixed_spans, offsets_of, spans
-from pyrmq_core.columnar.encoding.sink_rows import BytesColumn, SinkRows
+from pyrmq_core.columnar.encoding.sink_rows import NAMES, BytesColumn, SinkRows, fixed_bytes
 from pyrmq_core.columnar.encoding.user_properties import UserProperties
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.message_id import IdRun
-from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT
+from pyrmq_core.protocol.messages.properties import UNIQ_KEY, WAIT
 
 
 class FixedWidth(NamedTuple):
@@ -56,7 +56,6 @@ COUNTERS: Final = np.frombuffer(np.arange(0x10000, dtype=">u2").tobytes().hex().
 
 NAME_END: Final = b"\x01"
 VALUE_END: Final = b"\x02"
-NAMES: Final = {"keys": KEYS, "tags": TAGS, "shardingKey": SHARDING_KEY}
 WAITS: Final = {True: b"true", False: b"false"}
 
 
@@ -179,29 +178,16 @@ def property_parts(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> li
 
 def properties_bytes(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> Ints:
     """Returns the length in bytes that each properties string will have."""
-    same = _fixed_bytes(UNIQ_KEY) + _fixed_bytes(WAIT) + len(WAITS[waits])
-    size = np.zeros(len(rows), np.int64)
+    same = fixed_bytes(UNIQ_KEY) + fixed_bytes(WAIT) + len(WAITS[waits])
+    size = rows.own_bytes
     for part in ids:
         if isinstance(part, bytes):
             same += len(part)
         elif isinstance(part, FixedWidth):
             same += np.dtype(part.kind).itemsize
         elif isinstance(part, pa.Array):
-            size += BytesColumn.of(part).sizes
-    for name, text in rows.texts.items():
-        if text.there is None:
-            same += _fixed_bytes(NAMES[name])
-            size += text.sizes
-        else:
-            size += np.where(text.there, text.sizes + _fixed_bytes(NAMES[name]), 0)
-    if rows.properties is not None:
-        first, last = rows.properties.pairs()
-        for child in (rows.properties.array.keys, rows.properties.array.items):
-            bounds = offsets_of(child)
-            size += bounds[last] - bounds[first]
-        size += 2 * (last - first)
-    size += same
-    return size
+            size = size + BytesColumn.of(part).sizes
+    return size + same
 
 
 def _optional_bytes(part: OptionalConstant, first: int, count: int) -> pa.Array:
@@ -242,10 +228,6 @@ def _digits(first: int, count: int) -> npt.NDArray[np.uint32]:
     if first + count <= len(COUNTERS):  # a slice of the table is cheaper than a look-up for each counter
         return COUNTERS[first : first + count]
     return COUNTERS.take(np.arange(first, first + count), mode="wrap")
-
-
-def _fixed_bytes(name: str) -> int:
-    return len(name) + 2
 
 
 def _text_parts(rows: SinkRows, name: str) -> list[RowPart]:

@@ -18,15 +18,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import Bools, Int32s, offsets_of
+from pyrmq_core.columnar.arrays import Bools, Int32s, Ints, offsets_of
 from pyrmq_core.columnar.encoding.user_properties import STRING_MAP, UserProperties
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.messages.properties import SHARDING_KEY
+from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS
 
-TEXTS: Final = ("keys", "tags", "shardingKey")
+# The text columns, and the names of their properties.
+NAMES: Final = {"keys": KEYS, "tags": TAGS, "shardingKey": SHARDING_KEY}
+TEXTS: Final = tuple(NAMES)
 TEXT_TYPES: Final = (pa.string(), pa.large_string(), pa.string_view())
 BINARY_TYPES: Final = (pa.binary(), pa.large_binary(), pa.binary_view())
 SINK_COLUMNS: Final = ("body", "topic", *TEXTS, "properties", "flag")
@@ -66,9 +69,13 @@ class BytesColumn:
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Rows in known types. `texts` has the existing text columns. The values are unchecked and may be null."""
+    """Rows in known types. `texts` has the existing text columns. The values are unchecked and may be null.
+
+    `own_bytes` are the bytes that texts and properties take in each row's properties string.
+    """
 
     body: BytesColumn
+    own_bytes: Ints
     texts: dict[str, BytesColumn] = field(default_factory=dict)
     words: pa.Array | None = None
     properties: UserProperties | None = None
@@ -88,7 +95,8 @@ class SinkRows:
 
         texts = {name: text.slice(start, end) for name, text in self.texts.items()}
         properties = None if self.properties is None else self.properties.slice(start, count)
-        return SinkRows(self.body.slice(start, end), texts, some(self.words), properties, some(self.flag))
+        own_bytes = self.own_bytes[start:end]
+        return SinkRows(self.body.slice(start, end), own_bytes, texts, some(self.words), properties, some(self.flag))
 
     def take(self, numbers: pa.Array) -> SinkRows:
         """Returns the rows of these numbers, in their order."""
@@ -99,7 +107,12 @@ class SinkRows:
         texts = {name: BytesColumn.of(text.array.take(numbers)) for name, text in self.texts.items()}
         properties = None if self.properties is None else self.properties.take(numbers)
         return SinkRows(
-            BytesColumn.of(self.body.array.take(numbers)), texts, some(self.words), properties, some(self.flag)
+            BytesColumn.of(self.body.array.take(numbers)),
+            self.own_bytes[numbers.to_numpy()],
+            texts,
+            some(self.words),
+            properties,
+            some(self.flag),
         )
 
 
@@ -210,14 +223,41 @@ def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
     else:
         words = None
     texts = {name: _bytes(name, columns[name]) for name in TEXTS if name in columns}
-    properties = _cast("properties", columns["properties"], STRING_MAP) if "properties" in columns else None
+    properties: UserProperties | None = None
+    if "properties" in columns:
+        pairs = UserProperties.of(_cast("properties", columns["properties"], STRING_MAP))
+        properties = _tidied(pairs, texts.get("shardingKey"))
     return SinkRows(
         body=_bytes("body", columns["body"]),
+        own_bytes=_own_bytes(rows.num_rows, texts, properties),
         texts=texts,
         words=words,
-        properties=None if properties is None else _tidied(UserProperties.of(properties), texts.get("shardingKey")),
+        properties=properties,
         flag=_cast("flag", columns["flag"], pa.int32()) if "flag" in columns else None,
     )
+
+
+def fixed_bytes(name: str) -> int:
+    """Returns the bytes of a property besides its value."""
+    return len(name) + 2
+
+
+def _own_bytes(count: int, texts: dict[str, BytesColumn], properties: UserProperties | None) -> Ints:
+    same, size = 0, np.zeros(count, np.int64)
+    for name, text in texts.items():
+        if text.there is None:
+            same += fixed_bytes(NAMES[name])
+            size += text.sizes
+        else:
+            size += np.where(text.there, text.sizes + fixed_bytes(NAMES[name]), 0)
+    if properties is not None:
+        first, last = properties.pairs()
+        for child in (properties.array.keys, properties.array.items):
+            bounds = offsets_of(child)
+            size += bounds[last] - bounds[first]
+        size += 2 * (last - first)
+    size += same
+    return size
 
 
 def check_columns(rows: object) -> None:
