@@ -66,7 +66,6 @@ async def _announce(config: BrokerConfig, nursery: trio.Nursery) -> None:
 
 
 def _configured(options: argparse.Namespace) -> BrokerConfig:
-    """Returns the settings of the file, overridden by the settings of the command line."""
     settings = {} if options.config_file is None else read_config_file(options.config_file)
     if options.config_file is not None and not options.print_config_item:
         _say(f"load config properties file OK, {options.config_file}")

@@ -112,7 +112,6 @@ class BrokerRegistration:
         self._config = config
 
     def register_now(self) -> None:
-        """Schedules a registration of all topics at all NameServers."""
         for server in self._servers:
             server.again.set()
 
@@ -320,7 +319,6 @@ class BrokerRegistration:
         return answer
 
     def _signed(self, request: Command) -> Command:
-        """Returns the request as the broker's own user signs it, for NameServers with authentication."""
         user = self._user
         if user is None:
             return request

@@ -233,7 +233,6 @@ def _load(broker: Broker) -> None:
 
 
 async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBroker]) -> None:
-    """Runs the broker's tasks until `running.scope`, or a scope around it, is cancelled."""
     broker, config = running.broker, running.config
     with running.scope:
         async with trio.open_nursery() as nursery:
@@ -280,7 +279,6 @@ def _tasks(broker: Broker) -> list[Task]:
 
 
 async def _tasks_of_role(broker: Broker) -> list[Task]:
-    """Returns the tasks that only a master has, or only a slave, when these may begin."""
     config, cluster, tables, deliveries = broker.settings.config, broker.cluster, broker.tables, broker.deliveries
     if cluster.slave is not None:
         mark_slave(broker.store.files)

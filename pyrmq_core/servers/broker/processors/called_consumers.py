@@ -124,7 +124,6 @@ class ConsumerCallRequests:
 
 
 async def _collect(calls: ConsumerCalls, called: Mapping[str, Peer], header: GetConsumerStatus) -> Command:
-    """Calls a few members at a time and returns all their offsets. The calls end after `STATUS_SECONDS` in total."""
     offsets_of: dict[str, Mapping[MessageQueue, int]] = {}
     waiting = iter(called.items())
 

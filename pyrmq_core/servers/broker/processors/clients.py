@@ -86,7 +86,6 @@ class HeartbeatRequests:
         return self._after_topics(topics, _taken(beat)) if topics else _taken(beat)
 
     def _read_heart_beat(self, request: Command) -> HeartBeat | Command:
-        """Returns the heartbeat without impossible names, or a refusal if it is too large."""
         config = self.settings.config
         if len(request.body) > config.max_heartbeat_bytes:
             remark = (
@@ -118,7 +117,6 @@ class HeartbeatRequests:
         return await self._after_topics(topics, _taken(beat))
 
     def _take(self, beat: HeartBeat, request: Command, peer: Peer) -> list[TopicConfig]:
-        """Registers the groups, and returns the retry topics that do not exist yet."""
         now_ms = clock.now_ms()
         accepted: list[ConsumerData] = []
         topics: list[TopicConfig] = []

@@ -66,7 +66,6 @@ class RecallRequests:
         return Command(answer.code, {**answer.ext, **region})
 
     def _possible(self, message: RecallMessage) -> RecallHandle:
-        """Returns the handle's parts. Raises `RequestRefused` if it can recall no message."""
         config = self.settings.config
         if not config.recall_message_enable:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")

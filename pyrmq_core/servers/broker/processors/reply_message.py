@@ -110,7 +110,6 @@ class ReplyRequests:
         )
 
     async def _push(self, message: SendMessage, properties: dict[str, str], peer: Peer) -> str | None:
-        """Pushes the reply to the requesting client, and returns why that is not possible, or None."""
         client_id = properties.get(REPLY_TO_CLIENT)
         if client_id is None:
             return f"reply message properties[{REPLY_TO_CLIENT}] is null"

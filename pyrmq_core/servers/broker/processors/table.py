@@ -124,13 +124,11 @@ def handler_of(broker: Broker) -> Handler:
 
 
 def handle(handlers: Handlers, request: Command, peer: Peer) -> Answer:
-    """Returns the answer to a request. The connection turns an exception into an error answer."""
     handler = handlers.get(request.code)
     return unsupported(request) if handler is None else handler(request, peer)
 
 
 def _of_messages(broker: Broker) -> Iterator[Family]:
-    """Yields the families that store messages."""
     settings, identity, store, flusher = broker.settings, broker.identity, broker.store, broker.services.flusher
     tables, clients, cluster, deliveries = broker.tables, broker.clients, broker.cluster, broker.deliveries
     topics, announcer = tables.topics, cluster.announcer
@@ -159,7 +157,6 @@ def _of_messages(broker: Broker) -> Iterator[Family]:
 
 
 def _of_consumption(broker: Broker) -> Iterator[Family]:
-    """Yields the families for consumers and their groups."""
     settings, tables, clients, store = broker.settings, broker.tables, broker.clients, broker.store
     topics, groups, offsets, long_work = tables.topics, tables.groups, tables.offsets, broker.services.long_work
     reader, figures, table = store.reader, broker.counts.figures, clients.table
