@@ -127,10 +127,10 @@ def asyncio_form(
     return called
 
 
-def asyncio_form_of_plain(
+def asyncio_form_of_function(
     method: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
-    """Returns the asyncio form of a plain method, which is called on the library's loop."""
+    """Returns the asyncio form of a method that is no coroutine, which is called on the library's loop."""
 
     @wraps(method)
     async def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

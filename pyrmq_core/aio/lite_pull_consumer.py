@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from pyrmq_core.aio.client import Client, OwnerFace
-from pyrmq_core.aio.face import asyncio_form, asyncio_form_of_plain
+from pyrmq_core.aio.face import asyncio_form, asyncio_form_of_function
 from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer as TrioLitePullConsumer
 from pyrmq_core.client.consumer.member_settings import LitePullSettings
 from pyrmq_core.client.consumer.running_member import LEAVING_SECONDS
@@ -78,8 +78,8 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
     message_queues = asyncio_form(TrioLitePullConsumer.message_queues)
     offset_for_timestamp = asyncio_form(TrioLitePullConsumer.offset_for_timestamp)
     on_topic_changed = asyncio_form(TrioLitePullConsumer.on_topic_changed)
-    pause = asyncio_form_of_plain(TrioLitePullConsumer.pause)
-    resume = asyncio_form_of_plain(TrioLitePullConsumer.resume)
+    pause = asyncio_form_of_function(TrioLitePullConsumer.pause)
+    resume = asyncio_form_of_function(TrioLitePullConsumer.resume)
     seek = asyncio_form(TrioLitePullConsumer.seek)
     seek_to_begin = asyncio_form(TrioLitePullConsumer.seek_to_begin)
     seek_to_end = asyncio_form(TrioLitePullConsumer.seek_to_end)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyrmq_core.aio.client import Client, OwnerFace
 from pyrmq_core.aio.deliveries import Deliveries
-from pyrmq_core.aio.face import asyncio_form, asyncio_form_of_plain
+from pyrmq_core.aio.face import asyncio_form, asyncio_form_of_function
 from pyrmq_core.aio.loop_returns import LoopReturns, here, on_library_loop
 from pyrmq_core.aio.user_calls import UserCall
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as TrioDeliveries
@@ -116,9 +116,9 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
         return Deliveries(begin)
 
-    resume = asyncio_form_of_plain(TrioPushConsumer.resume)
+    resume = asyncio_form_of_function(TrioPushConsumer.resume)
     subscribe = asyncio_form(TrioPushConsumer.subscribe)
-    suspend = asyncio_form_of_plain(TrioPushConsumer.suspend)
+    suspend = asyncio_form_of_function(TrioPushConsumer.suspend)
     unsubscribe = asyncio_form(TrioPushConsumer.unsubscribe)
 
     def _is_handler(self) -> bool:

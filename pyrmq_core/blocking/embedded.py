@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from pyrmq_core.blocking.face import BlockingFace, blocking_form, blocking_form_of_plain
+from pyrmq_core.blocking.face import BlockingFace, blocking_form, blocking_form_of_function
 from pyrmq_core.embedded import EmbeddedCluster as AsyncEmbeddedCluster
 from pyrmq_core.model import TopicConfig
 
@@ -89,7 +89,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         """The directory of the stores."""
         return self._async().directory
 
-    control = blocking_form_of_plain(AsyncEmbeddedCluster.control)
+    control = blocking_form_of_function(AsyncEmbeddedCluster.control)
     kill = blocking_form(AsyncEmbeddedCluster.kill)
     power_cut = blocking_form(AsyncEmbeddedCluster.power_cut)
     start = blocking_form(AsyncEmbeddedCluster.start)

@@ -110,8 +110,8 @@ def blocking_form(method: Callable[Concatenate[T, P], Awaitable[R]]) -> Callable
     return call
 
 
-def blocking_form_of_plain(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Runner[T], P], R]:
-    """Returns the blocking form of a plain method, which is called on the library's loop."""
+def blocking_form_of_function(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Runner[T], P], R]:
+    """Returns the blocking form of a method that is no coroutine, which is called on the library's loop."""
 
     @wraps(method)
     def call(self: Runner[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from pyrmq_core.blocking.client import Client, OwnerFace
-from pyrmq_core.blocking.face import blocking_form, blocking_form_of_plain
+from pyrmq_core.blocking.face import blocking_form, blocking_form_of_function
 from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from pyrmq_core.client.consumer.member_settings import LitePullSettings
 from pyrmq_core.client.consumer.running_member import LEAVING_SECONDS
@@ -82,8 +82,8 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
     message_queues = blocking_form(AsyncLitePullConsumer.message_queues)
     offset_for_timestamp = blocking_form(AsyncLitePullConsumer.offset_for_timestamp)
     on_topic_changed = blocking_form(AsyncLitePullConsumer.on_topic_changed)
-    pause = blocking_form_of_plain(AsyncLitePullConsumer.pause)
-    resume = blocking_form_of_plain(AsyncLitePullConsumer.resume)
+    pause = blocking_form_of_function(AsyncLitePullConsumer.pause)
+    resume = blocking_form_of_function(AsyncLitePullConsumer.resume)
     seek = blocking_form(AsyncLitePullConsumer.seek)
     seek_to_begin = blocking_form(AsyncLitePullConsumer.seek_to_begin)
     seek_to_end = blocking_form(AsyncLitePullConsumer.seek_to_end)

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from pyrmq_core.blocking.client import Client, OwnerFace
-from pyrmq_core.blocking.face import blocking_form_of_plain
+from pyrmq_core.blocking.face import blocking_form_of_function
 from pyrmq_core.blocking.stop_signals import StopSignals
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as AsyncDeliveries
 from pyrmq_core.client.consumer.consume.delivery import Delivery as AsyncDelivery
@@ -125,8 +125,8 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         """
         return Deliveries(self._on_loop(lambda consumer: consumer.deliveries(orderly=orderly)))
 
-    resume = blocking_form_of_plain(AsyncPushConsumer.resume)
-    suspend = blocking_form_of_plain(AsyncPushConsumer.suspend)
+    resume = blocking_form_of_function(AsyncPushConsumer.resume)
+    suspend = blocking_form_of_function(AsyncPushConsumer.suspend)
 
     def _is_handler(self) -> bool:
         opened = self._opened

@@ -36,7 +36,7 @@ KEPT_ANSWERS: Final = 64
 KEPT_BYTES: Final = 512 * 1024
 
 # A topic, as callers name it, on a broker.
-Place: TypeAlias = tuple[str, str]
+TopicOnBroker: TypeAlias = tuple[str, str]
 Bounds: TypeAlias = dict[MessageQueue, OffsetRange]
 
 
@@ -57,9 +57,9 @@ class TopicStatistics:
         self._client = client
         self._timeout = timeout
         self._namespace = namespace
-        self._grouped: tuple[tuple[MessageQueue, ...], dict[Place, tuple[MessageQueue, ...]]] = ((), {})
-        self._kept: OrderedDict[Place, _KeptAnswer] = OrderedDict()
-        self._skipped_until: dict[Place, float] = {}
+        self._grouped: tuple[tuple[MessageQueue, ...], dict[TopicOnBroker, tuple[MessageQueue, ...]]] = ((), {})
+        self._kept: OrderedDict[TopicOnBroker, _KeptAnswer] = OrderedDict()
+        self._skipped_until: dict[TopicOnBroker, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
         """Returns the bounds of queues from the statistics of their topics, where one request for these replaces many.
@@ -85,56 +85,56 @@ class TopicStatistics:
         }
 
     async def _answers(self, queues: tuple[MessageQueue, ...]) -> list[_KeptAnswer]:
-        places = self._places(queues)
-        answers = await query_many(places, lambda place: self._ask(place, places[place]))
+        groups = self._groups(queues)
+        answers = await query_many(groups, lambda pair: self._ask(pair, groups[pair]))
         return list(answers.values())
 
-    def _places(self, queues: tuple[MessageQueue, ...]) -> dict[Place, tuple[MessageQueue, ...]]:
+    def _groups(self, queues: tuple[MessageQueue, ...]) -> dict[TopicOnBroker, tuple[MessageQueue, ...]]:
         if self._grouped[0] != queues:
-            groups: dict[Place, list[MessageQueue]] = {}
+            groups: dict[TopicOnBroker, list[MessageQueue]] = {}
             for queue in queues:
                 groups.setdefault((queue_of(queue).topic, queue.broker_name), []).append(queue)
             self._grouped = (
                 queues,
-                {place: tuple(group) for place, group in groups.items() if len(group) >= MANY_QUEUES},
+                {pair: tuple(group) for pair, group in groups.items() if len(group) >= MANY_QUEUES},
             )
         now = trio.current_time()
-        return {place: group for place, group in self._grouped[1].items() if self._skipped_until.get(place, now) <= now}
+        return {pair: group for pair, group in self._grouped[1].items() if self._skipped_until.get(pair, now) <= now}
 
-    async def _ask(self, place: Place, queues: tuple[MessageQueue, ...]) -> _KeptAnswer:
-        topic, broker_name = place
+    async def _ask(self, pair: TopicOnBroker, queues: tuple[MessageQueue, ...]) -> _KeptAnswer:
+        topic, broker_name = pair
         on_wire = with_namespace(topic, self._namespace)
         request = GetTopicStats(on_wire).to_command()
         try:
             answer = await self._client.ask_broker(queues[0], request, timeout=self._timeout, namespace=self._namespace)
-            body, kept = bytes(answer.body), self._kept.get(place)
+            body, kept = bytes(answer.body), self._kept.get(pair)
             if kept is not None and kept.body == body and kept.queues == queues:
                 return kept
             rows = queue_rows(answer, on_wire, broker_name)
         except ResponseError as error:
             if error.code in PASSING_CODES:
                 raise
-            return self._skip(place)
+            return self._skip(pair)
         except ProtocolError:
-            return self._skip(place)
+            return self._skip(pair)
         if len(rows) > FEW_OF_MANY * len(queues):
-            self._skip(place)
+            self._skip(pair)
         bounds = {
             queue: OffsetRange(max(0, row[0]), max(0, row[1]))
             for queue in queues
             if (row := rows.get(queue.queue_id)) is not None and row[0] <= row[1]
         }
         last_stored = {queue: rows[queue.queue_id][2] for queue in bounds}
-        return self._keep(place, _KeptAnswer(body, queues, bounds, last_stored))
+        return self._keep(pair, _KeptAnswer(body, queues, bounds, last_stored))
 
-    def _skip(self, place: Place) -> _KeptAnswer:
-        self._skipped_until[place] = trio.current_time() + REFUSED_SECONDS
+    def _skip(self, pair: TopicOnBroker) -> _KeptAnswer:
+        self._skipped_until[pair] = trio.current_time() + REFUSED_SECONDS
         return _KeptAnswer()
 
-    def _keep(self, place: Place, answer: _KeptAnswer) -> _KeptAnswer:
-        self._kept.pop(place, None)
+    def _keep(self, pair: TopicOnBroker, answer: _KeptAnswer) -> _KeptAnswer:
+        self._kept.pop(pair, None)
         if len(answer.body) <= KEPT_BYTES:
-            self._kept[place] = answer
+            self._kept[pair] = answer
             if len(self._kept) > KEPT_ANSWERS:
                 self._kept.popitem(last=False)
         return answer

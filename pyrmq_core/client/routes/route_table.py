@@ -42,16 +42,16 @@ log = logging.getLogger(__name__)
 
 # The time for a query of a route (client/impl/factory/MQClientInstance.java: mqClientApiTimeout).
 ROUTE_TIMEOUT_SECONDS = 3.0
-QUESTION_SECONDS: Final = 3.0
+QUERY_SECONDS: Final = 3.0
 REFRESHES_AT_ONCE = 16
 DIGEST_BYTES: Final = 16
 REFRESH = "refreshing the route of"
 
 # A topic, as brokers name it, on a broker.
-Place = tuple[str, str]
+TopicOnBroker = tuple[str, str]
 
 
-class _Question:
+class _Query:
     """The query for one topic's route.
 
     The task that holds the lock sends the query, or uses the answer that arrived while the task waited for the lock.
@@ -89,9 +89,9 @@ class Routes:
         self._random_start = random_start
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_infos: dict[str, TopicPublishInfo] = {}
-        self._lent: set[str] = set()  # topics whose borrowed queues serve until the next query for them
+        self._borrowed_once: set[str] = set()  # topics whose borrowed queues serve until the next query for them
         self._brokers: dict[str, BrokerData] = {}
-        self._questions: defaultdict[str, _Question] = defaultdict(_Question)
+        self._queries: defaultdict[str, _Query] = defaultdict(_Query)
         self._may_name_less = False  # True if routes changed since `forget_offline_brokers`
         self.brokers_changed = trio.Event()
         self.changed = trio.Event()
@@ -123,7 +123,7 @@ class Routes:
 
     def answers(self, topic: str) -> int:
         """Returns the number of queries for the topic's route, answered or failed."""
-        return self._questions[topic].count if topic in self._questions else 0
+        return self._queries[topic].count if topic in self._queries else 0
 
     def known_master(self, broker_name: str) -> str | None:
         """Returns the address of the broker's master, or None if it has none, or no known route names the broker."""
@@ -137,7 +137,7 @@ class Routes:
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """Returns `publish_info`'s result if it is known, or None if it needs a query."""
         info = self._publish_infos.get(topic)
-        if info is None or not info.queues or (info.borrowed and topic not in self._lent):
+        if info is None or not info.queues or (info.borrowed and topic not in self._borrowed_once):
             return None
         return info
 
@@ -165,7 +165,7 @@ class Routes:
             return ready
         kept = self._publish_infos.get(topic)
         deadline = trio.current_time() + timeout
-        count = self._questions[create_topic_key].count
+        count = self._queries[create_topic_key].count
         try:
             await self.refresh(topic, timeout=timeout)
             if topic not in self._routes:
@@ -193,17 +193,17 @@ class Routes:
         route = await self._ask(topic, timeout)
         if route is not None:
             self._learn(topic, route)
-        self._lent.discard(topic)
+        self._borrowed_once.discard(topic)
         return route
 
     async def query(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
         """Returns the answer as `refresh` does, but keeps nothing: no poll refreshes the route later."""
-        is_first = topic not in self._questions
+        is_first = topic not in self._queries
         try:
             return await self._ask(topic, timeout)
         finally:
-            if is_first and self._questions[topic].is_free():
-                del self._questions[topic]
+            if is_first and self._queries[topic].is_free():
+                del self._queries[topic]
 
     async def refresh_all(self) -> None:
         """Refreshes all known topics. A topic that fails is a problem of the client, and does not delay the others."""
@@ -230,49 +230,49 @@ class Routes:
         query had at least as much time as this call has left.
         """
         deadline = trio.current_time() + timeout
-        question = self._questions[topic]
-        count = question.count if count is None else count
+        query = self._queries[topic]
+        count = query.count if count is None else count
         with trio.move_on_after(max(0.0, timeout)):
-            await question.lock.acquire()
-        if not question.is_mine():
+            await query.lock.acquire()
+        if not query.is_mine():
             raise NoNameServer(
-                f"the question for the route of {topic} was still under way after {timeout:.3g} s; "
+                f"the query for the route of {topic} was still under way after {timeout:.3g} s; "
                 f"look whether NameServer {';'.join(self._nameservers.addresses)} is alive, or allow more time"
             )
         try:
             time_left = deadline - trio.current_time()
-            if question.count == count or (question.error is not None and question.timeout < time_left):
-                await self._put(question, topic, time_left)
-            if question.error is not None:
-                raise copy(question.error)
-            return question.route
+            if query.count == count or (query.error is not None and query.timeout < time_left):
+                await self._put(query, topic, time_left)
+            if query.error is not None:
+                raise copy(query.error)
+            return query.route
         finally:
-            question.lock.release()
+            query.lock.release()
 
-    async def _put(self, question: _Question, topic: str, timeout: float) -> None:
-        question.route, question.error, question.timeout = None, None, timeout
+    async def _put(self, query: _Query, topic: str, timeout: float) -> None:
+        query.route, query.error, query.timeout = None, None, timeout
         command = GetRouteInfo(topic, accept_standard_json_only=True).to_command()
         try:
-            read = partial(self._read, question, topic)
-            question.route = await self._nameservers.ask_for(command, read, timeout=timeout)
+            read = partial(self._read, query, topic)
+            query.route = await self._nameservers.ask_for(command, read, timeout=timeout)
         except RocketMQError as error:
-            question.error = error
-        question.count += 1
+            query.error = error
+        query.count += 1
 
-    def _read(self, question: _Question, topic: str, answer: Command, address: str) -> TopicRouteData | None:
+    def _read(self, query: _Query, topic: str, answer: Command, address: str) -> TopicRouteData | None:
         """Returns the route in an answer, or None when the NameServer does not know the topic."""
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, RequestCode.GET_ROUTEINFO_BY_TOPIC, f"NameServer {address}", f"topic {topic}")
         digest = blake2b(answer.body, digest_size=DIGEST_BYTES).digest()
-        if question.last_read is not None and question.last_read[0] == digest:
-            return question.last_read[1]
+        if query.last_read is not None and query.last_read[0] == digest:
+            return query.last_read[1]
         route = RouteInfo.from_command(answer).route
         if route.order_topic_conf:
             publish_queues(topic, route)  # raises now for an order configuration that cannot be read
         route = replace(route, broker_datas=tuple(self._shared(broker) for broker in route.broker_datas))
-        question.last_read = digest, route
+        query.last_read = digest, route
         return route
 
     def _shared(self, broker: BrokerData) -> BrokerData:
@@ -285,7 +285,7 @@ class Routes:
             return
         self._learn_brokers(template)
         self._may_name_less = True
-        self._lent.add(topic)
+        self._borrowed_once.add(topic)
         route = borrowed_route(template, queue_nums)
         info = publish_info_of(topic, route, counter_start=self._random_start(), borrowed=True)
         before = self._publish_infos.get(topic)
@@ -355,8 +355,8 @@ class BatchTopics:
     def __init__(self, caller: RemotingClient, routes: Routes) -> None:
         self._caller = caller
         self._routes = routes
-        self._known: dict[Place, tuple[int, bool]] = {}
-        self._locks: defaultdict[Place, trio.Lock] = defaultdict(trio.Lock)
+        self._known: dict[TopicOnBroker, tuple[int, bool]] = {}
+        self._locks: defaultdict[TopicOnBroker, trio.Lock] = defaultdict(trio.Lock)
 
     def is_known(self, topic: str, broker_name: str) -> bool:
         """Returns True if the broker's last answer, however old, says that it stores a batch as one record."""
@@ -368,33 +368,33 @@ class BatchTopics:
 
         Raises `NetworkError`s and `ProtocolError`s.
         """
-        place = topic, broker_name
-        if self._is_fresh(place):
-            return self._known[place][1]
-        async with self._locks[place]:
-            if not self._is_fresh(place):
+        pair = topic, broker_name
+        if self._is_fresh(pair):
+            return self._known[pair][1]
+        async with self._locks[pair]:
+            if not self._is_fresh(pair):
                 answers = self._routes.answers(topic)
-                self._known[place] = answers, await self._ask(topic, address, min(timeout, QUESTION_SECONDS))
-            return self._known[place][1]
+                self._known[pair] = answers, await self._ask(topic, address, min(timeout, QUERY_SECONDS))
+            return self._known[pair][1]
 
     async def any_batch_topic(self, topic: str, info: TopicPublishInfo, *, timeout: float) -> bool:
         """Returns whether `keeps_whole` is True at any broker of the topic. Queries all brokers at once."""
         answers: list[bool] = []
 
-        async def ask(place: Place) -> None:
-            answers.append(await self.keeps_whole(*place, timeout=timeout))
+        async def ask(pair: TopicOnBroker) -> None:
+            answers.append(await self.keeps_whole(*pair, timeout=timeout))
             if answers[-1]:
                 nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
-            for place in dict.fromkeys((topic, queue.broker_name) for queue in info.queues):
-                nursery.start_soon(ask, place)
+            for pair in dict.fromkeys((topic, queue.broker_name) for queue in info.queues):
+                nursery.start_soon(ask, pair)
         return any(answers)
 
     def keeps_whole_nowait(self, topic: str, broker_name: str) -> bool | None:
         """Returns `is_batch_topic`'s answer if it is known and fresh, or None if it needs a query to the broker."""
-        place = topic, broker_name
-        return self._known[place][1] if self._is_fresh(place) else None
+        pair = topic, broker_name
+        return self._known[pair][1] if self._is_fresh(pair) else None
 
     async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
         """Returns the answer of `is_batch_topic`, but never raises, so that it fails no send.
@@ -416,9 +416,9 @@ class BatchTopics:
             return False
         return is_batch_topic(TopicConfigFound.from_command(answer).config.attributes)
 
-    def _is_fresh(self, place: Place) -> bool:
-        answer = self._known.get(place)
-        return answer is not None and answer[0] == self._routes.answers(place[0])
+    def _is_fresh(self, pair: TopicOnBroker) -> bool:
+        answer = self._known.get(pair)
+        return answer is not None and answer[0] == self._routes.answers(pair[0])
 
 
 def _same(before: TopicRouteData | None, route: TopicRouteData) -> bool:

@@ -37,8 +37,8 @@ MAX_FIELD_CHARACTERS: Final = 64 * 1024 * 1024
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 # The broker's name and the number of the queue that a message was read from; None in a file that lacks them.
-Place: TypeAlias = tuple[str, int] | None
-Placed: TypeAlias = tuple[Place, Message]
+Origin: TypeAlias = tuple[str, int] | None
+RowMessage: TypeAlias = tuple[Origin, Message]
 
 
 @click.command("import", cls=SectionedCommand)
@@ -93,11 +93,11 @@ class _Import:
         self._producer = producer
         self._queues = queues
         self._source = source
-        self._places: dict[Place, MessageQueue | None] = {None: None}
+        self._queue_of: dict[Origin, MessageQueue | None] = {None: None}
         self._read, self._under_way = skip, 0
         self.stored = 0
 
-    def next_part(self, rows: Iterator[Placed]) -> dict[MessageQueue | None, list[Message]]:
+    def next_part(self, rows: Iterator[RowMessage]) -> dict[MessageQueue | None, list[Message]]:
         """Returns the next messages by their queue, in their order, or none at the end of the file."""
         part: dict[MessageQueue | None, list[Message]] = {}
         size = count = 0
@@ -172,13 +172,13 @@ class _Import:
                 self.stored += sum(len(sent) for sent in error.parts if isinstance(sent, Sequence))
             errors.append(error)
 
-    def _queue_for(self, origin: Place) -> MessageQueue | None:
-        if origin not in self._places:
+    def _queue_for(self, origin: Origin) -> MessageQueue | None:
+        if origin not in self._queue_of:
             same = [queue for queue in self._queues if (queue.broker_name, queue.queue_id) == origin]
             # By the origin alone, so that the rows after --skip go where those before it went.
             number = 0 if origin is None else zlib.crc32(origin[0].encode(errors="replace")) + origin[1]
-            self._places[origin] = same[0] if same else self._queues[number % len(self._queues)]
-        return self._places[origin]
+            self._queue_of[origin] = same[0] if same else self._queues[number % len(self._queues)]
+        return self._queue_of[origin]
 
 
 def _outcomes(error: RocketMQError) -> Iterator[Outcome]:
@@ -186,12 +186,12 @@ def _outcomes(error: RocketMQError) -> Iterator[Outcome]:
     yield from (failed.outcome for failed in parts if isinstance(failed, SendFailed))
 
 
-def _json_lines(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterator[Placed]:
+def _json_lines(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterator[RowMessage]:
     from pyrmq_core.tools.cli.message_lines import members_of_line
 
     for line in itertools.islice(_filled_lines(file), skip, None):
         members = members_of_line(line)
-        yield _place_of(members) if isinstance(members, dict) else None, form.message(line)
+        yield _origin_of(members) if isinstance(members, dict) else None, form.message(line)
 
 
 def _filled_lines(file: IO[bytes]) -> Iterator[bytes]:
@@ -204,7 +204,7 @@ def _filled_lines(file: IO[bytes]) -> Iterator[bytes]:
             yield line
 
 
-def _csv_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterator[Placed]:
+def _csv_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterator[RowMessage]:
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
     head = file.readline().removeprefix(codecs.BOM_UTF8)  # spreadsheets write a byte-order mark
     rows = csv.DictReader((line.decode() for line in itertools.chain([head], file)), strict=True)
@@ -217,7 +217,7 @@ def _csv_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterat
                 members[name] = _cell(name, members[name], int)
         if "properties" in members:
             members["properties"] = _cell("properties", members["properties"], json.loads)
-        yield _place_of(members), form.message(json.dumps(members).encode())
+        yield _origin_of(members), form.message(json.dumps(members).encode())
 
 
 def _cell(name: str, text: str, read: Callable[[str], Any]) -> Any:
@@ -227,14 +227,14 @@ def _cell(name: str, text: str, read: Callable[[str], Any]) -> Any:
         raise InvalidMessage(f"column {name} is {shortened(text)}: {error}") from None
 
 
-def _parquet_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterator[Placed]:
+def _parquet_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> Iterator[RowMessage]:
     from pyrmq_core.client.arrow_library import columnar
 
     columnar()  # raises with the missing extra's name
     from pyrmq_core.columnar.parquet import read_rows
 
     for row in itertools.islice(read_rows(file, source), skip, None):
-        yield _place_of(row), _message_of(row, form.topic)
+        yield _origin_of(row), _message_of(row, form.topic)
 
 
 def _message_of(row: dict[str, Any], topic: str) -> Message:
@@ -278,14 +278,14 @@ def _unfit(column: str, value: object, kinds: str) -> InvalidMessage:
     return InvalidMessage(f"column {column} is {shown}; it has to be {kinds}")
 
 
-def _place_of(members: dict[str, Any]) -> Place:
+def _origin_of(members: dict[str, Any]) -> Origin:
     match members:
         case {"brokerName": str() as broker_name, "queueId": int() as queue_id}:
             return broker_name, queue_id
     return None
 
 
-READERS: Final[dict[str, Callable[[IO[bytes], str, LineForm, int], Iterator[Placed]]]] = {
+READERS: Final[dict[str, Callable[[IO[bytes], str, LineForm, int], Iterator[RowMessage]]]] = {
     "jsonl": _json_lines,
     "csv": _csv_rows,
     "parquet": _parquet_rows,

@@ -45,7 +45,7 @@ LAYOUTS_AT_ONCE: Final = 1
 MILLISECOND: Final = timedelta(milliseconds=1)
 
 RULES: Final = BodyRules(max_body_bytes=PAGE_BODY_BYTES)
-Place = tuple[str, int, int]
+MessageKey = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class FoundMessages:
     failures: Mapping[str, str] = field(default_factory=dict)
     more: bool = False
     searched: str = ""
-    faults: Mapping[Place, str] = field(default_factory=dict)
+    faults: Mapping[MessageKey, str] = field(default_factory=dict)
     is_whole: bool = True
     since: datetime | None = None
     go_on: datetime | None = None
     skip: int = 0
 
     def rows(self) -> list[tuple[MessageExt, str]]:
-        return [(message, self.faults.get(_place(message)) or summary(message.body)) for message in self.messages]
+        return [(message, self.faults.get(_key_of(message)) or summary(message.body)) for message in self.messages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class MessageReads:
                 f"only {len(queues)} of {len(held)} queues are read; look for a key or an id instead"
             )
         messages: list[MessageExt] = []
-        faults: dict[Place, str] = {}
+        faults: dict[MessageKey, str] = {}
         older = False
         room = trio.CapacityLimiter(QUEUES_READ_AT_ONCE)
         each = max(1, min(32, 2 * SHOWN_MESSAGES // max(1, len(queues))))
@@ -185,17 +185,17 @@ class MessageReads:
         async with trio.open_nursery() as nursery:
             for queue in queues:
                 nursery.start_soon(read, queue)
-        places = set(map(_place, messages))
+        keys = set(map(_key_of, messages))
         failures |= {
             f"{name}/{number}@{at}": text
             for (name, number, at), text in faults.items()
-            if (name, number, at) not in places
+            if (name, number, at) not in keys
         }
         messages.sort(key=lambda message: (message.store_timestamp_ms, message.queue_offset), reverse=True)
         more = older or len(messages) > SHOWN_MESSAGES
         return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), failures, more, faults=faults)
 
-    async def _read(self, queue: MessageQueue, start: int, end: int, faults: dict[Place, str]) -> list[MessageExt]:
+    async def _read(self, queue: MessageQueue, start: int, end: int, faults: dict[MessageKey, str]) -> list[MessageExt]:
         """Returns the messages of a short range with shortened bodies, and adds the faults of unreadable ones to
         `faults`.
         """
@@ -207,7 +207,7 @@ class MessageReads:
             if item.message is None:
                 faults[queue.broker_name, queue.queue_id, item.offset] = str(item.error)
                 return None
-            faults[_place(item.message)] = _fault_text(item, item.message)
+            faults[_key_of(item.message)] = _fault_text(item, item.message)
             return _shortened(item.message)
 
         while start < end:
@@ -298,5 +298,5 @@ def _fault_text(record: UnreadableRecord, message: MessageExt) -> str:
     return f"cannot be read, {len(message.body):,} bytes as stored: {record.error}"
 
 
-def _place(message: MessageExt) -> Place:
+def _key_of(message: MessageExt) -> MessageKey:
     return message.broker_name, message.queue_id, message.queue_offset
