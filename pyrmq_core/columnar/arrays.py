@@ -122,7 +122,7 @@ def as_text(array: pa.Array) -> pa.Array:
 
 
 def of_type(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Returns the column with the type of its field; bytes of a body become text as in Java."""
+    """Returns the column with the type of its field. Bytes of a body become text as in Java."""
     if array.type == field.type:
         return array
     return as_text(array) if field.name == "body" and field.type == pa.string() else array.cast(field.type)

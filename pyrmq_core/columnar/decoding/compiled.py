@@ -96,7 +96,7 @@ def decode_compiled(
 
 
 def _inputs(pulls: Sequence[RawPull], within: OffsetRange) -> list[tuple[object, ...]] | None:
-    """Returns the arguments of each pull; None for unusual offsets, namespaces, filters and several brokers."""
+    """Returns the arguments of each pull, or None for unusual offsets, namespaces, filters and several brokers."""
     low, high = max(within.start, EVERYTHING.start), min(within.end, EVERYTHING.end)
     if low > high:
         return None
