@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BLOB_CHARSET: Final = "ISO-8859-1"  # the charset by which Canal writes the bytes of a BLOB
-ANY_TEXT: Final = ("string", "binary")  # types in which each of Canal's texts has a value
 KINDS_BY_TYPE: Final = ("string", "binary", "timestamp")  # whose values depend on the column's type in MySQL
 # Names outside of a row that may be null in a message.
 NULL_OUTSIDE: Final = ("old", "data", "sql", "gtid", "pkNames", "mysqlType", "sqlType", "table", "database", "type")

@@ -32,9 +32,6 @@ class Watch:
     interval: float = WATCH_SECONDS
 
 
-ONCE: Final = Watch()
-
-
 def watch_options(command: Command) -> Command:
     """Adds `--watch` and `--interval`, and passes their values as `watch`, a `Watch`."""
 
