@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import md5
-from typing import Final, Protocol, TypeVar
+from typing import ClassVar, Final, Protocol, TypeVar
 
 from pyrmq_core.client.arguments import queue_of, text_of, tuple_of, whole_number
 from pyrmq_core.errors import InvalidArgument
@@ -63,30 +63,28 @@ def check_strategy(strategy: object) -> None:
         )
 
 
-def check_lists(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> None:
+def is_member(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> bool:
+    """Returns whether there is something to allocate to the client. Raises `InvalidArgument` for empty arguments."""
     if not client_id:
         raise InvalidArgument("client_id is empty: pass the id of the member whose queues you want")
     if not queues:
         raise InvalidArgument("queues is empty: there is nothing to allocate")
     if not client_ids:
         raise InvalidArgument("client_ids is empty: pass the ids of all members of the group")
+    return client_id in client_ids
 
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueAveragely:
     """The default: neighbouring queues for each member (AllocateMessageQueueAveragely.java)."""
 
-    @property
-    def name(self) -> str:
-        """The strategy's name in Java's logs and tools."""
-        return "AVG"
+    name: ClassVar[str] = "AVG"
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
         """Returns the member's queues: the first members have one more if the queues do not come out even."""
-        check_lists(client_id, queues, client_ids)
-        if client_id not in client_ids:
+        if not is_member(client_id, queues, client_ids):
             return ()
         size, more = divmod(len(queues), len(client_ids))
         index = client_ids.index(client_id)
@@ -98,17 +96,13 @@ class AllocateMessageQueueAveragely:
 class AllocateMessageQueueAveragelyByCircle:
     """Queues dealt to members one by one, like cards (AllocateMessageQueueAveragelyByCircle.java)."""
 
-    @property
-    def name(self) -> str:
-        """The strategy's name in Java's logs and tools."""
-        return "AVG_BY_CIRCLE"
+    name: ClassVar[str] = "AVG_BY_CIRCLE"
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
         """Returns every n-th queue, n being the number of members."""
-        check_lists(client_id, queues, client_ids)
-        if client_id not in client_ids:
+        if not is_member(client_id, queues, client_ids):
             return ()
         return tuple(queues[client_ids.index(client_id) :: len(client_ids)])
 
@@ -121,17 +115,13 @@ class AllocateMessageQueueByConfig:
     """
 
     __slots__ = ("queues",)
+    name: ClassVar[str] = "CONFIG"
 
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
         self.queues = tuple(map(queue_of, tuple_of("queues", queues, "MessageQueues")))
 
     def __repr__(self) -> str:
         return f"AllocateMessageQueueByConfig({list(self.queues)!r})"
-
-    @property
-    def name(self) -> str:
-        """The strategy's name in Java's logs and tools."""
-        return "CONFIG"
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
@@ -151,6 +141,7 @@ class AllocateMessageQueueByMachineRoom:
     """
 
     __slots__ = ("rooms",)
+    name: ClassVar[str] = "MACHINE_ROOM"
 
     def __init__(self, rooms: Iterable[str]) -> None:
         if isinstance(rooms, str):
@@ -160,17 +151,11 @@ class AllocateMessageQueueByMachineRoom:
     def __repr__(self) -> str:
         return f"AllocateMessageQueueByMachineRoom({sorted(self.rooms)!r})"
 
-    @property
-    def name(self) -> str:
-        """The strategy's name in Java's logs and tools."""
-        return "MACHINE_ROOM"
-
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
         """Returns a block of neighbouring queues of these rooms. Queues left at the end go to the first members."""
-        check_lists(client_id, queues, client_ids)
-        if client_id not in client_ids:
+        if not is_member(client_id, queues, client_ids):
             return ()
         ours = [queue for queue in queues if _room_of(queue.broker_name) in self.rooms]
         size, more = divmod(len(ours), len(client_ids))
@@ -229,8 +214,7 @@ class AllocateMachineRoomNearby:
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
         """Returns the member's queues in its own room, then its share of the rooms without members."""
-        check_lists(client_id, queues, client_ids)
-        if client_id not in client_ids:
+        if not is_member(client_id, queues, client_ids):
             return ()
         queues_in = _by_room(queues, self.resolver.broker_deploy_in)
         members_in = _by_room(client_ids, self.resolver.consumer_deploy_in)
@@ -270,6 +254,7 @@ class AllocateMessageQueueConsistentHash:
     """
 
     __slots__ = ("hash_function", "virtual_nodes")
+    name: ClassVar[str] = "CONSISTENT_HASH"
 
     def __init__(self, virtual_nodes: int = 10, hash_function: Callable[[str], int] = md5_hash) -> None:
         if not callable(hash_function):
@@ -280,17 +265,11 @@ class AllocateMessageQueueConsistentHash:
     def __repr__(self) -> str:
         return f"AllocateMessageQueueConsistentHash({self.virtual_nodes})"
 
-    @property
-    def name(self) -> str:
-        """The strategy's name in Java's logs and tools."""
-        return "CONSISTENT_HASH"
-
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
         """Returns the queues whose next node on the ring is a node of the member."""
-        check_lists(client_id, queues, client_ids)
-        if client_id not in client_ids:
+        if not is_member(client_id, queues, client_ids):
             return ()
         ring = self._ring(client_ids)
         places = sorted(ring)
