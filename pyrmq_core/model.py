@@ -106,7 +106,6 @@ class Message:
 
 
 def _short_repr(message: Message | MessageExt) -> str:
-    """Returns the text of a message with the beginning of a long body, and of other long values."""
     values = {field.name: getattr(message, field.name) for field in fields(message)}
     shown = ", ".join(f"{name}={_beginning(value)}" for name, value in values.items())
     return f"{type(message).__name__}({shown})"

@@ -145,7 +145,6 @@ def asyncio_form_of_function(
 def asyncio_form_of_iterator(
     method: Callable[Concatenate[T, P], AbstractAsyncContextManager[AsyncIterator[R]]],
 ) -> Callable[Concatenate[AsyncioFace[T], P], AsyncioIterator[R]]:
-    """Returns the asyncio form of a method whose result is an iterator in `async with`."""
     return asyncio_form_of_context(method, AsyncioIterator)
 
 

@@ -300,13 +300,11 @@ class _ListenerOnLoop:
 
 
 def _start(future: asyncio.Future[SendResult], draft: Draft, pending: PendingSend) -> None:
-    """Starts a send on the library's loop, unless its task was cancelled meanwhile."""
     if not future.cancelled():
         draft.start_waited_for(pending, ON_LOOP)
 
 
 def _pair(returns: LoopReturns, futures: SendFutures | None = None) -> tuple[asyncio.Future[SendResult], PendingSend]:
-    """Returns a future, for background sends from `futures`, and the pending send that will complete it."""
     pending = PendingSend()
     future: asyncio.Future[SendResult] = returns.loop.create_future() if futures is None else futures.new(returns.loop)
     pending.add_done_callback(partial(returns.soon, _settle, future))

@@ -46,7 +46,6 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stops it and leaves the group. Handlers have no time to finish if the block ended with an error."""
         try:
             if kind is not None and self._service_state() is ServiceState.RUNNING:
                 await self.stop(0)

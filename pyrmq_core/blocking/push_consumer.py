@@ -43,7 +43,6 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stops it and leaves the group. Handlers have no time to finish if the block ended with an error."""
         if kind is not None and self._service_state() is ServiceState.RUNNING:
             self.stop(0)
         self.close()  # in order after a failure too: offsets are stored

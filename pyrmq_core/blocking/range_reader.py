@@ -18,7 +18,6 @@ T = TypeVar("T")
 def blocking_reader(
     method: Callable[Concatenate[T_open, P], AbstractAsyncContextManager[AsyncIterator[R]]],
 ) -> Callable[Concatenate[BlockingFace[T_open], P], RangeReader[R]]:
-    """Returns the blocking form of a method whose result is an iterator in `async with`."""
     return blocking_form_of_context(method, RangeReader)
 
 
@@ -53,7 +52,6 @@ class _Decoding(Generic[R, T]):
         self._values: Iterator[T] = iter(())
 
     async def next(self) -> T | None:
-        """Returns the next value, or None at the end of the range."""
         while (value := next(self._values, None)) is None:
             element = await _next_of(self._elements)
             if element is None:

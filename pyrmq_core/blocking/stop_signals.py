@@ -63,5 +63,4 @@ class StopSignals:
 
 
 def ending_of(number: int) -> BaseException:
-    """Returns the exception that leaves all open blocks and then ends the process as the signal does."""
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)

@@ -26,7 +26,6 @@ T = TypeVar("T")
 
 
 def seconds_of(name: str, value: object) -> float:
-    """Returns the seconds, checked to be a finite number above 0."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InvalidArgument(f"{name}={shown(value)}: it is a number of seconds")
     if not 0 < value < math.inf:
@@ -60,7 +59,6 @@ def queue_of(queue: object) -> MessageQueue:
 
 
 def chosen_by(select: object, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Returns the queue that the caller's function `select` chooses. Raises its errors unchanged."""
     if not callable(select):
         raise InvalidArgument(f"select={shown(select)}: it is a function of the queues and the message")
     if inspect.iscoroutinefunction(select):

@@ -137,7 +137,6 @@ class ClientSession:
 
     @property
     def caller(self) -> RemotingClient:
-        """The sender of requests, including requests without a waiting task."""
         if self._caller is None:
             raise self._life.not_running()
         return self._caller
@@ -174,7 +173,6 @@ class ClientSession:
         return await self.caller.call(address, command, timeout=timeout)
 
     async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> PinnedConnection:
-        """Returns the connection to one server, for many posted requests without a task each."""
         return await self.caller.line(address, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
@@ -182,7 +180,6 @@ class ClientSession:
         await self.caller.send_oneway(address, command, timeout=timeout)
 
     async def send_oneway_over(self, peer: Peer, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
-        """Does as `send_oneway`, over the connection on which a broker sent its request."""
         await peer.connection.send_oneway(self.caller.prepared(peer.address, command), timeout=timeout)
 
     async def ask_broker(
@@ -248,7 +245,6 @@ class ClientSession:
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str, *, transactional: bool = False) -> None:
-        """Reports the group to brokers now and in every heartbeat. Raises `InvalidState` if the group is registered."""
         if group in self.heartbeats.producer_groups:
             raise InvalidState(
                 f"The producer group[{group}] has been created before, specify another name please. "
@@ -277,7 +273,6 @@ class ClientSession:
         self._handlers[code] = handler
 
     def close_connection(self, address: str) -> None:
-        """Drops the connection to a server that does not answer. The next call opens a new connection."""
         self.caller.close(address)
 
     async def _leave(self, heartbeats: Heartbeats) -> None:
@@ -296,7 +291,6 @@ class ClientSession:
         return self._handlers.get(request.code, refuse_unsupported)(request, peer)
 
     def _opened(self, address: str) -> None:
-        """Introduces this client to the broker at the end of a new connection."""
         if self._heartbeats is not None and self._nursery is not None:
             self._nursery.start_soon(self._heartbeats.connected, address)
 

@@ -45,7 +45,6 @@ class ClientSettings:
         object.__setattr__(self, "rpc_hooks", tuple_of("rpc_hooks", self.rpc_hooks, "hooks"))
 
     def nameserver_or_environment(self) -> str | Sequence[str]:
-        """Returns `nameserver`, or NAMESRV_ADDR when neither it nor `nameserver_url` is set."""
         if self.nameserver is None and self.nameserver_url is None:
             return os.environ.get("NAMESRV_ADDR", "")
         return self.nameserver or ""
@@ -74,7 +73,6 @@ class ClientChoice(Generic[AnyClient]):
             raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
 
     def shared_client(self, face: type[AnyClient], name: str) -> AnyClient | None:
-        """Returns the shared client or None. Raises `InvalidArgument` for a client of another face."""
         return None if self.client is None else instance_of("client", self.client, face, f"a {name}")
 
     def own_client(self) -> ClientSettings:

@@ -37,7 +37,6 @@ def check_hooks(hooks: Sequence[object], kinds: Sequence[Sequence[str]]) -> None
 
 
 def quietly(hook: Callable[..., T], *args: object) -> T | None:
-    """Returns the hook's result, or logs its exception and returns None."""
     try:
         return timed(hook, *args)
     except Exception as error:

@@ -38,7 +38,6 @@ def parameters_of(settings: Callable[P, S]) -> Callable[[Callable[[T, S], None]]
 
 
 def _belongs_to_client(names: Iterable[str], signature: inspect.Signature) -> str:
-    """Returns advice for parameters that only a `Client` takes, such as TLS and keys, or an empty text for others."""
     named = [name for name in names if name not in signature.parameters and name in CLIENT_NAMES]
     if not named:
         return ""

@@ -32,7 +32,6 @@ class Life:
         self._name = name
 
     def starting(self) -> None:
-        """Begins the start. Raises `InvalidState` if there was a start before."""
         if self.state is not ServiceState.CREATE_JUST:
             raise InvalidState(
                 f"The {self._kind} service state not OK, maybe started once, {self.state.value}: {self._kind} "

@@ -32,7 +32,6 @@ _limiter: Final = trio.lowlevel.RunVar[trio.CapacityLimiter]("pyrmq_unpacking")
 
 
 async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-    """Returns the result of work that unpacks bodies, done in a thread when no other such work is under way."""
     try:
         limiter = _limiter.get()
     except LookupError:

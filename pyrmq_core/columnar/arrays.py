@@ -82,7 +82,6 @@ def slices_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
 
 
 def fixed_spans(values: npt.NDArray[Any]) -> pa.Array:
-    """Returns the rows of a matrix of bytes as a binary array. A contiguous matrix is not copied."""
     count, width = values.shape
     return slices_between(pa.py_buffer(np.ascontiguousarray(values)), np.arange(count + 1, dtype=np.int32) * width)
 

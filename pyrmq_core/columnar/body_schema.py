@@ -138,7 +138,6 @@ class _Float(str):
 
 
 def _json_object(text: str) -> Mapping[str, Any] | None:
-    """Returns the JSON object of a text, or None for other texts, and for JSON that Python cannot read."""
     try:
         value = json.loads(text, parse_float=_Float, parse_constant=_Float)
     except (ValueError, RecursionError):
@@ -156,7 +155,6 @@ class _Room:
         self.is_over = False  # whether a name got no column for want of room
 
     def takes_name(self, name: str) -> bool:
-        """Takes the room of a name and its type. Returns False if there is none."""
         size = _name_bytes(name)
         if not self.names_left or self.bytes_left < size:
             self.is_over = True
@@ -166,7 +164,6 @@ class _Room:
         return True
 
     def takes_element(self) -> bool:
-        """Takes the room of the type around the elements of an array or a map, as for a name."""
         if self.bytes_left < MAP_BYTES:
             self.is_over = True
             return False
@@ -270,13 +267,11 @@ class _Shape:
         self.is_exact, self.whole_digits = False, DECIMAL_DIGITS + 1
 
     def _any_element(self) -> _Shape | None:
-        """Returns the shape of all elements, or None if there is no room for it."""
         if self.element is None and self._room.takes_element():
             self.element = _Shape(self._room)
         return self.element
 
     def _member(self, name: str) -> _Shape | None:
-        """Returns the shape of the members of this name, or None if it gets no column."""
         if self.is_map:
             return self._any_element()
         if name not in self.names:
@@ -323,7 +318,6 @@ class _Shape:
             element.merge(other.element)
 
     def is_like_a_map(self) -> bool:
-        """Returns whether the names look like keys of a map, and not like names of fields."""
         share = sum(shape.values for shape in self.names.values())
         return len(self.names) > MAP_NAMES and share < MAP_SHARE * len(self.names) * self.objects
 

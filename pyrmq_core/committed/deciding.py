@@ -205,7 +205,6 @@ def decided_at(
 
 
 def without_record(entries: Entries, decided: DecidedBatches) -> DecidedBatches:
-    """Returns the decided batches whose records are not among the entries."""
     there = {(entry.writer, entry.number) for offset, entry in entries.items() if _may_decide(entry, offset)}
     return {writer: last for writer, last in decided.items() if (writer, last.number) not in there}
 

@@ -87,7 +87,6 @@ class _Parser:
 
     @property
     def rest(self) -> str:
-        """The text from the next token on."""
         return self._text[self._at :]
 
     def _named(self) -> str:
@@ -201,7 +200,6 @@ class _Parser:
         return conditions.property_named(self._advance())
 
     def _checked(self, part: Part) -> Part:
-        """Returns the part. Raises `InvalidArgument` if it exceeds the number of conditions or their depth."""
         self._conditions += 1
         if self._conditions > MAX_CONDITIONS:
             raise InvalidArgument(

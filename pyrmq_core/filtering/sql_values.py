@@ -51,7 +51,6 @@ def compare(left: bool | Number | str, right: bool | Number | str) -> int:
 
 
 def compare_doubles(left: str, right: str) -> int:
-    """Returns the order of two texts as numbers. Raises `Incomparable` if a text is no number."""
     return _order_doubles(_double(left), _double(right))
 
 

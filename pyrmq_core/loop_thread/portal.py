@@ -147,7 +147,6 @@ class Portal:
         self._crash_ends.pop(owner, None)
 
     def stop(self) -> None:
-        """Cancels everything and waits a bounded time for it to end."""
         self._is_stopped = True
         if self._thread.is_alive() and self._nursery is not None:
             with suppress(InvalidState):
@@ -314,11 +313,9 @@ class HeldContext(Generic[T]):
         )
 
     def on_crash(self, end: Callable[[InvalidState], None]) -> None:
-        """Registers `end`, to be called if a defect ends the loop before this context is closed."""
         self._portal.on_crash(self, end)
 
     def abandon(self) -> None:
-        """Cancels the context's work without waiting."""
         if self._pid == os.getpid():
             with suppress(InvalidState):
                 self._portal.soon(self._scope.cancel)

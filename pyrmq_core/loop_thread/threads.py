@@ -39,7 +39,6 @@ def check_unpatched() -> None:
 
 
 def not_started(error: BaseException) -> LoopNotStarted:
-    """Returns the error for a loop whose thread, or whose first step, failed by `error`."""
     reason = f"{type(error).__name__}: {error}"
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         reason += "; no file descriptor is left: close files that are not used, or raise their limit (ulimit -n)"

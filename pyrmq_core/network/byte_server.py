@@ -92,7 +92,6 @@ async def serve_listener(
     patience: float,
     task_status: trio.TaskStatus[BytePort] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves a socket that listens, as `serve_bytes` does, and closes it at the end."""
     connections, no_room = _Connections(max_connections, patience), RareLine()
 
     async def run(connection: ByteConnection) -> None:

@@ -76,7 +76,6 @@ async def _connect(host: str, port: int) -> SocketWire:
 
 
 async def accept_tls(wire: SocketWire, tls: ssl.SSLContext, timeout: float) -> Wire:
-    """Returns TLS over an accepted plain wire, after the handshake. Logs a failure and raises it as OSError."""
     try:
         with trio.fail_after(timeout):
             return await _over_tls(wire, tls, server_side=True)

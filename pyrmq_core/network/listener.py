@@ -63,7 +63,6 @@ def raise_limit_of_files() -> None:
 
 
 def connections_with_files(most: int) -> int:
-    """Returns the number of connections, at most `most`, that leaves enough of the process's descriptors for files."""
     if resource is not None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limit != resource.RLIM_INFINITY:
@@ -72,7 +71,6 @@ def connections_with_files(most: int) -> int:
 
 
 async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
-    """Returns the next connection. Waits while there is none, or no descriptor for one, which it logs."""
     while True:
         try:
             accepted, _ = listener.accept()

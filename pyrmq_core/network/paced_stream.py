@@ -32,7 +32,6 @@ class PacedStream:
         self.socket = stream.socket
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends the bytes. Raises `trio.ClosedResourceError` if the peer does not read them in time."""
         with trio.move_on_after(SEND_SECONDS + len(data) / LEAST_BYTES_A_SECOND):
             try:
                 await self._stream.send_all(data)

@@ -115,11 +115,9 @@ class ConnectionPool:
         return None if connection is None or connection.is_closed or connection.is_full else connection
 
     async def connection(self, address: str, *, timeout: float) -> Connection:
-        """Returns the connection to the address, opened now if needed, for callers that post requests to it."""
         return await self._connect(address, trio.current_time() + timeout, timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
-        """Sends a one-way request and returns when the system has accepted all of it. Raises as `call` does."""
         deadline = trio.current_time() + timeout
         try:
             self._oneway_permits.acquire_nowait()
@@ -132,7 +130,6 @@ class ConnectionPool:
             self._oneway_permits.release()
 
     def close(self, address: str) -> None:
-        """Drops the connection to an address. The next call opens a new connection."""
         if (connection := self._connections.pop(address, None)) is not None:
             connection.close()
 

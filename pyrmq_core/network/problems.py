@@ -89,7 +89,6 @@ class Problems:
             self._log.info("%s failed, and is tried again: %s", problem.work, text)
 
     def passed(self, kind: str, subject: str) -> None:
-        """Records that the request succeeded, and logs this if a warning was logged before."""
         if not self._failing:
             return
         problem = self._failing.pop((kind, subject), None)
@@ -98,7 +97,6 @@ class Problems:
             self._log.info("%s works again, after %d failures", problem.work, problem.failures)
 
     def keep(self, kind: str, subjects: Collection[str]) -> None:
-        """Forgets the problems of other subjects of this kind, which are no longer tried."""
         if self._failing:
             kept = frozenset(subjects)
             for key in [key for key in self._failing if key[0] == kind and key[1] not in kept]:

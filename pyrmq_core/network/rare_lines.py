@@ -21,7 +21,6 @@ class RareLine:
         self._left_out = 0
 
     def is_due(self, now: float | None = None) -> bool:
-        """Returns True when the line is to be written now. `now` is on the monotonic clock."""
         now = time.monotonic() if now is None else now
         if now < self._due:
             self._left_out += 1
@@ -33,7 +32,6 @@ class RareLine:
         return now >= self._due
 
     def left_out(self) -> str:
-        """Returns a text to append to this line: how many lines were left out since the last one."""
         count, self._left_out = self._left_out, 0
         return f" ({count} more since the last such line)" if count else ""
 

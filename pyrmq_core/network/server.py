@@ -95,7 +95,6 @@ class Listening:
             self._on_close(connection.peer)
 
     async def aclose(self) -> None:
-        """Closes the port and all its connections. Returns when all have ended."""
         self._scope.cancel()
         await self._closed.wait()
 
@@ -177,7 +176,6 @@ async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> 
 async def _accept_all(
     listener: socket.socket, listening: Listening, connect: Callable[[SocketWire], None], max_connections: int
 ) -> None:
-    """Accepts connections. Other tasks run after every few of them, accepted or refused."""
     most = connections_with_files(max_connections)
     why = "serverMaxConnections" if most == max_connections else "the limit of open files leaves no room for more"
     no_room, refused = RareLine(), RareLine()
@@ -206,10 +204,6 @@ async def _accept_all(
 def _opening(
     tls: ssl.SSLContext | None, mode: TlsMode, handshake_timeout: float
 ) -> Callable[[SocketWire], Awaitable[Wire]] | None:
-    """Returns the function that opens each connection with TLS, or None without TLS.
-
-    Raises `InvalidArgument` if TLS is enforced without a context.
-    """
     if tls is not None:
         return partial(_open, tls, mode, handshake_timeout, trio.Lock())
     if mode is TlsMode.ENFORCING:

@@ -25,7 +25,6 @@ REASONS: Final = {
 
 
 def tls_reason(error: BaseException) -> str | None:
-    """Returns the reason why a TLS connection failed, or None if it was not TLS."""
     cause = error if isinstance(error, ssl.SSLError) else error.__cause__
     if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
         return None

@@ -153,7 +153,6 @@ async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> N
 
 
 def _stamps(settings: TlsSettings) -> list[int]:
-    """Returns the modification times of the files, 0 for a missing file."""
     paths = [Path(path).expanduser() for path in (settings.server_cert_path, settings.server_key_path) if path]
     return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
 

@@ -32,7 +32,6 @@ ERROR: Final = "error.type"
 
 
 def of_send(context: SendContext) -> Attributes:
-    """Returns the attributes of one try of a send."""
     attributes: Attributes = {SYSTEM: "rocketmq", OPERATION: "send", DESTINATION: context.topic}
     add_server(attributes, context.broker_address)
     if context.error is not None:
@@ -41,7 +40,6 @@ def of_send(context: SendContext) -> Attributes:
 
 
 def of_process(context: ConsumeContext) -> Attributes:
-    """Returns the attributes of one call of a handler."""
     attributes: Attributes = {
         SYSTEM: "rocketmq",
         OPERATION: "process",
@@ -62,7 +60,6 @@ def add_server(attributes: Attributes, address: str) -> None:
 
 
 def error_type(error: RocketMQError) -> str:
-    """Returns the broker's response code by its name, if it refused, or else the name of the error's class."""
     cause = error if isinstance(error, ResponseError) else error.__cause__
     return code_name(cause.code) if isinstance(cause, ResponseError) else type(error).__qualname__
 

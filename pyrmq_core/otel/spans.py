@@ -74,7 +74,6 @@ class Spans:
         return replace(message, properties={**message.properties, **carrier}) if carrier else message
 
     def sent(self, context: SendContext) -> None:
-        """Reports a try of a send that has just ended."""
         payload, ended = context.payload, time.time_ns()
         parent, links = otel_context.Context(), list[trace.Link]()
         if payload.batch:
@@ -165,7 +164,6 @@ def _words(keys: object) -> list[str]:
 
 
 def _properties_in(body: bytes | memoryview) -> list[dict[str, str]]:
-    """Returns the properties of a batch's first messages."""
     properties: list[dict[str, str]] = []
     for item in iterate_batch_body(body):
         if len(properties) == MOST_LINKS:
@@ -175,7 +173,6 @@ def _properties_in(body: bytes | memoryview) -> list[dict[str, str]]:
 
 
 def _links(properties: Sequence[Mapping[str, str]]) -> list[trace.Link]:
-    """Returns links to the messages' own spans."""
     spans = (
         trace.get_current_span(propagate.extract(carrier, otel_context.Context()))
         for carrier in properties[:MOST_LINKS]

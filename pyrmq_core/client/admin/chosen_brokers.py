@@ -34,7 +34,6 @@ async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER
 
 
 async def one_figure(servers: AdminServers, server: Server, name: str, key: str) -> BrokerStats | None:
-    """Returns a broker's statistic by RocketMQ's name and key, or None if it has none."""
     try:
         answer = await servers.ask(server, ViewBrokerStats(name, key).to_command(), f"{name} of {key}")
     except ResponseError as error:
@@ -61,7 +60,6 @@ async def chosen_brokers(
 
 
 async def every_address(servers: AdminServers, cluster: str | None) -> list[tuple[BrokerData, int, Server]]:
-    """Returns each address of each broker with its id, slaves too."""
     brokers = await servers.registered(cluster)
     return [
         (data, broker_id, Server(_label(data.broker_name, broker_id), address))

@@ -129,7 +129,6 @@ class DeadLetters:
         return receipt.result()
 
     def origin(self, message: MessageExt) -> str:
-        """Returns the topic that a dead letter was first sent to. Raises `InvalidArgument` for any other message."""
         if message.topic != DLQ_PREFIX + self._group:
             raise InvalidArgument(f"message {message.msg_id} of {message.topic} is no dead letter of {self._group}")
         return origin_topic(message, self._servers)
@@ -145,7 +144,6 @@ class _Reading:
         self._body_bytes = body_bytes
 
     def keep(self, queue: MessageQueue, item: Readable) -> MessageExt | None:
-        """Returns a letter with the wanted part of its body, or None if it cannot be read, or there is no room."""
         if isinstance(item, UnreadableRecord):
             self.faults.setdefault(queue.broker_name, item.error)
             return None

@@ -146,7 +146,6 @@ class GroupOffsets:
         return tuple(sorted({queue.topic for queue in progress.stats.offsets}))
 
     async def _masters_of(self, topic: str) -> dict[str, Server]:
-        """Returns the masters of the topic's brokers. Raises `BrokerNotFound` if a broker has no master."""
         routes = self._servers.session.routes
         route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
         if route is None:

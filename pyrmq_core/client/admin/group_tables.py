@@ -142,7 +142,6 @@ def _summary(group: str, answers: Mapping[str, BrokerGroups], namespace: str | N
 
 
 def members_of(answers: Iterable[ConsumerConnections]) -> tuple[GroupMember, ...]:
-    """Returns each client once, with the values of the first broker that lists the client."""
     members: dict[str, GroupMember] = {}
     for answer in answers:
         for connection in answer.connections:

@@ -261,7 +261,6 @@ class Groups(AdminFamily):
         there: Mapping[str, set[str]],
         servers: Mapping[str, Server],
     ) -> tuple[GroupMember, ...]:
-        """Returns the members with their own reports, each queried through a broker that the member is connected to."""
 
         async def reported(member: GroupMember) -> GroupMember:
             server = next(servers[name] for name, clients in there.items() if member.client_id in clients)

@@ -75,7 +75,6 @@ def _names(value: Any) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    """Returns the text of a cell, in one line. A collection is its size, and None is empty."""
     if value is None:
         return ""
     if isinstance(value, datetime):

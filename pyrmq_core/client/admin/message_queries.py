@@ -106,13 +106,11 @@ class MessageQueries:
         return await self._everywhere(topic, requests, is_wanted, _body_bytes(body_bytes))
 
     async def by_unique_key(self, topic: str, unique_key: str, body_bytes: int | None = None) -> MessageList:
-        """Returns every message with this UNIQ_KEY, of the brokers that answer: a send that was repeated has two."""
         key = _text("unique_key", unique_key)
         request = QueryMessage(self._on_wire(topic), key, UNIQUE_KEY_RECORDS, 0, MAX_LONG, index_type="U")
         return await self._everywhere(topic, [request], lambda message: message.msg_id == key, _body_bytes(body_bytes))
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:
-        """Returns the store time of the oldest message that is kept, or None for a queue without messages."""
         topic = self._on_wire(queue_of(queue).topic)
         request = GetEarliestStoreTime(topic, queue.queue_id, queue.broker_name).to_command()
         answer = await self._client.ask_broker(queue, request, timeout=self._timeout, namespace=self._namespace)

@@ -62,7 +62,6 @@ class MessageTrack:
 
 
 async def tracks_of(servers: AdminServers, queries: MessageQueries, message: MessageExt) -> tuple[MessageTrack, ...]:
-    """Returns a row for each group that subscribes to the message's topic, or has offsets of it."""
     brokers = await servers.brokers()
     topic = servers.on_wire(message.topic)
     if is_dead_letter_topic(message.topic):

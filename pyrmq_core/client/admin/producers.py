@@ -102,7 +102,6 @@ class Producers(AdminFamily):
 
 
 def _joined(gathered: Gathered[list[ConnectedProducer]]) -> ProducerList:
-    """Returns each client of a group once, with all its brokers and its latest heartbeat."""
     rows: dict[tuple[str, str], ConnectedProducer] = {}
     for answers in gathered.answers.values():
         for producer in answers:

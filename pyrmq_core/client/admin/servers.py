@@ -59,7 +59,6 @@ class AdminServers:
 
     @property
     def session(self) -> ClientSession:
-        """The client. Raises `InvalidState` outside the Admin's block."""
         self._life.check_running()
         return self._session
 
@@ -105,7 +104,6 @@ class AdminServers:
         return there
 
     async def ask(self, server: Server, command: Command, about: str = "") -> Command:
-        """Returns the answer of one broker. Raises `ResponseError` for any code but SUCCESS."""
         answer = await self.session.call(server.address, command, timeout=self.timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, command.code, str(server), about)

@@ -257,12 +257,10 @@ class Topics(AdminFamily):
 
 
 def order_text(queues: Mapping[str, int]) -> str:
-    """Returns an order configuration as NameServers keep it: `broker-a:4;broker-b:4`."""
     return ";".join(f"{name}:{number}" for name, number in queues.items())
 
 
 def parse_order(topic: str, text: str) -> dict[str, int]:
-    """Returns numbers of queues by broker name, of `broker-a:4;broker-b:4`. Raises `InvalidArgument` otherwise."""
     queues = {}
     for part in filter(None, text.split(";")):
         name, _, number = part.partition(":")
@@ -282,7 +280,6 @@ def _queue_stats(offset: TopicOffset) -> QueueStats:
 
 
 def _masters_of(topic: str, route: TopicRouteData, broker: str | None, cluster: str | None) -> builtins.list[Server]:
-    """Returns the chosen masters of the route. Raises `InvalidArgument` if none is chosen, or a broker has none."""
 
     def meant(data: BrokerData) -> bool:
         return broker in (None, data.broker_name) and cluster in (None, data.cluster)

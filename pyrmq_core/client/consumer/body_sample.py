@@ -36,7 +36,6 @@ async def sampled_schema(
     sample: int,
     on_progress: Callable[[int], object] | None = None,
 ) -> BodySchema:
-    """Returns the columns of the newest `sample` bodies of each queue that pass the filter, at most of 64 MiB."""
     reading = _SampleReading(wanted, on_progress)
     step, ends = sample, {queue: kept.end for queue, kept in bounds.items()}
     while ends and not reading.is_full:

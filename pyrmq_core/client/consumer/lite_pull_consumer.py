@@ -47,7 +47,6 @@ class TopicWatch:
         self._known: dict[str, frozenset[MessageQueue] | None] = {}
 
     async def add(self, topic: str, listener: TopicListener) -> None:
-        """Adds a listener, called when the topic's queues differ from the queues of this moment."""
         queues = (await self._lookups.current_queues([topic]))[topic]
         self._known[topic] = None if queues is None else frozenset(queues)
         self._listeners[topic] = listener
@@ -56,7 +55,6 @@ class TopicWatch:
         self._listeners.pop(topic, None)
 
     async def run(self) -> None:
-        """Compares the queues every `interval` seconds."""
         while True:
             await trio.sleep(self._interval)
             try:
@@ -359,7 +357,6 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return self._running
 
     def _own(self, queue: MessageQueue) -> MessageQueue:
-        """Returns an assigned queue under its name at brokers. Raises `InvalidArgument` for any other queue."""
         running, wrapped = self._at_work(), self._wrapped(queue)
         if wrapped not in running.assigned:
             raise self._not_assigned(queue)

@@ -191,7 +191,6 @@ class ManifestReader:
     async def _entries(
         self, queue: MessageQueue, wanted: Sequence[OffsetRange], window: ReadWindow
     ) -> tuple[dict[int, Entry], int]:
-        """Returns the entries at the wanted offsets, and the number of messages there that are none."""
         entries, others, ranges = dict[int, Entry](), dict[int, NoEntry](), 0
         rules = BodyRules(keep_undecodable=True, max_body_bytes=MAX_ENTRY_BYTES)
         async with self._puller.read_ranges([(queue, part) for part in wanted if len(part)], window=window) as lists:

@@ -117,11 +117,9 @@ class PushSettings(MemberSettings[AnyClient]):
 
     @property
     def max_tries(self) -> int:
-        """The number of later tries in a concurrent consumer, 16 by default."""
         return DEFAULT_MAX_RECONSUME_TIMES if self.max_reconsume_times is None else self.max_reconsume_times
 
     def limits(self, own_queues: int, *, orderly: bool) -> FlowLimits:
-        """Returns the limits of one queue, where this consumer has `own_queues` of the topic."""
         span = None if orderly else self.consume_concurrently_max_span
         messages, size = self.pull_threshold_for_queue, self.pull_threshold_size_for_queue
         share = max(1, own_queues)
@@ -133,7 +131,6 @@ class PushSettings(MemberSettings[AnyClient]):
 
 
 def _within(name: str, value: object, least: int, most: int) -> None:
-    """Raises `InvalidArgument`, in the words of Java's client, unless `value` lies between `least` and `most`."""
     if isinstance(value, int) and not isinstance(value, bool) and not least <= value <= most:
         raise InvalidArgument(f"{name}={value}: Out of range [{least}, {most}]")
     whole_number(name, value, least, most)

@@ -61,7 +61,6 @@ class QueueOffsets:
         self._statistics = TopicStatistics(client, timeout=timeout, namespace=namespace)
 
     async def topics(self) -> tuple[str, ...]:
-        """Returns every topic that the NameServer knows, system topics too, or for a tenant its own topics."""
         question = GetAllTopicList().to_command()
         topics = await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
         if self._namespace is None:
@@ -113,7 +112,6 @@ class QueueOffsets:
         return {topic: None if queues is None else queues.readable for topic, queues in queues_of.items()}
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
-        """Returns the queues as `current_queues` does, with queues that may not be read."""
 
         async def current(topic: str) -> TopicQueues | None:
             check_topic(topic)
@@ -176,7 +174,6 @@ class QueueOffsets:
         return max(0, await self._offset(queue, question))
 
     async def offset_at(self, queue: MessageQueue, when_ms: int) -> int:
-        """Returns the offset of the first message stored at or after `when_ms`, else the maximum."""
         try:
             answer = await self._ask(queue, self._search(queue, when_ms))
         except ResponseError:
@@ -238,7 +235,6 @@ class QueueOffsets:
             await give_back_nothing(self._client, self._group, queue, timeout=self._timeout, namespace=self._namespace)
 
     async def commit_oneway(self, queue: MessageQueue, offset: int) -> None:
-        """Commits the offset, and returns when the request is written. The broker does not answer it."""
         request = UpdateConsumerOffset(self._group, queue_of(queue).topic, queue.queue_id, offset, queue.broker_name)
         address = await self._client.master_address(queue, timeout=self._timeout)
         await self._client.send_oneway(address, request.to_command(), timeout=self._timeout)
@@ -370,7 +366,6 @@ def _cluster_of(answer: Command, address: str) -> ClusterInfo:
 
 
 def _cluster_of_routes(routes: Sequence[TopicRouteData | None]) -> ClusterInfo:
-    """Returns the brokers that every route names. A topic that does not exist any more names none."""
     tables = [{} if route is None else broker_addresses([route]) for route in routes]
     first = tables[0] if tables else {}
     brokers = {name: broker for name, broker in first.items() if all(name in table for table in tables)}

@@ -131,7 +131,6 @@ class RunningLitePull(RunningMember):
         await self._fixed.run_round()
 
     async def seek(self, queue: MessageQueue, offset: int) -> bool:
-        """Reads a queue from another offset. Returns False if this consumer no longer has the queue."""
         return await self.assigned.restart(queue, offset)
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
@@ -143,7 +142,6 @@ class RunningLitePull(RunningMember):
         self._open_gates()
 
     def settle(self, received: int | None = None) -> None:
-        """Settles messages as `HandOver.settle` does, and pulls more if there is room now."""
         self.hand_over.settle(received)
         if self._is_full:
             self._open_gates()
@@ -154,7 +152,6 @@ class RunningLitePull(RunningMember):
         return {queue: offset for queue, offset in reached.items() if self._committed.get(queue) != offset}
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Stores offsets, even if they are lower than before. Raises the first failure."""
         for queue, offset in offsets.items():
             self._store.update(queue, offset, increase_only=False)
         if self._clusters:
@@ -172,7 +169,6 @@ class RunningLitePull(RunningMember):
         await super().leave()
 
     def arrived(self, process_queue: ProcessQueue, count: int) -> None:
-        """Passes new messages to the next poll, and stops pulling at the limit for all queues."""
         self.counts.note_pull(process_queue.queue.topic, count)
         assigned = self.assigned.get(process_queue.queue)
         if assigned is not None and assigned.process_queue is process_queue:

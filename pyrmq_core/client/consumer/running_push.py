@@ -71,7 +71,6 @@ class RunningPushConsumer(RunningMember):
         )
 
     async def start(self) -> None:
-        """Joins the group and starts all tasks except the tasks that call the handler."""
         await self._store.load()
         for topic in self.membership.topics:
             await self._learn_route(topic)

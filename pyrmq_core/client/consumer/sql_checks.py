@@ -61,7 +61,6 @@ async def check_filter(
 
 
 def _warn_of_ignored_rest(expression: str, broker_name: str, version: int) -> None:
-    """Logs the end of an expression that a broker of this version accepts and ignores, if there is such an end."""
     has_text_tests = version >= V5_1_3
     rest = ignored_rest(expression, text_tests=has_text_tests)
     if rest:

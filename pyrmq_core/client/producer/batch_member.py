@@ -67,7 +67,6 @@ def batch_member(
 def join_members(
     topic: str, waits: bool, members: Sequence[MemberParts], unique_ids: Sequence[str], *, single_tag: bool = False
 ) -> Payload:
-    """Returns messages of one topic and one wait flag as one request. A single message becomes no batch."""
     if len(members) == 1:
         ((flag, body, before, after),), (unique_id,) = members, unique_ids
         properties = f"{before}UNIQ_KEY\x01{unique_id}\x02{after}"

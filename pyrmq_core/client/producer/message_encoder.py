@@ -47,14 +47,12 @@ class MessageEncoder:
         hooks: Sequence[object] = (),
         max_batch_bytes: int = 0,
     ) -> MessageEncoder:
-        """Returns an encoder. Raises `InvalidArgument` or `MissingLibrary` for a `compression` that it cannot use."""
         own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
         created, kind = methods_of(hooks, "message_created"), compression_type(compression)
         below = max_batch_bytes if kind is None else min(max_batch_bytes, compress_over_bytes)
         return cls(compress_over_bytes, kind, max_message_bytes, own, created, below)
 
     def one(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
-        """Encodes one message. Raises `InvalidMessage` with the rule that it breaks."""
         if self.hooks:
             message = self.created(message)
         own = self.own_properties
@@ -84,7 +82,6 @@ class MessageEncoder:
         return message
 
     def checked(self, messages: Sequence[Message]) -> CheckedBatch:
-        """Returns the messages of a batch. Raises `InvalidMessage` with the rule that a message breaks."""
         return checked_batch(messages, self.max_message_bytes)
 
     def batch(self, batch: CheckedBatch, *, split_by_tag: bool = False) -> Iterator[Payload]:

@@ -82,7 +82,6 @@ class Tracer(TraceDispatcher):
 
 
 def _described(context: SendContext) -> list[tuple[str | None, str | None, int]]:
-    """Returns tags, keys and body length of each message."""
     payload = context.payload
     if payload.batch:
         batch = iterate_batch_body(payload.body)

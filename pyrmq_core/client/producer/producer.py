@@ -349,7 +349,6 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def _selected(
         self, message: Message, queue: MessageQueue | None, select: Select, seconds: float
     ) -> tuple[Target, float]:
-        """Returns the queue that the user's function chooses, and the time left after the look-up of the queues."""
         if queue is not None:
             raise InvalidArgument("give queue or select, not both")
         deadline = trio.current_time() + seconds

@@ -58,7 +58,6 @@ class RunningProducer:
             self.in_flight.end((pending,), unexpected(message_of(payload).topic, error))
 
     def abandon(self) -> None:
-        """Ends all sends under way. Each pending send gets its error."""
         if self.accumulator is not None:
             self.accumulator.abandon()
         self.in_flight.abandon()
@@ -70,7 +69,6 @@ class RunningProducer:
         await self.in_flight.drain()
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time in seconds until every send under way has ended. Callable from any thread."""
         return max(self.in_flight.longest_seconds(now), self.batches.longest_seconds(now))
 
 
@@ -130,7 +128,6 @@ PROBE_TIMEOUT_SECONDS: Final = 0.2
 
 
 async def run_detector(client: ClientSession, faults: FaultLatency) -> None:
-    """Probes due brokers every 3 s, for the life of a producer."""
     while True:
         await trio.sleep(EVERY_SECONDS)
         async with trio.open_nursery() as nursery:

@@ -55,7 +55,6 @@ class TraceDispatcher:
         self._sending = trio.Lock()
 
     def note(self, record: TraceRecord) -> None:
-        """Keeps the record until it is sent, or drops it if too many wait."""
         if len(self._records) >= QUEUE_RECORDS:
             self._dropped += 1
             return
@@ -71,7 +70,6 @@ class TraceDispatcher:
         return False
 
     async def run(self, sender: Sender) -> None:
-        """Sends records for the life of the producer or consumer."""
         while True:
             with trio.move_on_after(FLUSH_SECONDS):
                 await self._enough.wait()
@@ -95,7 +93,6 @@ class TraceDispatcher:
                         log.warning("trace records were dropped, because they could not be sent: %s%s", error, more)
 
     def _next_message(self) -> Message:
-        """Returns a message with as many records as fit, at least one record."""
         texts: list[str] = []
         keys: dict[str, None] = {}
         size = keys_size = 0

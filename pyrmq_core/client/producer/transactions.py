@@ -260,7 +260,6 @@ async def decided_by(
 
 
 def decided_here(function: Callable[..., State], *args: object) -> tuple[State, Exception | None]:
-    """Returns the same as `decided`, in the calling thread."""
     try:
         return _checked(function(*args)), None
     except Exception as error:

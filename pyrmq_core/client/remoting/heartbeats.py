@@ -76,11 +76,9 @@ class Heartbeats:
         self._beat = None
 
     def version_of(self, address: str) -> int | None:
-        """Returns the broker's version by common/MQVersion.java, None before its first answer."""
         return self._versions.get(address)
 
     def was_reached(self, address: str) -> bool:
-        """Returns whether the broker got this client's groups over a connection that is still open."""
         return address in self._reached
 
     async def send_round(self) -> None:
@@ -105,7 +103,6 @@ class Heartbeats:
         )
 
     async def introduce(self, address: str) -> None:
-        """Sends a heartbeat to a broker now. A failure is recorded among the client's problems."""
         try:
             await self.tell(address)
         except RocketMQError as error:

@@ -80,7 +80,6 @@ def checked_unit_name(unit_name: str | None) -> str | None:
 
 
 def namespace_of(namespace: str | None) -> str | None:
-    """Checks the namespace by the rules of a group's name. Returns None for an empty namespace."""
     if namespace:
         check_group(namespace)
     return namespace or None

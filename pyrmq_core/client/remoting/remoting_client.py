@@ -107,15 +107,12 @@ class RemotingClient:
         return connection.post_until(command, deadline, timeout, done, loop)
 
     async def line(self, address: str, *, timeout: float) -> PinnedConnection:
-        """Returns a connection to post requests to. Raises `ConnectFailed`."""
         return PinnedConnection(self, await self._pool.connection(address, timeout=timeout), plain=self._plain)
 
     def prepared(self, address: str, command: Command) -> Command:
-        """Returns the request after the hooks changed it, and signed."""
         return self._signed(self._hooks.before(address, command))
 
     def close(self, address: str) -> None:
-        """Drops the connection. The next call opens a new connection."""
         self._pool.close(address)
 
     def forget(self, address: str) -> None:

@@ -36,7 +36,6 @@ class Discovery:
         nursery.start_soon(self._keep_fetching, nameservers)
 
     async def fetch(self, nameservers: NameServers) -> None:
-        """Fetches the list. A failure is a problem of the client, and the known list stays."""
         try:
             text = await fetch_text(self.url, timeout=TIMEOUT_SECONDS)
             addresses = parse_nameservers(text.strip().splitlines()[0] if text.strip() else "")

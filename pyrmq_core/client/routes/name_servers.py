@@ -81,7 +81,6 @@ class NameServers:
             self._failures.pop(gone, None)
 
     async def ask(self, command: Command, *, timeout: float) -> Command:
-        """Returns the first answer, with any code. Raises as `ask_for`."""
         return await self.ask_for(command, lambda answer, _: answer, timeout=timeout)
 
     async def ask_for(
@@ -162,7 +161,6 @@ class NameServers:
         return results
 
     async def _one(self, address: str, command: Command, read: Callable[[Command, str], T], seconds: float) -> T:
-        """Returns the result of one NameServer. Records its failure in `failures`."""
         try:
             result = read(await self._call(address, command, seconds), address)
         except RocketMQError as error:

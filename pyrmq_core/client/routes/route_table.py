@@ -98,12 +98,10 @@ class Routes:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics with a known publish info."""
         return tuple(self._publish_infos)
 
     @property
     def known_topics(self) -> tuple[str, ...]:
-        """The topics for which a NameServer returned a route."""
         return tuple(self._routes)
 
     @property
@@ -111,7 +109,6 @@ class Routes:
         return tuple(self._brokers.values())
 
     def broker(self, broker_name: str) -> BrokerData:
-        """Returns the broker's addresses. Raises `BrokerNotFound` when no known route names the broker."""
         try:
             return self._brokers[broker_name]
         except KeyError:
@@ -126,7 +123,6 @@ class Routes:
         return self._queries[topic].count if topic in self._queries else 0
 
     def known_master(self, broker_name: str) -> str | None:
-        """Returns the address of the broker's master, or None if it has none, or no known route names the broker."""
         broker = self._brokers.get(broker_name)
         return None if broker is None else broker.broker_addrs.get(MASTER_ID)
 
@@ -260,7 +256,6 @@ class Routes:
         query.count += 1
 
     def _read(self, query: _Query, topic: str, answer: Command, address: str) -> TopicRouteData | None:
-        """Returns the route in an answer, or None when the NameServer does not know the topic."""
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:

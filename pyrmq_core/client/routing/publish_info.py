@@ -119,7 +119,6 @@ class TopicPublishInfo:
 def publish_info_of(
     topic: str, route: TopicRouteData, *, counter_start: int, borrowed: bool = False
 ) -> TopicPublishInfo:
-    """Returns the queues of a route to which the topic may be written. Raises `BodyError` as `publish_queues` does."""
     without_master = brokers_without_master(route)
     return TopicPublishInfo(
         topic,
@@ -195,7 +194,6 @@ def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
 
 
 def order_brokers(order_topic_conf: str) -> frozenset[str]:
-    """Returns the brokers of an order configuration, `broker-a:4;broker-b:4`."""
     return frozenset(part.partition(":")[0] for part in order_topic_conf.split(";") if part)
 
 
@@ -234,7 +232,6 @@ def reading_address(broker: BrokerData) -> str | None:
 
 
 def _order_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
-    """Returns the queues of `broker-a:4;broker-b:4`, in this order, regardless of permissions."""
     return [
         MessageQueue(topic, broker_name, queue_id)
         for broker_name, count in order_counts(topic, order_topic_conf)

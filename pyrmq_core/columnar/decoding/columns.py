@@ -97,7 +97,6 @@ def _deliver_at_ms(properties: Mapping[str, str]) -> int | None:
 
 
 def source_column(name: str) -> SourceColumn:
-    """Returns the column of this name. Raises `InvalidArgument` if messages have none."""
     column = SOURCE_COLUMNS.get(name)
     if column is None:
         raise InvalidArgument(f"messages have no column {name}; there are {', '.join(SOURCE_COLUMNS)}")

@@ -318,7 +318,6 @@ def host_texts(rows: Rows, name: str) -> pa.Array:
 
 
 def offset_msg_ids(rows: Rows) -> pa.Array:
-    """Returns each message's store host and commit-log offset in hexadecimal digits: 32, or 56 with IPv6."""
     offsets = rows.head("commit_log_offset").astype(">i8").view(np.uint8).reshape(len(rows), 8)
 
     def ids(hosts: Octets, messages: Ints) -> pa.Array:

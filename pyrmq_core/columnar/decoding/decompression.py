@@ -58,7 +58,6 @@ def _undone(rows: Rows, compressed: Ints, flags: Ints, rules: BodyRules) -> Iter
 
 
 def _with_bodies(rows: Rows, first: int, last: int, bodies: list[tuple[int, bytes]]) -> Rows:
-    """Returns the rows from `first` up to `last`, with these bodies appended after the records' bytes."""
     lengths = np.array([len(body) for _, body in bodies], np.int64)
     body_ends = len(rows.octets) + np.cumsum(lengths)
     if body_ends[-1] > MAX_ARRAY_BYTES:

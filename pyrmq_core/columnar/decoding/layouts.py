@@ -61,7 +61,6 @@ class LayoutPairs:
     layouts: list[Layout]
 
     def column(self, name: str) -> pa.Array:
-        """Returns each message's value of this property, or null."""
         key = name.encode()
         named = [layout for layout in self.layouts if key in layout.names]
         if not named:
@@ -130,7 +129,6 @@ def read_layouts(strings: pa.Array) -> LayoutPairs | None:
 
 
 def _show_many(texts: list[bytes]) -> bool:
-    """Returns whether these strings already have more layouts than this module reads."""
     names = {tuple(pair.partition(NAME_END)[0] for pair in text.split(VALUE_END)) for text in texts}
     return len(names) > MOST_LAYOUTS
 
@@ -151,7 +149,6 @@ def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
 
 
 def _split(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Iterator[Layout | None]:
-    """Yields the layouts of strings with equally many pairs, or None for strings without a layout."""
     whole = _layout(octets, rows, starts, ends)
     if whole is not None:
         yield whole

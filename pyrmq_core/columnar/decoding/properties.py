@@ -65,7 +65,6 @@ class Pairs:
     known: dict[bytes, int]
 
     def column(self, name: str) -> pa.Array:
-        """Returns each message's value of this property, or null."""
         messages, code = len(self.counts), self.known.get(name.encode())
         if code is None:
             return pa.nulls(messages, pa.string())
@@ -166,14 +165,12 @@ def _out_of_turn(bounds: Int32s, places: Int32s, kinds: Octets, open_ends: Int32
 
 
 def _messages_of(counts: Ints, pairs: Bools) -> Bools:
-    """Returns a mask of the messages with a pair that the mask `pairs` marks."""
     messages = np.zeros(len(counts), np.bool_)
     messages[np.repeat(np.arange(len(counts)), counts)[pairs]] = True
     return messages
 
 
 def _emptied(strings: pa.Array, wrong: Bools) -> pa.Array:
-    """Returns the strings, with an empty string in place of each string marked as wrong."""
     bounds = offsets_of(strings).astype(np.int64)
     return spans(strings.buffers()[2], bounds[:-1], np.where(wrong, bounds[:-1], bounds[1:]))
 

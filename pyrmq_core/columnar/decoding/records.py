@@ -82,7 +82,6 @@ def check_crcs(rows: Rows, which: Ints) -> None:
 
 
 def have_crcs(octets: Octets, starts: Ints, ends: Ints, crcs: npt.NDArray[Any]) -> bool:
-    """Returns whether each body `octets[start:end]` matches its CRC."""
     count = len(starts)
     if (ends - starts).sum() <= SHORT_BODY_BYTES * count:
         bodies: Iterator[Any] = _copied(spans(pa.py_buffer(octets), starts, ends))
@@ -98,7 +97,6 @@ def _copied(bodies: pa.Array) -> Iterator[bytes]:
 
 
 def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:
-    """Returns all bytes in one buffer, and the start and end of each of the buffers in it."""
     ends = np.cumsum(np.array([len(buffer) for buffer in buffers], np.int64))
     if len(ends) and ends[-1] > MAX_ARRAY_BYTES:
         raise Unreadable
@@ -107,7 +105,6 @@ def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:
 
 
 def _plain_rows(octets: Octets, places: Ints, pull: Ints) -> Rows:
-    """Returns a row for each record, batch records included."""
     heads, starts = _heads(octets, places)
     fields = heads.view(HEAD)
     magic, size, body_bytes = (fields[name].astype(np.int64) for name in ("magic", "size", "body_bytes"))

@@ -86,7 +86,6 @@ class Rows:
         return pa.py_buffer(self.octets)
 
     def head(self, name: str) -> npt.NDArray[Any]:
-        """Returns a field of the records' headers as native numbers."""
         values: npt.NDArray[Any] = self.heads.view(HEAD)[name]
         native = values.astype(values.dtype.newbyteorder("="))
         return native if self.record is None else native[self.record]

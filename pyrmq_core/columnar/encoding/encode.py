@@ -142,7 +142,6 @@ def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterato
 
 
 def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
-    """Returns the rows between `start` and `end` that begin a new request, counted from `start`."""
     if not stops:
         return ()
     return [stop - start for stop in stops[bisect_right(stops, start) : bisect_left(stops, end)]]
@@ -302,7 +301,6 @@ class _Encoder:
     def _requests(
         self, rows: SinkRows, ids: Sequence[RowPart], stops: Sequence[int], sys_flag: int
     ) -> Iterator[Payload]:
-        """Yields requests whose bodies are all compressed (`sys_flag` says how), or all uncompressed."""
         string_bytes = properties_bytes(rows, ids, waits=self._waits)
         sizes = rows.body.sizes + string_bytes + OVERHEAD_BYTES
         parts: list[RowPart] = [

@@ -177,7 +177,6 @@ def property_parts(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> li
 
 
 def properties_bytes(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> Ints:
-    """Returns the length in bytes that each properties string will have."""
     same = fixed_bytes(UNIQ_KEY) + fixed_bytes(WAIT) + len(WAITS[waits])
     size = rows.own_bytes
     for part in ids:
@@ -191,7 +190,6 @@ def properties_bytes(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> 
 
 
 def _optional_bytes(part: OptionalConstant, first: int, count: int) -> pa.Array:
-    """Returns the constant bytes for each row that has them, and null for every other row."""
     there = np.packbits(part.there[first : first + count], bitorder="little")
     bounds = np.arange(count + 1, dtype=np.int32) * len(part.raw)
     buffers = [pa.py_buffer(there), pa.py_buffer(bounds), pa.py_buffer(part.raw * count)]

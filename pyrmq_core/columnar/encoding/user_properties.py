@@ -56,7 +56,6 @@ class UserProperties:
         return bool(name_twice(coded.indices.to_numpy(), counts, len(coded.dictionary)).any())
 
     def values_of(self, number: int) -> pa.Array:
-        """Returns each row's value of the property `names[number]`, as bytes."""
         assert self.names is not None
         width, first = len(self.names), int(self.array.offsets[0].as_py())
         return take_unchecked(

@@ -208,7 +208,6 @@ def _topic_fault(topics: pa.Array) -> Fault | None:
 
 
 def _holding(text: pa.Array, byte_values: tuple[int, ...]) -> Bools | None:
-    """Returns a mask of the elements that contain any of the bytes, or None if no element does."""
     bounds, octets = offsets_of(text), byte_view(text)
     used = octets[bounds[0] : bounds[-1]]
     if not len(used) or used.min() > max(byte_values):

@@ -25,7 +25,6 @@ DROPPED_AT_ONCE: Final = 128
 
 
 async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
-    """Returns the answer of a plain or async handler, for functions that wrap a handler."""
     answer = handler(request, peer)
     return answer if answer is None or isinstance(answer, Command) else await answer
 
@@ -95,7 +94,6 @@ class OpenRequests:
             self._done.set()
 
     async def wait_for_room(self) -> None:
-        """Returns when fewer than `most` requests are under way."""
         while self.count >= self.most:
             self._done = trio.Event()
             await self._done.wait()

@@ -190,7 +190,6 @@ class Calls:
         return call
 
     async def wait_for_room(self, command: Request, timeout: float, deadline: float) -> None:
-        """Returns when the outbox is not full. Raises the error of a call that ends meanwhile."""
         call = self.open_waiting(command, timeout, deadline)
         try:
             while self._outbox.is_full:
@@ -236,7 +235,6 @@ class Calls:
         return True
 
     def forget(self, call: Call | BulkCall) -> None:
-        """Abandons a call: withdraws its frame if no byte is written, and ignores a later answer."""
         self.table.pop(call.opaque, None)
         if isinstance(call, Call):
             self._outbox.withdraw(call)
@@ -306,7 +304,6 @@ class DeadlineSweeper:
         self._connections.pop(connection, None)
 
     def look_at(self, deadline: float) -> None:
-        """Wakes the sweeper when it would sleep past this time."""
         if deadline < self._wakes_at:
             self._wakes_at = deadline
             self._woken.set()
@@ -337,7 +334,6 @@ class DeadlineSweeper:
                 await trio.lowlevel.checkpoint()
 
     def _expire_calls(self, now: float) -> int:
-        """Ends overdue calls and sets the next time to wake. Returns the number of calls checked."""
         calls = 0
         earliest = math.inf
         for connection in list(self._connections):

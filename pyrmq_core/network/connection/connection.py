@@ -97,7 +97,6 @@ class Connection:
 
     @property
     def peer(self) -> Peer:
-        """The other end. It is the same object while the connection works."""
         return getattr(self, "_peer", None) or Peer(self, self._wire.address, self._wire.local_address)
 
     @property
@@ -149,7 +148,6 @@ class Connection:
         return call
 
     async def send_oneway(self, command: Command, *, timeout: float) -> None:
-        """Sends a one-way request and returns when the system has accepted all of it. Raises as `call` does."""
         await self.send_oneway_until(command, trio.current_time() + timeout, timeout)
 
     async def send_oneway_until(self, command: Command, deadline: float, timeout: float) -> None:
@@ -245,7 +243,6 @@ class Connection:
         await self._closed.wait()
 
     async def aclose(self) -> None:
-        """Ends the connection. Returns when its tasks have ended and its socket is closed."""
         self.close()
         await self.wait_closed()
 
@@ -301,7 +298,6 @@ class Connection:
             self._memory.received.note(self, self._held_bytes)
 
     async def _end(self) -> None:
-        """Closes the wire, calls `on_close`, frees the buffers, and drops the references of peer and outbox."""
         self.close("this end stopped")
         self._sweeper.discard(self)
         await close_wire(self._wire)

@@ -43,7 +43,6 @@ def not_running(_: Callable[[], None]) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Returns the type and text of an error, of bounded length, even if `str(error)` raises."""
     try:
         text = str(error)[:MAX_FAILURE_CHARS]
     except Exception:

@@ -56,7 +56,6 @@ class Outgoing:
     def written(self) -> None: ...
 
     def wake(self) -> bool:
-        """Wakes the sender when the outbox has room. Returns False if the sender no longer waits."""
         return False
 
 
@@ -101,7 +100,6 @@ class Outbox:
         return not self._queue and not self._writer_runs and not self._held
 
     def send(self, frame: Outgoing, *, alone: bool) -> None:
-        """Writes as much of the frame as the wire accepts and queues the rest. Raises `WIRE_ERRORS`."""
         if not self._queue and self.is_idle and self._write(frame):
             if not alone:
                 self._wake_writer()
@@ -128,11 +126,9 @@ class Outbox:
         return True
 
     def hold(self) -> None:
-        """Queues all frames, without writing, until `release`."""
         self._held = True
 
     def release(self) -> None:
-        """Writes the frames queued since `hold`, as far as the wire accepts them. The writer task writes the rest."""
         self._held = False
         if self._queue and not self._writer_runs and (chunks := self._next_chunks()):
             self._sent(self.wire.send_nowait(chunks))
@@ -149,7 +145,6 @@ class Outbox:
         self._full_bytes = TIGHT_FULL_BYTES if is_tight else FULL_BYTES
 
     def withdraw(self, frame: Outgoing) -> None:
-        """Withdraws a frame of which no byte was written. Does nothing to other frames."""
         if not frame.started and frame.chunks is not None:
             frame.chunks = None
             self.queued_bytes -= frame.size_bytes
@@ -190,7 +185,6 @@ class Outbox:
         self._noted_bytes, self._note_at = 0, math.inf
 
     async def run(self) -> None:
-        """Writes queued frames for the life of the connection. Raises `WIRE_ERRORS`."""
         self._writer = trio.lowlevel.current_task()
         while True:
             if chunks := self._next_chunks():

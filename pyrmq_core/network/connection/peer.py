@@ -79,8 +79,7 @@ class LateAnswer(ABC):
         """Returns the answer after the wait. It may wait further."""
 
     @abstractmethod
-    def drop(self) -> None:
-        """Ends the wait without an answer: the connection has ended."""
+    def drop(self) -> None: ...
 
     def __await__(self) -> Generator[Any, Any, Command | None]:
         return self._wait_and_make().__await__()

@@ -58,7 +58,6 @@ class ReadSlice:
         self.is_over = self._left <= 0 or time.monotonic() >= self._ends
 
     async def wait_for_next(self) -> None:
-        """Lets other tasks run, and waits for the connection's turn to start the next slice."""
         if self._has_turn:
             self._leave_turn()
         await self.turns.lock.acquire()

@@ -132,7 +132,6 @@ class StreamWire:
 
 
 async def close_wire(wire: Wire) -> None:
-    """Closes the wire, also when cancelled, and logs a failure."""
     with trio.CancelScope(shield=True):
         try:
             await wire.aclose()

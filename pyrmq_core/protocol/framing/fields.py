@@ -26,7 +26,6 @@ Plan = tuple[tuple[str, str, Writer, Reader, bool], ...]
 
 
 def wire(name: str, default: Any = MISSING) -> Any:
-    """Returns a dataclass field that is sent as header field `name`."""
     return dataclasses.field(default=default, metadata={"wire": name})
 
 

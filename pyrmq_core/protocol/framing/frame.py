@@ -107,7 +107,6 @@ class RequestForm:
         self.code = int(like.code)
 
     def frame(self, opaque: int, numbers: tuple[int, ...]) -> bytes:
-        """Returns the frame of a request without a body. `numbers` are in the order of the varying fields."""
         header = self.pattern % (*numbers, opaque)
         header_bytes = len(header)
         return PREFIX.pack(4 + header_bytes, header_bytes) + header
@@ -148,7 +147,6 @@ Request: TypeAlias = Command | FormedRequest
 
 
 def as_command(request: Request) -> Command:
-    """Returns the request as a `Command`, for code that reads or changes it."""
     return request if isinstance(request, Command) else request.command()
 
 
@@ -268,7 +266,6 @@ class FrameDecoder:
         return decode_json(header, body) if word == header_bytes else decode_binary(header, body)
 
     def _not_a_frame(self, length: int, word: int) -> FrameError:
-        """Returns the error for a frame with an impossible length, or a wrong `word` after it."""
         encoding, header_bytes = word >> 24, word & MAX_HEADER_BYTES
         if other := other_protocol(bytes(self._view[self._start : self._end][:PREFIX_BYTES])):
             return FrameError(f"it begins like {other}")

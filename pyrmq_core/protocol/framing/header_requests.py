@@ -43,7 +43,6 @@ ACL_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
 
 
 def response_error(answer: Command, request_code: int, address: str, about: str = "") -> ResponseError:
-    """Returns the error for an answer other than SUCCESS. `about` names the topic, group or queue."""
     remark = (answer.remark or "").strip()
     subject = f" for {about}" if about else ""
     reason = f": {' '.join(remark.split())}" if remark else ""  # Java's stack traces stay in one line

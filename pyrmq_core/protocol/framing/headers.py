@@ -260,7 +260,6 @@ def _text_fields(fields: object) -> dict[str, str]:
 
 
 def _scalar_text(name: str, value: object) -> str:
-    """Returns a member as text. Raises `HeaderError` for a list, an object or half a surrogate."""
     if isinstance(value, str):
         try:
             value.encode()

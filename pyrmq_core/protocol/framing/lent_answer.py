@@ -30,7 +30,6 @@ def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer
 
 
 def _read(answer: LentAnswer) -> None:
-    """Parses the unread fields and makes the object a plain `Command`."""
     plain = decode_json(answer.header, answer.body)
     for name, slot in _SLOTS.items():
         slot.__set__(answer, getattr(plain, name))

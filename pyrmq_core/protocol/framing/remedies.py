@@ -84,5 +84,4 @@ def remedy_of(request_code: int, code: int, remark: str) -> str:
 
 
 def other_protocol(first: bytes) -> str:
-    """Returns the protocol that begins with these bytes, and advice, or an empty text if they may be RocketMQ's."""
     return next((words for start, words in OTHER_PROTOCOLS if re.match(start, first, re.DOTALL)), "")

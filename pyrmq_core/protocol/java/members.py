@@ -14,7 +14,6 @@ T = TypeVar("T")
 
 
 def member(name: str, default: Any, read: Callable[[Any], Any]) -> Any:
-    """Returns a dataclass field that is the member `name`. `read` raises `ValueError` or `TypeError`."""
     return dataclasses.field(default=default, metadata={"member": name, "read": read})
 
 
@@ -29,7 +28,6 @@ def to_members(value: Any) -> dict[str, Any]:
 
 
 def from_members(cls: type[T], members: Any) -> T:
-    """Returns the dataclass. `TypeError` or `ValueError` names a member of the wrong type."""
     if not isinstance(members, Mapping):
         raise TypeError(f"{type(members).__name__} is no object")
     values = {}

@@ -36,7 +36,6 @@ def load_object_keys(body: bytes | memoryview, what: str) -> dict[str, Any]:
 
 
 def load_key(text: str) -> dict[str, Any]:
-    """Parses a name from `load_object_keys` into the object that it was. Raises `ValueError` for any other name."""
     value = parse_bare(text)
     if not isinstance(value, dict):
         raise ValueError(f"{text[:80]!r} is no object")

@@ -51,7 +51,6 @@ def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESS
 
 
 def checked_ends(message: Message) -> tuple[str, str]:
-    """Returns the properties string before and after the id. Raises `InvalidMessage` if it is too long."""
     ends = before, after = properties_around_id(message)
     if len(before) + len(after) > SHORT_CHARS:
         message_properties_string(message, UNIQUE_ID)

@@ -46,7 +46,6 @@ _TYPES: Final = {0: CompressionType.ZLIB, **{kind.value: kind for kind in Compre
 
 
 def compression_of(sys_flag: int) -> CompressionType | None:
-    """Returns the form of a compressed body, or None for an uncompressed body and for a form of a later version."""
     return _TYPES.get((sys_flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT) if sys_flag & COMPRESSED else None
 
 

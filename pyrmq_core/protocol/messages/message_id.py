@@ -107,14 +107,12 @@ class UniqueIdMaker:
         return tuple(self.run(now_ms, month_ms, counter, count).ids())
 
     def run(self, now_ms: int, month_ms: int, counter: int, count: int) -> IdRun:
-        """Returns the ids of `make_many` as an `IdRun`, without making each text."""
         if count > 0x10000:
             raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter distinguishes 65,536")
         return IdRun(f"{self._prefix}{_since(now_ms, month_ms):08X}", counter, count)
 
 
 def decode_unique_id(text: str) -> UniqueId:
-    """Returns the parts of a UNIQ_KEY. Raises `InvalidArgument` for a text in any other form."""
     ip, rest = _split(text, "UNIQ_KEY")
     return UniqueId(ip, *UNIQUE_TAIL.unpack(rest))
 
@@ -134,7 +132,6 @@ def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
 
 
 def decode_offset_msg_id(text: str) -> OffsetId:
-    """Returns the parts of an offset message id. Raises `InvalidArgument` for a text in any other form."""
     ip, rest = _split(text, "offset message id")
     return OffsetId(ip, *OFFSET_TAIL.unpack(rest))
 

@@ -88,7 +88,6 @@ def is_system_group(group: str) -> bool:
 
 
 def is_tools_group(group: str) -> bool:
-    """Returns whether the group is that of tools, which look at messages and consume none."""
     return group.rpartition("%")[2] == TOOLS_GROUP
 
 

@@ -32,7 +32,6 @@ def with_namespace(name: str, namespace: str | None) -> str:
 
 
 def without_namespace(name: str, namespace: str | None) -> str:
-    """Returns the topic or group as its tenant knows it."""
     if not namespace:
         return name
     prefix, rest = _split(name)

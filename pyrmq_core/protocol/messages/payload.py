@@ -238,7 +238,6 @@ def messages_of(
 def iterate_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> Iterator[MessageExt]:
-    """Yields the messages of `decode`. Each body is decompressed when its message is reached."""
     yield from _read_items(pull, _stored_items(pull, within, rules, allow_gaps=allow_gaps), rules)
 
 

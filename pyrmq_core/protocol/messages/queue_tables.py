@@ -22,7 +22,6 @@ def queue_members(queue: MessageQueue) -> dict[str, Any]:
 
 
 def queue_from(members: Mapping[str, Any]) -> MessageQueue:
-    """Returns the queue. Raises `KeyError`, `TypeError` or `ValueError` for a missing or wrong member."""
     return MessageQueue(str(members["topic"]), str(members["brokerName"]), int_member(members["queueId"]))
 
 
@@ -53,7 +52,6 @@ def _quoted(text: str) -> str:
 
 
 def queue_table_from(value: Any) -> dict[MessageQueue, Any]:
-    """Converts a value of `load_object_keys` to a table by queue. Raises as `queue_from`."""
     return {queue_from(load_key(name)): member for name, member in _object(value).items()}
 
 
@@ -74,7 +72,6 @@ def offset_table_body(offsets: Mapping[MessageQueue, int]) -> bytes:
 
 
 def read_offset_table(body: bytes | memoryview) -> dict[MessageQueue, int]:
-    """Returns the offsets in a body of `offset_table_body`. Raises `BodyError` for any other body."""
     members = load_object_keys(body, "offsets to reset")
     try:
         return queue_offsets_from(members.get("offsetTable"))

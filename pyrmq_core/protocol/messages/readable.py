@@ -95,7 +95,6 @@ def iterate_readable(
 
 
 def has_compressed(records: bytes | memoryview) -> bool:
-    """Returns whether one of the records is compressed, or cannot be read."""
     position = 0
     while position < len(records):
         if position + DECIDING.size > len(records):

@@ -120,7 +120,6 @@ class StoredRecord:
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    """Returns the CRC-32 of a stored body, without its top bit, as records contain it."""
     return zlib.crc32(body) & CRC_MASK
 
 
@@ -231,7 +230,6 @@ def decode_record(buffer: bytes | memoryview, position: int = 0, *, check_crc: b
 
 
 def iterate_records(buffer: bytes | memoryview, *, check_crc: bool = False) -> Iterator[StoredRecord]:
-    """Yields all records of a pull's body. Raises `RecordError` at the first that cannot be read."""
     position = 0
     while position < len(buffer):
         record = decode_record(buffer, position, check_crc=check_crc)

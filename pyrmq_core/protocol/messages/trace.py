@@ -88,7 +88,6 @@ def consumption_began(
     retry_times: int,
     keys: str | None,
 ) -> TraceRecord:
-    """Returns the record of a message that is about to be handed to a consumer's handler."""
     fields = ("SubBefore", timestamp_ms, region_id, group, request_id, msg_id, retry_times, keys or None)
     return _record(fields, msg_id, keys)
 

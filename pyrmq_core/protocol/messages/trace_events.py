@@ -82,7 +82,6 @@ def trace_events(text: str) -> Iterator[TraceEvent]:
 
 
 def _layout(kind: str, count: int) -> tuple[str, ...] | None:
-    """Returns the names of a record's fields, or None if there are too few."""
     layout = LAYOUTS.get(kind)
     if kind == "Pub" and count == len(OLD_PUB):
         return OLD_PUB

@@ -115,7 +115,6 @@ class TopicRouteData:
 
     @classmethod
     def from_json(cls, body: bytes | memoryview) -> Self:
-        """Returns the route in a body. Raises `BodyError` for any other body."""
         members = load_object(body, "route")
         try:
             order = members.get("orderTopicConf")
@@ -133,7 +132,6 @@ class TopicRouteData:
 
 
 def broker_addresses(members: Mapping[object, object]) -> dict[int, str]:
-    """Returns addresses by broker id. Raises `ValueError` for an id of more than 64 bits or an impossible address."""
     addresses = {long_member(broker_id): str(address) for broker_id, address in members.items()}
     for address in addresses.values():
         check_address(address)
@@ -141,7 +139,6 @@ def broker_addresses(members: Mapping[object, object]) -> dict[int, str]:
 
 
 def order_counts(topic: str, order_topic_conf: str) -> list[tuple[str, int]]:
-    """Returns brokers and their queue counts in `broker-a:4;broker-b:4`. Raises `BodyError` for a wrong count."""
     counts = []
     for part in filter(None, order_topic_conf.split(";")):
         broker_name, _, count = part.partition(":")

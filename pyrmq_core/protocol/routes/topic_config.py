@@ -40,7 +40,6 @@ class DataVersion:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """Returns the version in JSON members. Raises `BodyError` for members that are no numbers."""
         try:
             return cls(
                 timestamp_ms=long_member(members.get("timestamp", 0)),
@@ -67,7 +66,6 @@ def queue_count(value: object) -> int:
 
 
 def topic_config_members(config: TopicConfig) -> dict[str, Any]:
-    """Returns one topic's configuration as JSON members, in Java's order."""
     return {
         "attributes": dict(config.attributes),
         "order": config.order,
@@ -125,7 +123,6 @@ class TopicConfigTable:
 
     @classmethod
     def from_json(cls, body: bytes | memoryview) -> Self:
-        """Returns the table in a body. Raises `BodyError` if it holds no table of topic configurations."""
         members = load_object(body, "topic configurations")
         table = members.get("topicConfigTable") or {}
         if not isinstance(table, dict):

@@ -190,7 +190,6 @@ class AssignedQueues:
         return not held and added == len(new)
 
     async def drop_others(self, topics: Collection[str]) -> bool:
-        """Drops the queues of all topics but these. Returns whether nothing is left to do."""
         kept = frozenset(topics)
         self._problems.keep(START, kept)
         async with self._changing:
@@ -232,7 +231,6 @@ class AssignedQueues:
             await self._unlock_unless(lambda queue: False)
 
     def note_offsets(self) -> None:
-        """Sets each queue's offset to commit in the offset store's memory."""
         for assigned in self._table.values():
             self._note_offset(assigned.process_queue)
 
@@ -270,7 +268,6 @@ class AssignedQueues:
         return len(started)
 
     async def _unlock_unless(self, is_kept: Callable[[MessageQueue], bool]) -> None:
-        """Releases the locks of queues that could not be added and are not kept."""
         if self._locks is not None:
             await self._locks.unlock(
                 [queue for queue in self._locks.wanted if queue not in self._table and not is_kept(queue)]

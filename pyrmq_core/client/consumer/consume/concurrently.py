@@ -77,11 +77,9 @@ class ConcurrentService:
             nursery.start_soon(self._end_hung_calls)
             nursery.start_soon(self._recall_from_slow_runs)
 
-    def added(self, assigned: AssignedQueue) -> None:
-        """Registers a new queue, which has no messages yet."""
+    def added(self, assigned: AssignedQueue) -> None: ...
 
     def arrived(self, assigned: AssignedQueue) -> None:
-        """Lets the tasks handle a queue's new messages."""
         if assigned not in self._in_ready and assigned.process_queue.waiting:
             self._in_ready.add(assigned)
             self._ready.append(assigned)
@@ -181,7 +179,6 @@ class ConcurrentService:
             self.arrived(assigned)
 
     async def _settle(self, assigned: AssignedQueue, run: CallRun) -> None:
-        """Acknowledges the consumed messages of ended calls, and sends the failed messages back."""
         process_queue, outcomes = assigned.process_queue, run.outcomes
         handled = run.batches[: len(outcomes)]
         messages = list(chain.from_iterable(handled)) if len(handled) > 1 else handled[0]

@@ -48,7 +48,6 @@ class ConsumeCounts:
         self._samples.append((now, {topic: replace(counts) for topic, counts in self._topics.items()}))
 
     def statuses(self, now: float) -> Mapping[str, ConsumeStatus]:
-        """Returns the rates of each topic since the oldest sample."""
         began, before = self._samples[0] if self._samples else (now, {})
         seconds = max(now - began, 1e-3)
         return {

@@ -59,7 +59,6 @@ class Delivery:
 
 
 def is_order(error: BaseException | None) -> bool:
-    """Returns whether a delivery's block raised an exception that decides about its messages."""
     return isinstance(error, ConsumeLater | SuspendCurrentQueue)
 
 

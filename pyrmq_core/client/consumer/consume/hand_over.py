@@ -46,7 +46,6 @@ class HandOver:
         return bool(self._ready)
 
     def take(self) -> list[MessageExt]:
-        """Returns the next messages of the queue whose turn it is, or none if none are waiting."""
         while self._ready:
             assigned = self._ready.popleft()
             self._in_ready.remove(assigned)
@@ -63,7 +62,6 @@ class HandOver:
         return []
 
     async def wait(self) -> None:
-        """Returns when messages are waiting, or the consumer ends."""
         while not self._ready and not self.is_closed:
             self._arrival = trio.Event()
             await self._arrival.wait()
@@ -97,7 +95,6 @@ class HandOver:
             self._observer.ended(assigned, len(messages), success=False)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pauses queues: polls return none of their messages until they are resumed."""
         self._paused.update(queues)
 
     def resume(self, assigned: Iterable[AssignedQueue]) -> None:
@@ -109,5 +106,4 @@ class HandOver:
         return queue in self._paused
 
     def keep(self, queues: Collection[MessageQueue]) -> None:
-        """Forgets the pause of all queues but these."""
         self._paused.intersection_update(queues)

@@ -79,14 +79,12 @@ class CallRun:
         return bool(self._waiting)
 
     def next_batch(self) -> Messages | None:
-        """Returns the next batch for the handler, or None after the last batch."""
         try:
             return self._waiting.popleft()
         except IndexError:
             return None
 
     def recall(self) -> list[Messages]:
-        """Removes the batches that no call has begun, and returns them in order."""
         recalled: list[Messages] = []
         with suppress(IndexError):  # the thread may take the last batch at this moment
             while True:

@@ -136,7 +136,6 @@ class Intake:
         self._current = trio.CancelScope()
 
     async def run(self) -> None:
-        """Pulls until it is cancelled, or the broker corrects the position."""
         subject = str(self.process_queue.queue)
         try:
             while not self.process_queue.is_dropped:
@@ -154,7 +153,6 @@ class Intake:
             self._problems.forget(PULL, subject)
 
     def room_freed(self) -> None:
-        """Resumes pulling if it waited for room and there is room now."""
         if self._room is not None and self.process_queue.has_room(self.limits):
             self._room.set()
 

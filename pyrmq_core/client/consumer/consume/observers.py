@@ -28,7 +28,6 @@ class CallObserver:
         self._namespace = namespace
 
     def begin(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> ConsumeContext | None:
-        """Calls the hooks before a call of the handler. Returns None if there are no hooks."""
         if not self.has_hooks:
             return None
         bare = replace(queue, topic=without_namespace(queue.topic, self._namespace))
@@ -70,7 +69,6 @@ class PollObserver:
             self._hooks.before(self._context)
 
     def ended(self, assigned: AssignedQueue, messages: int, *, success: bool) -> None:
-        """Counts the messages of a poll as consumed or failed, and calls the hooks after it."""
         seconds = trio.current_time() - self._began
         assigned.note_calls(1, messages, 0 if success else messages, seconds)
         context, self._context = self._context, None

@@ -83,7 +83,6 @@ class OrderlyService:
             event.set()
 
     async def finish(self) -> None:
-        """Starts no further call, and returns when the calls under way have ended."""
         self._is_ending = True
         while self._busy:
             await self._finishing.park()

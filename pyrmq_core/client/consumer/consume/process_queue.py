@@ -72,7 +72,6 @@ class ProcessQueue:
         return self.highest - self._outstanding[0] if self._outstanding else 0
 
     def has_room(self, limits: FlowLimits) -> bool:
-        """Returns whether more messages may be pulled."""
         if len(self) > limits.messages or self.bytes > limits.bytes:
             return False
         return limits.span is None or self.span <= limits.span
@@ -92,7 +91,6 @@ class ProcessQueue:
         self.position = position
 
     def take(self, most: int) -> list[MessageExt]:
-        """Removes and returns the first `most` messages that no handler has yet, or fewer."""
         waiting = self.waiting
         if most == 1:
             return [waiting.popleft()] if waiting else []
@@ -133,6 +131,5 @@ class ProcessQueue:
         self.waiting.clear()
 
     def correct(self, offset: int) -> None:
-        """Drops the queue, whose broker moved the group to another offset."""
         self.corrected = offset
         self.drop()

@@ -85,7 +85,6 @@ class QueueLocks:
         return frozenset(locked)
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Releases the locks, without waiting for an answer."""
         for broker_name, own in _by_broker(queues).items():
             for queue in own:
                 self._locked_at.pop(queue, None)

@@ -48,7 +48,6 @@ class Receiver:
         return messages
 
     def as_sent(self, message: MessageExt) -> MessageExt:
-        """Returns the message in the topic that it was first sent to, without the namespace."""
         topic = message.topic
         if topic.startswith(RETRY_PREFIX):
             topic = message.properties.get(RETRY_TOPIC, topic)

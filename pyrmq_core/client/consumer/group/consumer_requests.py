@@ -36,8 +36,7 @@ class ConsumerMember(Protocol):
 
     def consumer_ids_changed(self) -> None: ...
 
-    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Starts to consume the topic's queues from new offsets."""
+    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None: ...
 
     def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]: ...
 
@@ -57,7 +56,6 @@ class ConsumerRequests:
         self._consuming = 0
 
     def register(self, group: str, member: ConsumerMember) -> None:
-        """Adds the group's consumer. Raises `InvalidState` if the client has a consumer of this group."""
         if group in self._members:
             raise InvalidState(
                 f"The consumer group[{group}] has been created before, specify another name please. "

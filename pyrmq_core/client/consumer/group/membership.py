@@ -58,7 +58,6 @@ class Membership:
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
-        """The subscriptions by topic, retry topic included."""
         return self._subscriptions
 
     @property
@@ -66,7 +65,6 @@ class Membership:
         return tuple(self._subscriptions)
 
     def filter_of(self, topic: str) -> Filter:
-        """Returns the filter of a subscribed topic. Raises `InvalidState` if it was unsubscribed."""
         subscription = self._subscriptions.get(topic)
         if subscription is None:
             raise InvalidState(f"group {self._group} no longer subscribes to {topic}")
@@ -104,7 +102,6 @@ class Membership:
         await self.announce()
 
     async def announce(self) -> None:
-        """Sends a heartbeat with the present subscriptions to every broker that should know the group."""
         if self._is_member:
             await self._client.heartbeats.send_round()
 

@@ -42,14 +42,12 @@ class Subscription:
         )
 
     def is_like(self, other: SubscriptionData) -> bool:
-        """Returns whether a broker's subscription selects the same messages."""
         if isinstance(self.filter, SqlFilter):
             return other.expression_type == SqlFilter.KIND and other.sub_string == self.filter.expression
         return other.expression_type in ("", "TAG") and frozenset(other.tags_set) == self.filter.tags
 
 
 def filter_of(tags: str, sql: str | None) -> Filter:
-    """Returns the tag filter, or the SQL filter if there is an SQL expression. Raises `InvalidArgument` for both."""
     tag_filter = TagFilter.parse(tags)
     if sql is None:
         return tag_filter

@@ -31,13 +31,11 @@ class LocalOffsetStore(OffsetsInMemory):
         self._failure_line = RareLine()
 
     async def load(self) -> None:
-        """Reads the file. Raises `StoreError` if neither it nor its `.bak` can be read."""
         async with self._lock:
             for queue, offset in (await trio.to_thread.run_sync(self._file.read)).items():
                 self._adopt(queue, offset, self.known(queue))
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the file's offset. Raises `StoreError` if neither it nor its `.bak` can be read."""
         async with self._lock:
             before = self.known(queue)
             offset = (await trio.to_thread.run_sync(self._file.read)).get(queue)

@@ -29,7 +29,6 @@ _TO_STRING: Final = re.compile(r"MessageQueue \[topic=([^,]*), brokerName=(.*), 
 
 
 def load_offset_file(body: bytes, what: str) -> dict[MessageQueue, int]:
-    """Returns the offsets in a file. Raises `BodyError`, which names `what`."""
     table = load_object_keys(body, what).get("offsetTable") or {}
     if not isinstance(table, dict):
         raise BodyError(f"{what}: offsetTable is not a JSON object")
@@ -72,7 +71,6 @@ class OffsetFile:
         self.backup = self.path.with_name(f"{FILE_NAME}.bak")
 
     def read(self) -> dict[MessageQueue, int]:
-        """Returns the offsets, empty if there is no file. Raises `StoreError` if no version can be read."""
         return self._read()[0]
 
     def merge(self, offsets: Mapping[MessageQueue, int]) -> None:

@@ -31,11 +31,9 @@ class OffsetStore(Protocol):
     async def load(self) -> None:
         """Reads the stored offsets if they are in a file. Raises `StoreError` if that cannot be read."""
 
-    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Sets the consumed offset of the queue in memory. Ignored for a frozen queue."""
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None: ...
 
-    def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Sets an offset that `update` no longer changes, until the queue is forgotten."""
+    def freeze(self, queue: MessageQueue, offset: int) -> None: ...
 
     def known(self, queue: MessageQueue) -> int | None: ...
 
@@ -116,7 +114,6 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def _commit(
         self, queue: MessageQueue, consumed: ConsumedOffset, confirmed: bool, permits: trio.Semaphore
     ) -> bool:
-        """Stores one offset. Returns False when its broker cannot be reached."""
         async with permits:
             offset = consumed.begin_sending()
             try:

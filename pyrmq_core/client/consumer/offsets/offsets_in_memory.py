@@ -35,7 +35,6 @@ class ConsumedOffset:
         self.confirmed = offset if confirmed else None
 
     def is_changed(self, *, confirmed: bool) -> bool:
-        """Returns whether the value has to be sent. With `confirmed`, also if it was sent but not confirmed."""
         return (self.confirmed if confirmed else self.sent) != self.offset
 
 

@@ -71,7 +71,6 @@ class PullSizer:
             self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
     def next_end(self, start: int) -> tuple[int, bool]:
-        """Returns the end of a slice that begins at `start`, and whether it is larger than others."""
         if self.is_batched:
             return start + self.size, False
         self._planned += 1

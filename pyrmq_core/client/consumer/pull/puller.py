@@ -237,7 +237,6 @@ class Puller:
         return next((address for address in addresses if address in proxies), None)
 
     def forget(self, queue: MessageQueue) -> None:
-        """Forgets the slave that was suggested for a queue, when it fails or the queue is no longer pulled."""
         self._suggested.pop(queue, None)
 
     async def refresh(self, queue: MessageQueue) -> None:
@@ -357,7 +356,6 @@ class QueuePulls:
         )
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
-        """Returns the pull. Raises `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
         queue, passes, is_unfiltered = self._queue, self._passes, self._is_unfiltered
         return _any_answer(queue, start, answer, address, passes, self._namespace, is_unfiltered=is_unfiltered)
 

@@ -140,7 +140,6 @@ class RangeProgress:
 
     @property
     def is_ended(self) -> bool:
-        """True if the whole range was delivered to the caller."""
         return not self.slices and not self._delivered and self.next_start >= self.end
 
     def take(self) -> list[RawPull]:
@@ -167,7 +166,6 @@ class RangeProgress:
         return None
 
     def _plan_slices(self, to_pull: list[PullSlice]) -> None:
-        """Appends as many new slices as the window has room for."""
         start, end, slices, sizer = self.next_start, self.end, self.slices, self._sizer
         if start >= end:
             return

@@ -165,7 +165,6 @@ class RangeReader:
         return progress.take()
 
     def close(self) -> None:
-        """Ignores the answers to pulls under way."""
         self._is_closed = True
 
     async def _begin(self) -> None:
@@ -229,7 +228,6 @@ class RangeReader:
         self._nursery.start_soon(self._retry_slice, pull_slice, result)
 
     def _deliver(self) -> None:
-        """Delivers the next pulls in order, posts further pulls, and wakes the waiting task if enough have arrived."""
         progress = self._progress
         self._post(progress.deliver_in_order())
         if progress.is_enough():
@@ -263,7 +261,6 @@ class RangeReader:
         return pull.status is PullStatus.OFFSET_ILLEGAL and self._puller.is_member
 
     def _end_at(self, moved: RawPull) -> None:
-        """Ends the range with an answer that moves the group's offset, and drops all other pulls."""
         self.close()
         self._progress.end_at(moved)
         if self._waiting is not None:

@@ -126,14 +126,12 @@ class _BegunRange:
         self._taken.set()
 
     async def is_taken_soon(self) -> bool:
-        """Returns whether the first pulls have arrived, after a moment's wait at most."""
         if not self._taken.is_set():
             with trio.move_on_after(HOLD_SECONDS):
                 await self._taken.wait()
         return self._taken.is_set()
 
     async def next_pulls(self, wanted_bytes: int, wanted_messages: int) -> list[RawPull]:
-        """Waits for the next pulls and returns them, none at the range's end. Raises their error."""
         if not self._taken.is_set():
             await self._taken.wait()
         if self._error is not None:

@@ -42,9 +42,7 @@ class QueueTable(Protocol):
         """Drops and adds queues of the topic until they are those `wanted`. Returns whether nothing is left to do."""
         ...
 
-    async def drop_others(self, topics: Collection[str]) -> bool:
-        """Drops the queues of all topics but these. Returns True when no queue waits to be dropped."""
-        ...
+    async def drop_others(self, topics: Collection[str]) -> bool: ...
 
 
 class Rebalancer:
@@ -186,7 +184,6 @@ class FixedQueues:
         self._woken = trio.Event()
 
     def set(self, queues: Collection[MessageQueue]) -> None:
-        """Replaces the queues. `run_round` or the next round applies them."""
         by_topic: defaultdict[str, list[MessageQueue]] = defaultdict(list)
         for queue in dict.fromkeys(queues):
             by_topic[queue.topic].append(queue)
@@ -203,7 +200,6 @@ class FixedQueues:
                 await self._woken.wait()
 
     async def run_round(self) -> bool:
-        """Drops and adds queues once. Returns whether all could be added."""
         by_topic = self._by_topic
         await self._table.drop_others(by_topic)
         settled = True

@@ -241,7 +241,6 @@ MOST_VIRTUAL_NODES: Final = 10_000
 
 
 def md5_hash(key: str) -> int:
-    """Returns the first four bytes of the MD5 of a text in UTF-8, as Java's ring does."""
     return int.from_bytes(md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()[:4], "big")
 
 

@@ -84,7 +84,6 @@ class Accumulator:
             self._send(batch)
 
     async def run(self) -> None:
-        """Sends each batch that is old enough, for the life of the producer."""
         while True:
             if not self._open:
                 self._begun = trio.Event()
@@ -98,7 +97,6 @@ class Accumulator:
         self._flush(math.inf)
 
     def abandon(self) -> None:
-        """Drops all open batches, and ends each of their `PendingSend`s with an error."""
         for batch in self._open.values():
             self._in_flight.leave(batch.pendings)
             for pending in batch.pendings:

@@ -42,11 +42,9 @@ class BatchSends:
         self._nursery.start_soon(self._send, pending, encoding, batch, queue, timeout)
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the seconds after which every list has ended. Callable from any thread."""
         return max((deadline - now for deadline in list(self._under_way.values())), default=0.0)
 
     async def drain(self) -> None:
-        """Waits until no list is under way."""
         while self._under_way:
             if self._ended is None:
                 self._ended = trio.Event()

@@ -182,7 +182,6 @@ DRAIN_GRACE_SECONDS: Final = 5.0
 
 
 def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
-    """Returns the two bounds of `InFlight`. Raises `InvalidArgument` for a bound that admits nothing."""
     return whole_number("max_in_flight", max_count, 1), whole_number("max_in_flight_bytes", max_bytes, 1, 2**63 - 1)
 
 
@@ -298,7 +297,6 @@ class InFlight:
             self._bytes = sum(self._entered.values())
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time in seconds until every send under way has ended. Callable from any thread."""
         return self._sends.longest_seconds(now)
 
     async def drain(self) -> None:
@@ -326,7 +324,6 @@ class InFlight:
             pending.set_error(error)
 
     def end(self, pendings: Sequence[PendingSend], end: Receipt | RocketMQError) -> None:
-        """Ends the pending sends of one payload: gives back their room, and sets the results or the error."""
         if self._entered:
             self.leave(pendings)
         results: Receipt | SendResults | RocketMQError = end

@@ -24,7 +24,6 @@ class WindowRoom:
         self._max_bytes = max_bytes
 
     def enter(self, size: int) -> bool:
-        """Reserves room for a payload of `size` bytes. Returns False if there is no room."""
         if not self._fits(size, self._max_payloads - 1, self._max_bytes):
             return False
         self.payloads += 1

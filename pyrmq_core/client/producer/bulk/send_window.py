@@ -213,7 +213,6 @@ class SendWindow:
             changed.set()
 
     async def _divide(self, payload: Payload, to: Target, refusal: SendFailed) -> None:
-        """Sends a refused batch in halves, to find the messages that are refused."""
         stored_in = None
         try:
             stored_in = await self._send_halves(payload, self._order.destination(to), refusal)

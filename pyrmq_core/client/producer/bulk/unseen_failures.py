@@ -41,7 +41,6 @@ class UnseenFailures:
             self._count -= 1
 
     def dropped(self, error: RocketMQError) -> None:
-        """Logs a failure that the program cannot look at any more."""
         if self._line.is_due():
             log.warning(
                 "a background send of producer %s failed, and its result was dropped unseen: %s%s",

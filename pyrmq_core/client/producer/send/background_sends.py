@@ -58,7 +58,6 @@ class BackgroundSends:
         return state
 
     def longest_seconds(self, now: float) -> float:
-        """Returns the time in seconds until every send has ended. Callable from any thread."""
         return max((state.started + state.timeout - now for state in list(self._ended)), default=0.0)
 
     def give_up(self, state: SendState) -> None:
@@ -68,7 +67,6 @@ class BackgroundSends:
         self._settle(state, given_up(state.payload.topic))
 
     def abandon(self) -> None:
-        """Abandons all sends, and every send that starts later."""
         self._is_closed = True
         for state in list(self._ended):
             self.give_up(state)

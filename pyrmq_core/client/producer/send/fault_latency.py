@@ -83,7 +83,6 @@ class FaultLatency:
         self._turn = draw(0x7FFFFFFF)
 
     def update(self, broker_name: str, latency: float, *, isolation: bool, reachable: bool, now: float) -> None:
-        """Records a try that ended after `latency` seconds."""
         duration = self.settings.not_available_seconds(self.settings.isolation_latency if isolation else latency)
         item = self._items.get(broker_name)
         if item is None:
@@ -102,7 +101,6 @@ class FaultLatency:
         return item is None or item.reachable
 
     def select(self, info: TopicPublishInfo, last_broker_name: str | None, now: float) -> MessageQueue:
-        """Returns the queue of the next try. Raises `NoRoute` if the topic has none."""
         if not info.queues:
             return info.select_one_message_queue()
         match self.settings.rule:

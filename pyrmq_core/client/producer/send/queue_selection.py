@@ -51,7 +51,6 @@ class QueueSelector:
         return info if self._settings.namespace is None else self._tenant_info(topic, info)
 
     def known_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the topic's writable queues by the known route, none if no route is known."""
         info = self._routes.known_publish_info(self.on_wire(topic))
         return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
 
@@ -69,7 +68,6 @@ class QueueSelector:
         return self._routes.awaits_master(self.on_wire(topic))
 
     def master(self, broker_name: str) -> str:
-        """Returns the address of the broker's master. Raises `BrokerNotFound` if it has none or no route names it."""
         broker = self._routes.broker(broker_name)
         if broker.master is None:
             raise BrokerNotFound(
@@ -79,7 +77,6 @@ class QueueSelector:
         return broker.master
 
     def choose_nowait(self, state: SendState) -> MessageQueue | None:
-        """Returns the queue of the next try, or None if a NameServer has to be queried first."""
         if isinstance(state.to, ThisQueue):
             queue = self._this_queue(state.to, state)
             return queue if self._routes.known_master(queue.broker_name) is not None else None
@@ -105,7 +102,6 @@ class QueueSelector:
         return self._of_info(await self.publish_info(state.payload.topic, timeout=state.seconds_left()), state)
 
     def learn(self, state: SendState, failure: RocketMQError | None) -> None:
-        """Records the try for fault latency, if its queue was chosen freely."""
         if self._faults is not None and state.queue is not None and isinstance(state.to, AnyQueue):
             now = trio.current_time()
             isolation, reachable = judged(failure, state.mode, detector=self._settings.start_detector_enable)

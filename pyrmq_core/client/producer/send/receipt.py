@@ -34,7 +34,6 @@ class Receipt:
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue that the broker's answer names."""
         try:
             return self._queue(MessageStored.queue_id_of(self.answer))
         except ProtocolError as error:
@@ -56,7 +55,6 @@ class Receipt:
         return self._stored().trace_on != "false"
 
     def result(self) -> SendResult:
-        """Returns the first message's result: the only one of a single send."""
         stored = self._stored()
         offset_id = stored.msg_ids
         return _result(self, stored, 0, offset_id if "," not in offset_id else offset_id.partition(",")[0])

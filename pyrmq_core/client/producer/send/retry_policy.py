@@ -59,7 +59,6 @@ MIN_ATTEMPT_SECONDS: Final = 0.05
 
 
 def outcome_of(error: RocketMQError) -> Outcome:
-    """Returns whether the broker has the message after this error."""
     if isinstance(error, NetworkError):
         return Outcome.PERHAPS_STORED if error.request_left else Outcome.NOT_STORED
     if isinstance(error, ResponseError):
@@ -196,7 +195,6 @@ def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: 
 
 
 def no_such_queue(queue: MessageQueue, queues: Sequence[MessageQueue], failed: SendFailed) -> QueueNotFound:
-    """Returns the error of a send to a queue that its broker does not have. `queues` are the topic's queues."""
     there = sorted(other.queue_id for other in queues if other.broker_name == queue.broker_name)
     has = f"it has {there[0]} to {there[-1]} there" if there else "it has none there to write to"
     return QueueNotFound(

@@ -72,7 +72,6 @@ def waits_for_broker(to: Target) -> bool:
 
 
 def target_of(message: Message, queue: MessageQueue | None) -> Target:
-    """Returns the given queue, or the sharding key's queue, or any queue. Raises `InvalidArgument` for no queue."""
     if queue is not None:
         return ThisQueue(queue_of(queue))
     return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)
@@ -118,7 +117,6 @@ class SendSettings:
         return with_namespace(self.group, self.namespace)
 
     def tries_allowed(self, mode: CommunicationMode) -> int:
-        """Returns the number of tries, with the first try."""
         if mode is SYNC:
             return 1 + self.retry_times_when_send_failed
         return 1 + self.retry_times_when_send_async_failed if mode is ASYNC else 1

@@ -90,7 +90,6 @@ class Sender:
         self._forms: dict[tuple[str, str, int, int, int, bool], RequestForm] = {}
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """Returns the topic's writable queues now. Queries NameServers only if they are not known."""
         return await self._queues.publish_info(topic, timeout=timeout)
 
     async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
@@ -201,7 +200,6 @@ class Sender:
         return request
 
     async def _prepare(self, state: SendState, queue: MessageQueue) -> Command:
-        """Returns the request of a try to `queue`, after the queries that it depends on."""
         payload = state.payload
         if can_be_one_record(payload):
             topic = self._queues.on_wire(payload.topic)
@@ -295,7 +293,6 @@ class Sender:
         return None if state.tries_left > 0 and state.seconds_left() > 0 else receipt
 
     def _failed(self, state: SendState, queue: MessageQueue, error: RocketMQError) -> Receipt | None:
-        """Returns None if another try follows, or ends the send."""
         if isinstance(error, LocalError) and not state.attempts:
             raise error
         state.note(queue, outcome_of(error), str(error))
@@ -392,7 +389,6 @@ class Sender:
 
 
 def _receipt(state: SendState, queue: MessageQueue, answer: Command) -> Receipt:
-    """Returns the broker's acknowledgement. Raises `ResponseError` for a refusal."""
     status = STATUS_OF_CODE.get(answer.code)
     if status is None:
         raise response_error(answer, state.code, f"{queue.broker_name} ({state.address})", f"queue {queue}")

@@ -114,7 +114,6 @@ class HeartBeat:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """Returns the heartbeat in a body's members. Raises `BodyError` for a missing member or a wrong type."""
         try:
             return cls(
                 client_id=str(members["clientID"]),

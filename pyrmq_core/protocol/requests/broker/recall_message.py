@@ -38,7 +38,6 @@ class RecallHandle:
 
     @classmethod
     def decode(cls, handle: str) -> Self:
-        """Returns the parts of a handle, with or without its padding. Raises `InvalidArgument` for any other text."""
         padding = "" if "=" in handle else "=" * (-len(handle) % 4)
         try:
             if len(handle + padding) % 4:

@@ -172,7 +172,6 @@ class MessageStored(HeaderResponse):
 
 
 def _number_in(command: Command, name: bytes, most_digits: int) -> int | None:
-    """Returns the number behind a quoted name in a header that is not parsed, or None if it has to be parsed."""
     ext = command.ext
     if type(ext) is not LazyFields:
         return None

@@ -77,5 +77,4 @@ class TopicConfigFound:
 
 
 def attribute_text(attributes: Mapping[str, str]) -> str:
-    """Returns attributes to set, in the text form of request 17."""
     return ",".join(f"+{name}={value}" for name, value in attributes.items())

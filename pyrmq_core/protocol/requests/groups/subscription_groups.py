@@ -48,14 +48,12 @@ class SubscriptionGroupConfig:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """Returns the settings. Raises `TypeError` or `ValueError` for a member of the wrong type."""
         config = from_members(cls, members)
         others = {name: value for name, value in members.items() if name not in to_members(config)}
         return cls(**{name: getattr(config, name) for name in FIELDS}, others=others)
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Returns the settings in the answer to request 352."""
         members = load_object(command.body, "settings of a group")
         try:
             return cls.from_members(members)

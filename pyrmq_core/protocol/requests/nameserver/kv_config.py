@@ -71,7 +71,6 @@ class KvTable:
 
     @classmethod
     def table_in(cls, answer: Command) -> dict[str, str]:
-        """Returns the values of a successful answer, none for an unknown namespace."""
         return {} if answer.code else dict(cls.from_command(answer).table)
 
     def to_command(self) -> Command:
