@@ -15,9 +15,6 @@ PACKAGES = ("pyrmq_core", "pyrmq_spark")
 BESIDE = ("tests", "examples", "benchmarks")
 # The rooms in which docstrings still join ideas by semicolons. It becomes empty, and grows no more.
 WITH_SEMICOLONS = (
-    *(f"pyrmq_core/{name}" for name in ("__init__.py", "errors.py", "lazy_names.py", "model.py")),
-    *(f"pyrmq_core/{room}/" for room in ("aio", "blocking", "client", "columnar", "committed", "filtering", "otel")),
-    "pyrmq_core/loop_thread/",
     *(f"pyrmq_core/servers/broker/{room}/" for room in ("exported", "processors")),
     *(f"pyrmq_core/servers/broker/{name}.py" for name in ("__main__", "broker", "in_turns", "registration", "roles")),
     *(f"pyrmq_core/servers/broker/{name}.py" for name in ("running_broker", "server", "upkeep")),
