@@ -26,7 +26,7 @@ async def query_many(
     answers: dict[K, V] = {}
     failures: list[Exception] = []
 
-    async def one(key: K) -> None:
+    async def query(key: K) -> None:
         async with limit:
             try:
                 answers[key] = await ask(key)
@@ -40,7 +40,7 @@ async def query_many(
     ended = trio.Event()
     async with open_owned_nursery() as nursery:
         for key in wanted:
-            nursery.start_soon(one, key)
+            nursery.start_soon(query, key)
         if wanted:
             await ended.wait()
     if failures:

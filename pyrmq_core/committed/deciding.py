@@ -79,10 +79,10 @@ def next_record(
     last = decided.get(writer)
     if last is not None and last.number >= number:
         return None
-    whole = tuple(joined(ranges))
-    if len(whole) > MOST_RANGES:
+    merged = tuple(joined(ranges))
+    if len(merged) > MOST_RANGES:
         raise ManifestError(
-            f"batch {number} of {writer} has {len(whole)} ranges, and a record at most {MOST_RANGES}: write it in "
+            f"batch {number} of {writer} has {len(merged)} ranges, and a record at most {MOST_RANGES}: write it in "
             "several batches, or from fewer partitions"
         )
     listed = remembered(decided)
@@ -90,8 +90,8 @@ def next_record(
     return CommitRecord(
         writer,
         number,
-        sum(part.count for part in whole),
-        whole,
+        sum(part.count for part in merged),
+        merged,
         seen,
         commit,
         decided=listed if says_all else None,

@@ -110,14 +110,14 @@ class NoEntry:
 
 def joined(ranges: Iterable[StoredRange]) -> list[StoredRange]:
     """Returns the ranges by queue and offset. Ranges without a gap between them are joined."""
-    whole: list[StoredRange] = []
+    joined_ranges: list[StoredRange] = []
     for part in sorted(ranges, key=lambda part: (part.queue, part.start)):
-        last = whole[-1] if whole else None
+        last = joined_ranges[-1] if joined_ranges else None
         if last is not None and last.queue == part.queue and last.end == part.start:
-            whole[-1] = replace(last, count=last.count + part.count, last_id=part.last_id)
+            joined_ranges[-1] = replace(last, count=last.count + part.count, last_id=part.last_id)
         else:
-            whole.append(part)
-    return whole
+            joined_ranges.append(part)
+    return joined_ranges
 
 
 def commit_messages(record: CommitRecord, manifest: str) -> Iterator[Message]:

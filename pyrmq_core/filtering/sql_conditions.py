@@ -97,7 +97,7 @@ def all_of(parts: list[Part]) -> Part:
 def any_of(parts: list[Part]) -> Part:
     evaluations = tuple(condition_of(part).evaluate for part in parts)
 
-    def some(properties: Properties) -> Value:
+    def is_any(properties: Properties) -> Value:
         result: Value = False
         for evaluate in evaluations:
             value = evaluate(properties)
@@ -107,7 +107,7 @@ def any_of(parts: list[Part]) -> Part:
                 result = None
         return result
 
-    return _condition(some, *parts)
+    return _condition(is_any, *parts)
 
 
 def opposite(part: Part) -> Part:

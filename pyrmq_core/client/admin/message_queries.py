@@ -62,18 +62,18 @@ class MessageQueries:
 
     async def by_id(self, offset_msg_id: str, topic: str | None) -> MessageExt:
         """Returns the message at the log offset in the id. Raises `ResponseError` if the broker has none there."""
-        place = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
-        address = unpack_host(place.ip + (place.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
+        location = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
+        address = unpack_host(location.ip + (location.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
         on_wire = None if topic is None else self._on_wire(topic)
         answer = await self._client.call(
-            address, ViewMessage(place.offset, on_wire).to_command(), timeout=self._timeout
+            address, ViewMessage(location.offset, on_wire).to_command(), timeout=self._timeout
         )
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, RequestCode.VIEW_MESSAGE_BY_ID, address, f"message {offset_msg_id}")
         item = await in_thread(_first, bytes(answer.body), self._broker_name(address))
         if isinstance(item, UnreadableRecord):
             raise item.error
-        if item is None or item.commit_log_offset != place.offset:
+        if item is None or item.commit_log_offset != location.offset:
             raise RecordError(f"{address} answers with another message than {offset_msg_id}")
         return message_without_namespace(item, self._namespace)
 

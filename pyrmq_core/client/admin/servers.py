@@ -176,13 +176,13 @@ class AdminServers:
     async def gather(self, servers: Iterable[Server], ask: Callable[[Server], Awaitable[T]]) -> Gathered[T]:
         """Returns the answers of the brokers, queried concurrently. Raises an error only when none of them answers."""
 
-        async def one(server: Server) -> T | RocketMQError:
+        async def answer_of(server: Server) -> T | RocketMQError:
             try:
                 return await ask(server)
             except RocketMQError as error:
                 return error
 
-        results = await query_many(servers, one)
+        results = await query_many(servers, answer_of)
         failures = {server.name: answer for server, answer in results.items() if isinstance(answer, RocketMQError)}
         answers = {server.name: answer for server, answer in results.items() if not isinstance(answer, RocketMQError)}
         if failures and not answers:

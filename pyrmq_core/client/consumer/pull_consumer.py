@@ -430,8 +430,8 @@ async def read_rows(
 ) -> AsyncIterator[AsyncIterator[Any]]:
     """Yields the range in record batches of about 6 MiB of records or 32 MiB of decompressed bodies, by offset."""
     schema = columnar().schema_of(columns)
-    lent = replace(window, lends_records=True)
-    async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=lent) as lists:
+    lending_window = replace(window, lends_records=True)
+    async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=lending_window) as lists:
         tag_filter = tags if isinstance(tags, TagFilter) else TagFilter()
         decoded = _decoded(lists, schema, wanted, tag_filter, rules)
         async with aclosing(decoded) as batches:

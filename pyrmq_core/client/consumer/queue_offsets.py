@@ -57,7 +57,7 @@ class QueueOffsets:
         self._group = with_namespace(consumer_group, namespace)
         self._timeout = timeout
         self._puller = Puller(client, consumer_group, namespace)
-        self._committed_places: set[tuple[str, str]] = set()  # brokers and topics that have an offset of the group
+        self._committed_topics: set[tuple[str, str]] = set()  # brokers and topics that have an offset of the group
         self._statistics = TopicStatistics(client, timeout=timeout, namespace=namespace)
 
     async def topics(self) -> tuple[str, ...]:
@@ -308,10 +308,14 @@ class QueueOffsets:
         (broker/offset/ConsumerOffsetManager.java, commitOffset, 4.9.7 and 5.4.0): of several first commits at once some
         would be lost, although all are acknowledged.
         """
-        places = {(queue.broker_name, queue.topic): queue for queue in offsets}
-        first = {queue: offsets[queue] for place, queue in places.items() if place not in self._committed_places}
+        last_queues = {(queue.broker_name, queue.topic): queue for queue in offsets}
+        first = {
+            queue: offsets[queue]
+            for broker_and_topic, queue in last_queues.items()
+            if broker_and_topic not in self._committed_topics
+        }
         await query_many(first, lambda queue: self.commit(queue, offsets[queue]))
-        self._committed_places |= places.keys()
+        self._committed_topics |= last_queues.keys()
         await query_many(offsets.keys() - first.keys(), lambda queue: self.commit(queue, offsets[queue]))
 
     async def check_filter(self, queue: MessageQueue, wanted: Filter) -> None:

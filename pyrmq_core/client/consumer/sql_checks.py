@@ -62,15 +62,15 @@ async def check_filter(
 
 def _warn_of_ignored_rest(expression: str, broker_name: str, version: int) -> None:
     has_text_tests = version >= V5_1_3
-    rest = ignored_rest(expression, text_tests=has_text_tests)
-    if rest:
+    ignored = ignored_rest(expression, text_tests=has_text_tests)
+    if ignored:
         log.warning(
             "broker %s (%s) takes the SQL expression %r only up to character %d and ignores the rest: %r%s",
             broker_name,
             version_name(version),
             expression[:SHOWN_CHARS],
-            len(expression) - len(rest),
-            rest[:SHOWN_CHARS],
+            len(expression) - len(ignored),
+            ignored[:SHOWN_CHARS],
             "" if has_text_tests else "; CONTAINS, STARTSWITH and ENDSWITH exist from RocketMQ 5.1.3 on",
         )
 

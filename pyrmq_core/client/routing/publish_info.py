@@ -182,10 +182,10 @@ def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
     if not names:
         return None
     addresses = {broker.broker_name: reading_address(broker) for broker in route.broker_datas}
-    places = ", ".join(f"{name} ({addresses.get(name) or 'no address'})" for name in sorted(names))
+    brokers = ", ".join(f"{name} ({addresses.get(name) or 'no address'})" for name in sorted(names))
     remark = "the topic lacks the READ permission"
     return ResponseError(
-        f"topic {topic} may not be read at {places}: it lacks the READ permission there; give it back (pyrmq topic "
+        f"topic {topic} may not be read at {brokers}: it lacks the READ permission there; give it back (pyrmq topic "
         f"perm {topic} 6), nothing was skipped",
         code=ResponseCode.NO_PERMISSION,
         remark=remark,

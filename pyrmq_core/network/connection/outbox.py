@@ -285,11 +285,11 @@ def _ended() -> None: ...
 def _shorten(frame: Outgoing, count: int) -> None:
     frame.started = True
     frame.size_bytes -= count
-    rest: list[Chunk] = []
+    unwritten: list[Chunk] = []
     for chunk in frame.chunks or ():
         if count >= len(chunk):
             count -= len(chunk)
         else:
-            rest.append(memoryview(chunk)[count:] if count else chunk)
+            unwritten.append(memoryview(chunk)[count:] if count else chunk)
             count = 0
-    frame.chunks = tuple(rest)
+    frame.chunks = tuple(unwritten)

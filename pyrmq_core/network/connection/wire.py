@@ -75,10 +75,10 @@ class SocketWire:
         return True
 
     async def send_all(self, data: Chunk) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self.send_nowait((rest,)) :]
-            if rest:
+        unsent = memoryview(data)
+        while unsent:
+            unsent = unsent[self.send_nowait((unsent,)) :]
+            if unsent:
                 await trio.lowlevel.wait_writable(self.socket)
 
     async def receive(self, decoder: FrameDecoder) -> int:

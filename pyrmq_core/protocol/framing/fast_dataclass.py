@@ -27,8 +27,8 @@ def maker_of(frozen: Callable[P, T]) -> Callable[P, T]:
     The function applies no defaults, though its type shows the class's defaults, and calls no `__post_init__`.
     """
     assert dataclasses.is_dataclass(frozen)
-    whole: Any = frozen
-    maker: Callable[P, T] = partial_maker_of(whole, whole, [field.name for field in dataclasses.fields(frozen)])
+    untyped: Any = frozen
+    maker: Callable[P, T] = partial_maker_of(untyped, untyped, [field.name for field in dataclasses.fields(frozen)])
     return maker
 
 

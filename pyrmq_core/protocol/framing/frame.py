@@ -285,26 +285,26 @@ class FrameDecoder:
 
     def _make_room(self) -> None:
         """Makes room in the buffer: moves the unread bytes to its front, or doubles it for a long frame."""
-        size, rest = len(self._buffer), self._view[self._start : self._end]
+        size, unread = len(self._buffer), self._view[self._start : self._end]
         if self._start > size // 2 and size >= READ_AHEAD_BYTES:
-            self._view[: len(rest)] = bytes(rest)
+            self._view[: len(unread)] = bytes(unread)
         else:
             grown = bytearray(2 * size)
-            grown[: len(rest)] = rest
+            grown[: len(unread)] = unread
             self._use(grown)
-        self._start, self._end = 0, len(rest)
+        self._start, self._end = 0, len(unread)
 
     def _use_next(self) -> None:
         """Gives up the lent buffer, which its views keep alive, and moves the unread bytes to another buffer."""
-        earlier, rest = self._earlier, self._view[self._start : self._end]
+        earlier, unread = self._earlier, self._view[self._start : self._end]
         for_frames = min(LENT_FRAMES * self._longest, MOST_LENT_BYTES)
-        following = self._unused(max(LENT_BUFFER_BYTES, for_frames, 2 * len(rest)))
-        following[: len(rest)] = rest
+        following = self._unused(max(LENT_BUFFER_BYTES, for_frames, 2 * len(unread)))
+        following[: len(unread)] = unread
         earlier.append(self._buffer)
         while sum(map(len, earlier)) > EARLIER_BYTES:
             earlier.popleft()
-        self._start, self._end = 0, len(rest)
-        rest.release()
+        self._start, self._end = 0, len(unread)
+        unread.release()
         self._use(following)
 
     def _unused(self, size: int) -> bytearray:

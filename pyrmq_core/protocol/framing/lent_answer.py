@@ -30,9 +30,9 @@ def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer
 
 
 def _read(answer: LentAnswer) -> None:
-    plain = decode_json(answer.header, answer.body)
+    command = decode_json(answer.header, answer.body)
     for name, slot in _SLOTS.items():
-        slot.__set__(answer, getattr(plain, name))
+        slot.__set__(answer, getattr(command, name))
     object.__setattr__(answer, "__class__", Command)
 
 

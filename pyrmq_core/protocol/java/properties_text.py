@@ -63,7 +63,7 @@ def _unescape(text: str, line: str) -> str:
     if "\\" not in text:
         return text
 
-    def plain(match: re.Match[str]) -> str:
+    def character(match: re.Match[str]) -> str:
         escape, digits = match.groups()
         if digits is not None:
             return chr(int(digits, 16))
@@ -72,7 +72,7 @@ def _unescape(text: str, line: str) -> str:
         return ESCAPES.get(escape, escape)
 
     # Two \u escapes may spell one character outside the basic plane.
-    return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _ESCAPE.sub(character, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _escape_key(key: str) -> str:

@@ -32,8 +32,8 @@ class CheckedBatch:
     messages: tuple[Message, ...]
     ends: Sequence[tuple[str, str]]
 
-    def part(self, places: Sequence[int]) -> CheckedBatch:
-        return CheckedBatch(tuple([self.messages[place] for place in places]), [self.ends[place] for place in places])
+    def part(self, indices: Sequence[int]) -> CheckedBatch:
+        return CheckedBatch(tuple([self.messages[index] for index in indices]), [self.ends[index] for index in indices])
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:

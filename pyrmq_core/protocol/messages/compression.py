@@ -78,25 +78,25 @@ def decompress(body: bytes | memoryview, sys_flag: int, *, max_bytes: int) -> by
         raise RecordError(f"compression type {number} is unknown; 1 is LZ4, 2 Zstandard, 0 and 3 are zlib")
     match kind:
         case CompressionType.ZLIB:
-            plain = _decompress_zlib(body, max_bytes)
+            decompressed = _decompress_zlib(body, max_bytes)
         case CompressionType.LZ4:
-            plain = _decompress_lz4(body, max_bytes)
+            decompressed = _decompress_lz4(body, max_bytes)
         case CompressionType.ZSTD:
-            plain = _decompress_zstd(body, max_bytes)
-    if len(plain) > max_bytes:
+            decompressed = _decompress_zstd(body, max_bytes)
+    if len(decompressed) > max_bytes:
         raise _too_large(kind, max_bytes)
-    return plain
+    return decompressed
 
 
 def _decompress_zlib(body: bytes | memoryview, max_bytes: int) -> bytes:
     stream = zlib.decompressobj()
     try:
-        plain = stream.decompress(body, max_bytes + 1)
+        decompressed = stream.decompress(body, max_bytes + 1)
     except zlib.error as error:
         raise RecordError(f"a body is marked as zlib and cannot be inflated: {error}") from error
-    if not stream.eof and len(plain) <= max_bytes:
+    if not stream.eof and len(decompressed) <= max_bytes:
         raise RecordError("a zlib body ends before its stream does")
-    return plain
+    return decompressed
 
 
 def _compress_lz4(body: bytes | memoryview, level: int) -> bytes:
@@ -116,12 +116,12 @@ def _decompress_lz4(body: bytes | memoryview, max_bytes: int) -> bytes:
         raise _missing("lz4", "LZ4") from error
     stream = lz4.frame.LZ4FrameDecompressor()
     try:
-        plain: bytes = stream.decompress(bytes(body), max_length=max_bytes + 1)
+        decompressed: bytes = stream.decompress(bytes(body), max_length=max_bytes + 1)
     except (RuntimeError, ValueError) as error:
         raise RecordError(f"a body is marked as LZ4 and is no LZ4 frame: {error}") from error
-    if not stream.eof and len(plain) <= max_bytes:
+    if not stream.eof and len(decompressed) <= max_bytes:
         raise RecordError("an LZ4 body ends before its frame does")
-    return plain
+    return decompressed
 
 
 def _compress_zstd(body: bytes | memoryview, level: int) -> bytes:
@@ -146,14 +146,14 @@ def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
     try:
         if zstandard.frame_content_size(packed[:32]) > max_bytes:
             raise _too_large(CompressionType.ZSTD, max_bytes)
-        plain: bytes = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max_bytes)
+        decompressed: bytes = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max_bytes)
     except zstandard.ZstdError as error:
         # Frames of Java's stream do not declare their size, and the library raises the same error for a frame that is
         # too large and for one that is cut off.
         if _grows_beyond(packed, max_bytes):
             raise _too_large(CompressionType.ZSTD, max_bytes) from error
         raise RecordError(f"a body is marked as Zstandard and cannot be read: {error}") from error
-    return plain
+    return decompressed
 
 
 def _own_zstd() -> Any:
@@ -166,14 +166,14 @@ def _own_zstd() -> Any:
 def _decompress_own_zstd(own: Any, packed: bytes, max_bytes: int) -> bytes:
     stream = own.ZstdDecompressor()
     try:
-        plain: bytes = stream.decompress(packed, max_bytes + 1)
+        decompressed: bytes = stream.decompress(packed, max_bytes + 1)
     except own.ZstdError as error:
         raise RecordError(f"a body is marked as Zstandard and cannot be read: {error}") from error
-    if len(plain) > max_bytes:
+    if len(decompressed) > max_bytes:
         raise _too_large(CompressionType.ZSTD, max_bytes)
     if not stream.eof:
         raise RecordError("a Zstandard body ends before its frame does")
-    return plain
+    return decompressed
 
 
 def _grows_beyond(packed: bytes, max_bytes: int) -> bool:

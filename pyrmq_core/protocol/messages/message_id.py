@@ -113,8 +113,8 @@ class UniqueIdMaker:
 
 
 def decode_unique_id(text: str) -> UniqueId:
-    ip, rest = _split(text, "UNIQ_KEY")
-    return UniqueId(ip, *UNIQUE_TAIL.unpack(rest))
+    ip, tail = _split(text, "UNIQ_KEY")
+    return UniqueId(ip, *UNIQUE_TAIL.unpack(tail))
 
 
 def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
@@ -126,14 +126,14 @@ def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
     if len(offsets) == 1:  # the case of single sends, for which columns would take nine times as long
         return offset_msg_id(host_ip, port, offsets[0])
     first_id = host_ip + OFFSET_TAIL.pack(port, 0)
-    whole, packed = bytearray(first_id * len(offsets)), struct.pack(f">{len(offsets)}q", *offsets)
-    put_numbers(whole, len(first_id) - OFFSET_BYTES, len(first_id), packed, OFFSET_BYTES)
-    return whole.hex(",", len(first_id)).upper()
+    ids, packed = bytearray(first_id * len(offsets)), struct.pack(f">{len(offsets)}q", *offsets)
+    put_numbers(ids, len(first_id) - OFFSET_BYTES, len(first_id), packed, OFFSET_BYTES)
+    return ids.hex(",", len(first_id)).upper()
 
 
 def decode_offset_msg_id(text: str) -> OffsetId:
-    ip, rest = _split(text, "offset message id")
-    return OffsetId(ip, *OFFSET_TAIL.unpack(rest))
+    ip, tail = _split(text, "offset message id")
+    return OffsetId(ip, *OFFSET_TAIL.unpack(tail))
 
 
 def _since(now_ms: int, month_ms: int) -> int:

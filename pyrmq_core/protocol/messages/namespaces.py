@@ -27,15 +27,15 @@ def with_namespace(name: str, namespace: str | None) -> str:
     """Returns the topic or group as brokers know it. A name that already has the namespace stays unchanged."""
     if not namespace or is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX):
         return name
-    prefix, rest = _split(name)
-    return name if rest.startswith(namespace + SEPARATOR) else f"{prefix}{namespace}{SEPARATOR}{rest}"
+    prefix, own_name = _split(name)
+    return name if own_name.startswith(namespace + SEPARATOR) else f"{prefix}{namespace}{SEPARATOR}{own_name}"
 
 
 def without_namespace(name: str, namespace: str | None) -> str:
     if not namespace:
         return name
-    prefix, rest = _split(name)
-    return prefix + rest.removeprefix(namespace + SEPARATOR)
+    prefix, own_name = _split(name)
+    return prefix + own_name.removeprefix(namespace + SEPARATOR)
 
 
 def is_reachable(name: str, namespace: str | None) -> bool:

@@ -267,11 +267,11 @@ def _unpacked(pull: RawPull, items: Iterable[_Stored], rules: BodyRules) -> Iter
                 yield item
                 continue
             raw, offset, body, properties, flag = item
-            plain = decompressed_body(raw, rules, pull.queue, pull.address) if body is None else body
+            unpacked = decompressed_body(raw, rules, pull.queue, pull.address) if body is None else body
             if raw.topic != topic_bytes:
                 topic_bytes, topic = raw.topic, decode_java_utf8(raw.topic)
-            yield unread_message(pull.queue, topic, raw, offset, plain, properties, flag)
-            del plain  # frees the body before the next one is unpacked
+            yield unread_message(pull.queue, topic, raw, offset, unpacked, properties, flag)
+            del unpacked  # frees the body before the next one is unpacked
 
 
 def messages_passing(pull: RawPull, messages: Iterable[MessageExt]) -> Iterator[MessageExt]:

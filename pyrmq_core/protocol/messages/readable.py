@@ -56,15 +56,15 @@ def iterate_readable(
     present: list[int] = []
     has_unknown = offsets is not None
     while position < len(records):
-        plain: list[MessageExt] = []
+        messages: list[MessageExt] = []
         position = add_plain_messages(
-            plain, records, position, pull.queue, within.start, within.end, crc=rules.verify_crc
+            messages, records, position, pull.queue, within.start, within.end, crc=rules.verify_crc
         )
-        for message in messages_passing(pull, plain):
+        for message in messages_passing(pull, messages):
             if offsets is None or message.queue_offset in offsets:
                 yield message
-        present += [message.queue_offset for message in plain]
-        reached = present[-1] + 1 if plain else reached
+        present += [message.queue_offset for message in messages]
+        reached = present[-1] + 1 if messages else reached
         if position >= len(records):
             break
         try:

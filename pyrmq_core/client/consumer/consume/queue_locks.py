@@ -62,7 +62,7 @@ class QueueLocks:
         locked: set[MessageQueue] = set()
         self._wanted.update(dict.fromkeys(queues))
 
-        async def one(broker_name: str, own: list[MessageQueue]) -> None:
+        async def lock_at(broker_name: str, own: list[MessageQueue]) -> None:
             answered = await self._ask(broker_name, own)
             if answered is None:
                 return
@@ -79,7 +79,7 @@ class QueueLocks:
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 for broker_name, own in _by_broker(queues).items():
-                    nursery.start_soon(one, broker_name, own)
+                    nursery.start_soon(lock_at, broker_name, own)
         changed, self.changed = self.changed, trio.Event()
         changed.set()
         return frozenset(locked)

@@ -271,8 +271,8 @@ class AllocateMessageQueueConsistentHash:
         if not is_member(client_id, queues, client_ids):
             return ()
         ring = self._ring(client_ids)
-        places = sorted(ring)
-        return tuple(queue for queue in queues if ring[self._place(queue, places)] == client_id)
+        positions = sorted(ring)
+        return tuple(queue for queue in queues if ring[self._position(queue, positions)] == client_id)
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
         """Returns the member at each position of the ring.
@@ -284,13 +284,13 @@ class AllocateMessageQueueConsistentHash:
         for client_id in client_ids:
             first = nodes[client_id]
             for number in range(first, first + self.virtual_nodes):
-                place = self.hash_function(f"{client_id}-{number}")
-                if place in ring:
-                    nodes[ring[place]] -= 1
-                ring[place] = client_id
+                position = self.hash_function(f"{client_id}-{number}")
+                if position in ring:
+                    nodes[ring[position]] -= 1
+                ring[position] = client_id
                 nodes[client_id] += 1
         return ring
 
-    def _place(self, queue: MessageQueue, places: Sequence[int]) -> int:
+    def _position(self, queue: MessageQueue, positions: Sequence[int]) -> int:
         key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-        return places[bisect_left(places, self.hash_function(key)) % len(places)]
+        return positions[bisect_left(positions, self.hash_function(key)) % len(positions)]

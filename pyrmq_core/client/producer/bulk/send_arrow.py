@@ -90,10 +90,10 @@ async def _send_topic(
     check_topic(topic)
     if not rows.num_rows:
         return
-    whole = await sender.is_batch_topic(topic, timeout=timeout)
+    is_batch_topic = await sender.is_batch_topic(topic, timeout=timeout)
     if queue is not None or "shardingKey" not in rows.schema.names:
         to = ANY_QUEUE if queue is None else ThisQueue(queue)
-        await _send_in_order(window, topic, rows, to, limit, whole=whole)
+        await _send_in_order(window, topic, rows, to, limit, is_batch_topic=is_batch_topic)
         return
     if topic not in lanes:
         lanes[topic] = await sender.publish_info(topic, timeout=timeout), {}
@@ -103,12 +103,14 @@ async def _send_topic(
         if key is not None:
             queue_of_key = info.queue_of_key(key)
             keyed = targets.setdefault(queue_of_key, KeyedQueue(key, (queue_of_key,)))
-        await _send_in_order(window, topic, key_rows, keyed, limit, whole=whole)
+        await _send_in_order(window, topic, key_rows, keyed, limit, is_batch_topic=is_batch_topic)
 
 
-async def _send_in_order(window: SendWindow, topic: str, rows: Any, to: Target, limit: Any, *, whole: bool) -> None:
+async def _send_in_order(
+    window: SendWindow, topic: str, rows: Any, to: Target, limit: Any, *, is_batch_topic: bool
+) -> None:
     arrow = columnar()
-    if whole:  # requests for a batch topic have one tag and no compression
+    if is_batch_topic:  # requests for a batch topic have one tag and no compression
         for tag_rows in arrow.by_tag(rows):
             for part in arrow.outgoing_parts(tag_rows):
                 for payload in arrow.encode_rows(part, topic, unique_id_runs, limit.of_batch_topic(), single_tag=True):

@@ -53,9 +53,9 @@ class ChainedResults(Sequence[SendResult]):
         count = len(self)
         if isinstance(index, slice):
             return [self[number] for number in range(count)[index]]
-        place = range(count)[index]
-        part = bisect_right(self._ends, place)
-        return self._parts[part][place - self._ends[part]]  # a negative index, counted from the part's end
+        number = range(count)[index]
+        part = bisect_right(self._ends, number)
+        return self._parts[part][number - self._ends[part]]  # a negative index, counted from the part's end
 
 
 # The target of some messages of a list, and their indices in the list.
@@ -81,17 +81,17 @@ async def send_list(
     single_tag = len({message.tags for message in messages}) <= 1
     by_tag = not single_tag and await sender.is_batch_topic(messages[0].topic, timeout=timeout)
     if len(groups) == 1 and not by_tag:
-        whole = [(groups[0][0], payload) for payload in encoding.batch(batch)]
-        return await _send_parts(sender, whole, timeout=timeout, mode=mode)
+        requests = [(groups[0][0], payload) for payload in encoding.batch(batch)]
+        return await _send_parts(sender, requests, timeout=timeout, mode=mode)
     order: list[int] = []
     parts: list[tuple[Target, Payload]] = []
-    for to, places in groups:
-        together = _by_tag(messages, places) if by_tag else places
+    for to, indices in groups:
+        together = _by_tag(messages, indices) if by_tag else indices
         order += together
         payloads = encoding.batch(batch.part(together), split_by_tag=by_tag)
         parts += [(to, payload) for payload in payloads]
     results = dict(zip(order, await _send_parts(sender, parts, timeout=timeout, mode=mode), strict=True))
-    return [results[place] for place in range(len(messages))]
+    return [results[index] for index in range(len(messages))]
 
 
 async def _groups(
@@ -108,15 +108,15 @@ async def _groups(
         queue_of_key = info.queue_of_key(key)
         target_of_key[key] = targets.setdefault(queue_of_key, KeyedQueue(key, (queue_of_key,)))
     groups: dict[Target, list[int]] = {}
-    for place, message in enumerate(messages):
-        groups.setdefault(target_of_key[message.sharding_key], []).append(place)
+    for index, message in enumerate(messages):
+        groups.setdefault(target_of_key[message.sharding_key], []).append(index)
     return list(groups.items())
 
 
-def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
+def _by_tag(messages: Sequence[Message], indices: Sequence[int]) -> list[int]:
     of_tag: dict[str | None, list[int]] = {}
-    for place in places:
-        of_tag.setdefault(messages[place].tags, []).append(place)
+    for index in indices:
+        of_tag.setdefault(messages[index].tags, []).append(index)
     return list(chain.from_iterable(of_tag.values()))
 
 
@@ -145,15 +145,15 @@ def _going_on(to: AnyQueue | KeyedQueue, queue: MessageQueue) -> Target:
 
 def _batch_failed(error: RocketMQError, done: list[Sequence[SendResult] | RocketMQError], parts: int) -> BatchFailed:
     stored = len(done)
-    rest = parts - stored - 1
+    unsent_parts = parts - stored - 1
     outcome = Outcome.PERHAPS_STORED if stored else error.outcome
     unsent: list[RocketMQError] = [
         SendFailed("not sent, because an earlier part of the batch failed", outcome=Outcome.NOT_STORED, attempts=())
-        for _ in range(rest)
+        for _ in range(unsent_parts)
     ]
     return BatchFailed(
         f"part {stored + 1} of {parts} of the batch failed: {stored} parts stored, this one {error.outcome.value}, "
-        f"{rest} not sent (error.parts has each). {error}",
+        f"{unsent_parts} not sent (error.parts has each). {error}",
         outcome=outcome,
         attempts=error.attempts,
         parts=[*done, error, *unsent],

@@ -109,10 +109,10 @@ class SendResults(Sequence[SendResult]):
     def __iter__(self) -> Iterator[SendResult]:
         receipt, stored, offset_ids = self._receipt, self._stored, self._offset_ids
         status, queue = receipt.status, self._queue
-        rest = (stored.transaction_id, stored.region_id, stored.recall_handle)
+        shared_fields = (stored.transaction_id, stored.region_id, stored.recall_handle)
         names = zip(receipt.unique_ids or offset_ids, offset_ids, strict=True)
         for offset, (unique_id, offset_id) in enumerate(names, stored.queue_offset):
-            yield _make_result(status, unique_id, offset_id, queue, offset, *rest)
+            yield _make_result(status, unique_id, offset_id, queue, offset, *shared_fields)
 
     @overload
     def __getitem__(self, index: int) -> SendResult: ...

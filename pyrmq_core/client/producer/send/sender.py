@@ -190,10 +190,10 @@ class Sender:
         state.address = address
         if payload.single_tag and can_be_one_record(payload):
             topic = self._queues.on_wire(payload.topic)
-            whole = self._batch_topics.keeps_whole_nowait(topic, queue.broker_name)
-            if whole is None:
+            is_one_record = self._batch_topics.keeps_whole_nowait(topic, queue.broker_name)
+            if is_one_record is None:
                 return None
-            if whole:
+            if is_one_record:
                 payload = state.as_one_record()
         request = self._request(payload, queue)
         state.code = request.code
