@@ -13,12 +13,6 @@ from tests.support import small_modules, wall_roads, walls
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("pyrmq_core", "pyrmq_spark")
 BESIDE = ("tests", "examples", "benchmarks")
-# The rooms in which docstrings still join ideas by semicolons. It becomes empty, and grows no more.
-WITH_SEMICOLONS = (
-    *(f"pyrmq_core/servers/broker/{room}/" for room in ("exported", "processors")),
-    *(f"pyrmq_core/servers/broker/{name}.py" for name in ("__main__", "broker", "in_turns", "registration", "roles")),
-    *(f"pyrmq_core/servers/broker/{name}.py" for name in ("running_broker", "server", "upkeep")),
-)
 
 
 def python_sources(*directories: str) -> dict[str, str]:
