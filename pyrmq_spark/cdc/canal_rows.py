@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BLOB_CHARSET: Final = "ISO-8859-1"  # the charset by which Canal writes the bytes of a BLOB
+LOST_LETTER: Final = "\ufffd"  # which Canal writes for bytes of a text that are not UTF-8
 KINDS_BY_TYPE: Final = ("string", "binary", "timestamp")  # whose values depend on the column's type in MySQL
 # Names outside of a row that may be null in a message.
 NULL_OUTSIDE: Final = ("old", "data", "sql", "gtid", "pkNames", "mysqlType", "sqlType", "table", "database", "type")
@@ -236,6 +237,9 @@ def _fault(row: Row, zone: str | None) -> Column:
             fault = fault.when(
                 is_address, fault_at(InvalidChange, name, kind, ", of which Canal writes bytes: declare binary")
             )
+            lost = " of another character set than UTF-8, of which Canal lost letters: convert the column to utf8mb4"
+            is_lossy = F.col("texts").getField(field.name).contains(LOST_LETTER)
+            fault = fault.when(is_lossy, fault_at(InvalidChange, name, "text", lost))
         if field.kind == "timestamp" and zone is None:
             words = (
                 "TIMESTAMP in the time zone of Canal's JVM: name it (timestamp_zone='UTC'), or declare timestamp_ntz"

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
-from pyrmq_spark.cdc import debezium_rows, debezium_values, order, upsert
+from pyrmq_spark.cdc import canal_rows, columns, debezium_rows, debezium_values, order, upsert
 from tests.interop.changes.captures import Capture, read_capture
 from tests.interop.changes.judge import Verdict, faults, judge
 from tests.interop.changes.record import GOLDEN
@@ -79,6 +79,11 @@ def as_seconds(parsed: debezium_values.Parsed) -> Column:
     return parsed.value.try_cast("bigint").try_cast("timestamp").try_cast(parsed.field.type)
 
 
+def as_it_is(text: Column, field: columns.Field, _: object) -> Column:
+    """Takes Canal's text for the value, whatever the column's type is in the database."""
+    return text.try_cast(field.type)
+
+
 def no_placeholder(*_: object) -> None:
     """Takes the placeholder of an unchanged long value for the value."""
 
@@ -102,6 +107,7 @@ PLANTS: Final[dict[str, tuple[object, str, Callable[..., object], str, str]]] = 
         "debezium_postgresql_4",
         "public.long_values",
     ),
+    "Canal's texts are values": (canal_rows, "_typed", as_it_is, "canal_mariadb_5", "c5.plain"),
 }
 
 
@@ -116,6 +122,6 @@ def test_a_planted_fault_is_found(
     verdict = judge(
         table,
         capture.rows[full_name],
-        lambda: by_batch(capture.frame(spark, table), table, tmp_path, "debezium"),
+        lambda: by_batch(capture.frame(spark, table), table, tmp_path, capture.origin["tool"]),
     )
     assert faults([table], [verdict]) != []
