@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.servers.broker.processors.table import NOT_BUILT, served_requests
+from pyrmq_core.servers.broker.processors.table import FAMILIES, NOT_BUILT, families_of, served_requests
 from tests.servers.broker.serving import serving, until
 from tests.support.server_page import BROKER
 
@@ -52,3 +52,12 @@ def names_in(store: Path) -> list[str]:
     return [
         path.name for path in (*store.iterdir(), *(store / "config").iterdir()) if path.suffix not in (".bak", ".tmp")
     ]
+
+
+async def test_a_broker_has_every_family_and_no_request_belongs_to_two(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        families = list(families_of(served.running.broker))
+    assert {type(family) for family in families} == set(FAMILIES)
+    codes = [code for family in families for code in family.handlers()]
+    assert len(codes) == len(set(codes))
+    assert set(codes) == served_requests()

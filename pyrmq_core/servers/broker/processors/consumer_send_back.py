@@ -77,9 +77,7 @@ class SendBackRequests:
     counts: Counts
 
     def handlers(self) -> Handlers:
-        return {
-            RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back,
-        }
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     async def send_back(self, request: Command, _: Peer) -> Command:
         back = ConsumerSendMsgBack.from_command(request)

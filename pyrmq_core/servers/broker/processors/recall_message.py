@@ -50,9 +50,7 @@ class RecallRequests:
     writer: MessageWriter
 
     def handlers(self) -> Handlers:
-        return {
-            RequestCode.RECALL_MESSAGE: checked(self.recall, topic=topic_fault),
-        }
+        return {RequestCode.RECALL_MESSAGE: checked(self.recall, topic=topic_fault)}
 
     def recall(self, request: Command, peer: Peer) -> Command:
         region = {MSG_REGION: self.settings.config.region_id}

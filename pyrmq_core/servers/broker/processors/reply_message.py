@@ -58,10 +58,7 @@ class ReplyRequests:
     calls: ConsumerCalls
 
     def handlers(self) -> Handlers:
-        return {
-            RequestCode.SEND_REPLY_MESSAGE: self.reply,
-            RequestCode.SEND_REPLY_MESSAGE_V2: self.reply,
-        }
+        return {RequestCode.SEND_REPLY_MESSAGE: self.reply, RequestCode.SEND_REPLY_MESSAGE_V2: self.reply}
 
     async def reply(self, request: Command, peer: Peer) -> Command:
         """Stores and pushes a reply. The answer to its sender says whether the requesting client received it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import partial
+from itertools import chain
 from typing import Any, Final, Protocol
 
 from pyrmq_core.network import Peer
@@ -113,9 +114,7 @@ NOT_BUILT: Final[Mapping[int, str]] = {
 
 
 def handler_of(broker: Broker) -> Handler:
-    handlers: dict[int, Handler] = {}
-    for family in (*_of_messages(broker), *_of_consumption(broker), *_of_administration(broker)):
-        handlers |= family.handlers()
+    handlers = {code: handler for family in families_of(broker) for code, handler in family.handlers().items()}
     respond = partial(handle, handlers)
     if not broker.settings.config.is_slave:
         return respond
@@ -126,6 +125,10 @@ def handler_of(broker: Broker) -> Handler:
 def handle(handlers: Handlers, request: Command, peer: Peer) -> Answer:
     handler = handlers.get(request.code)
     return unsupported(request) if handler is None else handler(request, peer)
+
+
+def families_of(broker: Broker) -> Iterator[Family]:
+    return chain(_of_messages(broker), _of_consumption(broker), _of_administration(broker))
 
 
 def _of_messages(broker: Broker) -> Iterator[Family]:

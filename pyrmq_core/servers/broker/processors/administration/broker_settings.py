@@ -76,9 +76,7 @@ class SettingRequests:
     turn: trio.Lock = field(default_factory=trio.Lock)
 
     def handlers(self) -> Handlers:
-        return {
-            RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
-        }
+        return {RequestCode.UPDATE_BROKER_CONFIG: self.update_config}
 
     def update_config(self, request: Command, peer: Peer) -> Answer:
         if len(request.body) > MAX_SETTINGS_BYTES:

@@ -75,10 +75,7 @@ class PullRequests:
     figures: BrokerFigures
 
     def handlers(self) -> Handlers:
-        return {
-            RequestCode.PULL_MESSAGE: self.pull,
-            RequestCode.LITE_PULL_MESSAGE: self.pull,
-        }
+        return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
     def pull(self, request: Command, peer: Peer) -> Answer:
         header = PullMessage.from_command(request)
