@@ -14,7 +14,7 @@ from pyrmq_core.lazy_names import load_when_named
 if TYPE_CHECKING:
     from pyrmq_core.network.addresses import format_address, local_ip, parse_address
     from pyrmq_core.network.connection.answers import ask
-    from pyrmq_core.network.connection.calls import BulkCall, Call, Done
+    from pyrmq_core.network.connection.calls import BulkCall, Call, Done, RowCall
     from pyrmq_core.network.connection.connection import Connection
     from pyrmq_core.network.connection.peer import CutConnection, Handler, LateAnswer, Peer
     from pyrmq_core.network.loop_access import ON_LOOP, LoopAccess
@@ -36,6 +36,7 @@ __all__ = [
     "Listening",
     "LoopAccess",
     "Peer",
+    "RowCall",
     "ServerBounds",
     "TlsMode",
     "TlsSettings",
@@ -53,7 +54,7 @@ __all__ = [
 _LAZY: Final = {
     "pyrmq_core.network.addresses": "format_address local_ip parse_address",
     "pyrmq_core.network.connection.answers": "ask",
-    "pyrmq_core.network.connection.calls": "BulkCall Call Done",
+    "pyrmq_core.network.connection.calls": "BulkCall Call Done RowCall",
     "pyrmq_core.network.connection.connection": "Connection",
     "pyrmq_core.network.connection.peer": "CutConnection Handler LateAnswer Peer",
     "pyrmq_core.network.loop_access": "ON_LOOP LoopAccess",

@@ -9,9 +9,10 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, RocketMQError
-from pyrmq_core.network import BulkCall, Peer
+from pyrmq_core.network import BulkCall, Peer, RowCall
 from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.framing.frame import RequestForm
+from pyrmq_core.protocol.framing.lent_answer import AnswerRow
 from tests.network.ends import KINDS, Recorder, echo, joined, until
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -76,6 +77,74 @@ async def test_all_end_with_their_connection(kind: str) -> None:
         (error,) = request.results
         assert isinstance(error, ConnectionClosed)
         assert error.request_left == (request in requests)
+
+
+class Reader:
+    """A reader that records the numbers of its calls and the opaque and body of each answer, list by list."""
+
+    def __init__(self) -> None:
+        self.lists: list[list[tuple[int, int, bytes]]] = []
+
+    def answered_rows(self, answers: list[tuple[RowTold, AnswerRow]]) -> None:
+        self.lists.append([(call.number, opaque, bytes(body)) for call, (opaque, _, _, body) in answers])
+        if len(self.lists) == 1:
+            raise ValueError("a list whose reader fails takes no other call with it")
+
+
+class RowTold(RowCall):
+    """A call of a reader, which records what it does not get as a row."""
+
+    __slots__ = ("number", "results")
+
+    def __init__(self, number: int, reader: Reader) -> None:
+        self.number, self.reader = number, reader
+        self.numbers = number, 32
+        self.results: list[Command | RocketMQError] = []
+
+    def end(self, result: Command | RocketMQError) -> None:
+        self.results.append(result)
+
+
+async def test_a_reader_gets_the_answers_of_the_form_in_lists(kind: str) -> None:
+    """Each call has one end: a row of its own reader, a command, or an error."""
+    body = bytes(range(256)) * 40
+
+    def answer(request: Command, _: Peer) -> Command:
+        number = int(request.ext["offset"])
+        return success({"offset": str(number)}, body if number % 3 else b"short")
+
+    form = re.compile(rb'\{"code":0,"extFields":\{"offset":"(\d+)"\}[^{}]*"opaque":(\d+)[^{}]*\}')
+    readers = Reader(), Reader()
+    calls = [RowTold(number, readers[number % 2]) for number in range(60)]
+    plain = [Told(number) for number in (1, 2)]
+    async with joined(kind, there=answer) as (here, _):
+        here.lend_answers(form)
+        here.post_all(FORM, [*calls[:30], *plain, *calls[30:]], timeout=60)
+        await until(lambda: not here.calls_under_way)
+    rows = [[row for rows in reader.lists for row in rows] for reader in readers]
+    for number, reader_rows in enumerate(rows):
+        assert [row[0] for row in reader_rows] == [call for call in range(60) if call % 2 == number and call % 3]
+        assert {row[2] for row in reader_rows} == {body}
+    assert [[type(result) for result in call.results] for call in calls] == [
+        [] if call.number % 3 else [Command] for call in calls
+    ]
+    for told in plain:
+        (result,) = told.results
+        assert isinstance(result, Command)
+        assert (type(result.body), result.body) == (bytes, body)
+
+
+async def test_row_calls_end_with_their_connection(kind: str) -> None:
+    recorder, reader = Recorder(), Reader()
+    calls = [RowTold(number, reader) for number in range(5)]
+    async with joined(kind, there=recorder.held) as (here, there):
+        here.lend_answers(re.compile(rb"(nothing)"))
+        here.post_all(FORM, calls, timeout=60)
+        await until(lambda: len(recorder.requests) == 5)
+        there.close()
+        await here.wait_closed()
+    assert [[type(result) for result in call.results] for call in calls] == [[ConnectionClosed]] * 5
+    assert reader.lists == []
 
 
 class Borrowing(Told):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import trio
 
@@ -19,6 +19,7 @@ from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.codes import request_name
 from pyrmq_core.protocol.framing.command import ONEWAY_BIT, Command
 from pyrmq_core.protocol.framing.frame import Request, RequestForm, encode_request_head
+from pyrmq_core.protocol.framing.lent_answer import AnswerRow, row_command
 
 log = line_logger(__name__)
 
@@ -146,6 +147,27 @@ class BulkCall:
         raise NotImplementedError
 
 
+class RowReader(Protocol):
+    """A reader that receives answers to its calls in lists."""
+
+    def answered_rows(self, answers: list[tuple[Any, AnswerRow]]) -> None:
+        """Receives answers, each with its call, in the order of their arrival. It must not raise."""
+        ...
+
+
+class RowCall(BulkCall):
+    """A bulk call that borrows, and whose reader receives complete answers of the connection's form in lists.
+
+    Any other answer, and each error, ends it as it ends a bulk call.
+    """
+
+    __slots__ = ("reader",)
+
+    borrows = True
+
+    reader: RowReader
+
+
 class Calls:
     """The table of one connection's calls by opaque.
 
@@ -233,6 +255,24 @@ class Calls:
         except Exception:
             _log_end(call.code)
         return True
+
+    def answered_rows(self, rows: Iterable[AnswerRow]) -> None:
+        """Passes answers to their calls: those of one reader as a list of rows, others as commands."""
+        table = self.table
+        rows_by_reader: dict[RowReader, list[tuple[RowCall, AnswerRow]]] = {}
+        for row in rows:
+            opaque = row[0]
+            call = table.get(opaque)
+            if isinstance(call, RowCall) and call.started:
+                del table[opaque]
+                rows_by_reader.setdefault(call.reader, []).append((call, row))
+            elif not self.answered(row_command(row)):
+                log.debug("%s answered number %d, which no call waits for", self._address, opaque)
+        for reader, answers in rows_by_reader.items():
+            try:
+                reader.answered_rows(answers)
+            except Exception:
+                _log_end(answers[0][0].code)
 
     def forget(self, call: Call | BulkCall) -> None:
         self.table.pop(call.opaque, None)

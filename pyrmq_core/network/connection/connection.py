@@ -341,8 +341,9 @@ class Connection:
         read_slice = self._read_slice
         read_slice.begin()
         self._outbox.hold()
+        next_command = self._decoder.next_command if self._decoder.answer_form is None else self._after_rows
         try:
-            while (command := self._decoder.next_command()) is not None:
+            while (command := next_command()) is not None:
                 if read_slice.is_over:
                     await self._wait_for_turn(read_slice)
                 if self.is_closed:
@@ -364,6 +365,13 @@ class Connection:
         finally:
             read_slice.end()
             self._outbox.release()
+
+    def _after_rows(self) -> Command | None:
+        """Passes the lent answers that come next to their calls, and returns the command after them."""
+        while not self.is_closed and (rows := self._decoder.next_rows()):
+            self._commands += len(rows)
+            self._calls.answered_rows(rows)
+        return self._decoder.next_command()
 
     async def _wait_for_turn(self, read_slice: ReadSlice) -> None:
         """Lets other tasks run. While many connections are busy, it waits for this connection's turn."""

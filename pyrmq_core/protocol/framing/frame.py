@@ -24,7 +24,7 @@ from pyrmq_core.errors import FrameError, HeaderError
 from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command, Serialization
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.framing.headers import decode_binary, decode_json, encode_binary, encode_header, encode_json
-from pyrmq_core.protocol.framing.lent_answer import AnswerForm, lent_answer
+from pyrmq_core.protocol.framing.lent_answer import AnswerForm, AnswerRow, lent_answer
 from pyrmq_core.protocol.framing.remedies import other_protocol
 
 # The most bytes of a frame with its length field, as Java's `com.rocketmq.remoting.frameMaxLength`.
@@ -264,6 +264,34 @@ class FrameDecoder:
         elif body_start < end:
             body = bytes(view[body_start:end])
         return decode_json(header, body) if word == header_bytes else decode_binary(header, body)
+
+    def next_rows(self) -> list[AnswerRow]:
+        """Returns the complete answers that come next and would be a `LentAnswer` each, up to the first other frame."""
+        rows: list[AnswerRow] = []
+        form = self.answer_form
+        if form is None or not self.lends:
+            return rows
+        unpack, fullmatch, view, buffer = PREFIX.unpack_from, form.fullmatch, self._view, self._buffer
+        most, most_header, longest = self._max_length, self._max_header_bytes, self._longest
+        start, last = self._start, self._end
+        while start + PREFIX_BYTES <= last:
+            length, header_bytes = unpack(buffer, start)
+            end = start + LENGTH_BYTES + length
+            body_start = start + PREFIX_BYTES + header_bytes
+            if end > last or length > most or header_bytes > most_header or end - body_start < LENT_FROM_BYTES:
+                break
+            header = bytes(view[start + PREFIX_BYTES : body_start])
+            match = fullmatch(header)
+            if match is None:
+                break
+            numbers = tuple(map(int, match.groups()))
+            rows.append((numbers[-1], numbers, header, view[body_start:end]))
+            if end - start > longest:
+                longest = end - start
+            start = end
+        if rows:
+            self._start, self._longest, self._is_lent = start, longest, True
+        return rows
 
     def _not_a_frame(self, length: int, word: int) -> FrameError:
         encoding, header_bytes = word >> 24, word & MAX_HEADER_BYTES

@@ -17,6 +17,8 @@ from pyrmq_core.protocol.framing.headers import JSON, decode_json
 # Matches whole JSON headers of successful answers. Its groups are whole numbers, the last one the opaque; it matches no
 # header that `decode_json` refuses.
 AnswerForm: TypeAlias = re.Pattern[bytes]
+# A complete answer of a form: its opaque, the numbers of the form, its header and its lent body.
+AnswerRow: TypeAlias = tuple[int, tuple[int, ...], bytes, memoryview]
 
 _SLOTS: Final[dict[str, Any]] = {name: Command.__dict__[name] for name in Command.__slots__}
 
@@ -27,6 +29,12 @@ def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer
         return None
     numbers = tuple(map(int, match.groups()))
     return _make_lent(header, body, numbers[-1], numbers)
+
+
+def row_command(row: AnswerRow) -> LentAnswer:
+    """Returns the answer of a row as a command."""
+    opaque, numbers, header, body = row
+    return _make_lent(header, body, opaque, numbers)
 
 
 def _read(answer: LentAnswer) -> None:

@@ -12,7 +12,7 @@ from pyrmq_core.errors import ProtocolError
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import LENT_FROM_BYTES, PREFIX, FrameDecoder, encode_frame
 from pyrmq_core.protocol.framing.headers import decode_json
-from pyrmq_core.protocol.framing.lent_answer import LentAnswer
+from pyrmq_core.protocol.framing.lent_answer import LentAnswer, row_command
 from pyrmq_core.protocol.requests.broker.pull_message import PULL_ANSWER_FORM, PullAnswer, pull_offsets
 from tests.support import golden
 
@@ -96,6 +96,36 @@ def test_any_other_use_makes_it_a_plain_command(use: str) -> None:
         assert getattr(answer, use) == getattr(plain, use)
     assert type(answer) is Command
     assert answer == plain
+
+
+FRAMES = (
+    framed(HEADER),
+    framed(HEADER, BODY[1:]),
+    framed(HEADER.replace(b'"code":0', b'"code":19')),
+    framed(HEADER.replace(b'"opaque":12', b'"opaque":13'), BODY * 3),
+    framed(HEADER, b""),
+)
+
+
+@given(st.lists(st.sampled_from(FRAMES), max_size=8), st.lists(st.integers(1, 20_000), max_size=8))
+def test_rows_are_the_commands_that_would_come_next(frames: list[bytes], sizes: list[int]) -> None:
+    """They are, with other frames between them, and for any cut of the bytes."""
+    decoder = FrameDecoder()
+    decoder.lends, decoder.answer_form = True, PULL_ANSWER_FORM
+    stream, commands = b"".join(frames), list[Command]()
+    for size in (*sizes, len(stream) + 1):
+        decoder.feed(stream[:size])
+        stream = stream[size:]
+        is_over = False
+        while not is_over:
+            rows = decoder.next_rows()
+            commands += map(row_command, rows)
+            command = decoder.next_command()
+            assert not isinstance(command, LentAnswer)
+            is_over = command is None
+            commands += [] if command is None else [command]
+    assert decoder.buffered_bytes == 0
+    assert commands == decoded(frames, unread=False)
 
 
 def test_a_short_body_comes_as_a_command() -> None:

@@ -344,15 +344,32 @@ class QueuePulls:
                 return None
             status = PullStatus.NO_MATCHED_MSG
         offsets = pull_offsets(answer)
-        if offsets is None or offsets[0] <= start:
+        return None if offsets is None else self._plain(start, end, offsets, status, answer.body, address)
+
+    def plain_row(
+        self, start: int, end: int, offsets: tuple[int, ...], records: memoryview, address: str
+    ) -> RawPull | None:
+        """Returns the pull of an answer with these next, maximum and minimum offsets, as `plain_answer` does."""
+        return self._plain(start, end, offsets, FOUND, records, address)
+
+    def _plain(
+        self,
+        start: int,
+        end: int,
+        offsets: tuple[int, ...],
+        status: PullStatus,
+        records: bytes | memoryview,
+        address: str,
+    ) -> RawPull | None:
+        following, maximum, minimum = offsets[:3]
+        if following <= start:
             return None
-        following, maximum, minimum = offsets
         following = following if following < end else end
         if following > maximum:
             return None
         queue, passes, is_unfiltered, namespace = self._queue, self._passes, self._is_unfiltered, self._namespace
         return make_raw_pull(
-            queue, start, following, minimum, maximum, status, answer.body, passes, is_unfiltered, address, namespace
+            queue, start, following, minimum, maximum, status, records, passes, is_unfiltered, address, namespace
         )
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:

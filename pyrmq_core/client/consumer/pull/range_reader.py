@@ -22,11 +22,11 @@ from pyrmq_core.errors import BrokerNotFound, DataLost, NetworkError, ResponseEr
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, PullStatus
-from pyrmq_core.network import BulkCall
+from pyrmq_core.network import BulkCall, RowCall
 from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import RequestForm
-from pyrmq_core.protocol.framing.lent_answer import AnswerForm
+from pyrmq_core.protocol.framing.lent_answer import AnswerForm, AnswerRow, row_command
 from pyrmq_core.protocol.messages.payload import RawPull
 
 PULL_TIMEOUT_SECONDS: Final = 10.0
@@ -46,6 +46,12 @@ class PullRequests(Protocol):
     @property
     def answer_form(self) -> AnswerForm:
         """The form of the answers that a connection may lend unread."""
+        ...
+
+    def plain_row(
+        self, start: int, end: int, offsets: tuple[int, ...], records: memoryview, address: str
+    ) -> RawPull | None:
+        """Returns the pull of an answer with these next, maximum and minimum offsets, as `plain_answer` does."""
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
@@ -97,12 +103,16 @@ class _PostedPull(BulkCall):
         self.reader.answered(self.pull_slice, result)
 
 
-class _BorrowingPull(_PostedPull):
+class _BorrowingPull(RowCall):
     """A slice's pull under way for a reader that lends records."""
 
-    __slots__ = ()
+    __slots__ = ("pull_slice",)
 
-    borrows = True
+    reader: RangeReader
+    pull_slice: PullSlice
+
+    def end(self, result: Command | RocketMQError) -> None:
+        self.reader.answered(self.pull_slice, result)
 
 
 class RangeReader:
@@ -226,6 +236,25 @@ class RangeReader:
         if not isinstance(result, Command) or result.code == ResponseCode.GO_AWAY:
             self._connection = None
         self._nursery.start_soon(self._retry_slice, pull_slice, result)
+
+    def answered_rows(self, answers: list[tuple[_BorrowingPull, AnswerRow]]) -> None:
+        """Records answers in the order of their arrival, and posts the next pulls once. Others take `answered`."""
+        if self._is_closed:
+            return
+        progress, plain_row, address = self._progress, self._requests.plain_row, self._address
+        to_pull: list[PullSlice] = []
+        for call, row in answers:
+            pull_slice = call.pull_slice
+            _, offsets, _, records = row
+            pull = plain_row(pull_slice.position, progress.end, offsets, records, address)
+            if pull is None:
+                self._nursery.start_soon(self._retry_slice, pull_slice, row_command(row))
+            elif progress.add_answer(pull_slice, pull) is ASKED:
+                to_pull.append(pull_slice)
+        if to_pull:
+            self._post(to_pull)
+        if self._waiting is not None and progress.slices and progress.slices[0].state is not ASKED:
+            self._deliver()
 
     def _deliver(self) -> None:
         progress = self._progress
