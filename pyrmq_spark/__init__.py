@@ -3,9 +3,9 @@
 `source` is the entry that Spark finds. `read`, `stream` and `write` are batch reads, streaming reads, and writes of
 both kinds. `options`, `positions`, `offsets`, `read_limits`, `kafka_hints` and `namespaces` are pure: they parse
 options and decide by them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors`
-makes the errors that Spark shows. `tables` makes views of topics, `cdc` rows of changes. `session` is for drivers:
-settings, one of which puts `python_path` on the path of Spark's Python processes, and threads. `gc_freeze` and
-`pyspark_releases` adapt to Spark's processes and releases.
+makes the errors that Spark shows. `tables` makes views of topics, `cdc` rows of changes, `cloud_events` columns of
+events. `session` is for drivers: settings, one of which puts `python_path` on the path of Spark's Python processes, and
+threads. `gc_freeze` and `pyspark_releases` adapt to Spark's processes and releases.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
+    from pyrmq_spark.cloud_events import cloudevents
     from pyrmq_spark.session import activate_session, session_settings
     from pyrmq_spark.source import RocketMQDataSource, register
     from pyrmq_spark.stream.lag_listener import LagListener
@@ -29,6 +30,7 @@ __all__ = [
     "QueueLag",
     "RocketMQDataSource",
     "activate_session",
+    "cloudevents",
     "commit_offsets",
     "infer_schema",
     "lag",
@@ -41,6 +43,7 @@ __all__ = [
 
 # Loaded at first use: Spark imports this package in every process in which it looks for sources.
 _LAZY: Final = {
+    "pyrmq_spark.cloud_events": "cloudevents",
     "pyrmq_spark.session": "activate_session session_settings",
     "pyrmq_spark.source": "RocketMQDataSource register",
     "pyrmq_spark.stream.lag_listener": "LagListener",

@@ -33,6 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core.filtering": BYTES,
     "pyrmq_core.columnar": BYTES | {"pyrmq_core.filtering"},
     "pyrmq_core.committed": BYTES,
+    "pyrmq_core.cloudevents": BYTES,
     "pyrmq_core.network": BYTES,
     "pyrmq_core.client": SHARED | {"pyrmq_core.columnar", "pyrmq_core.committed"},
     "pyrmq_core.servers": set(),
@@ -68,6 +69,7 @@ ROOMS: dict[str, set[str]] = {
 PUBLIC_CORE = {
     "pyrmq_core",
     "pyrmq_core.blocking",
+    "pyrmq_core.cloudevents",
     "pyrmq_core.columnar",
     "pyrmq_core.embedded",
     "pyrmq_core.lazy_names",
@@ -82,6 +84,7 @@ PURE_ROOMS = (
     "pyrmq_core.filtering",
     "pyrmq_core.columnar",
     "pyrmq_core.committed",
+    "pyrmq_core.cloudevents",
     "pyrmq_core.client.routing",
     "pyrmq_core.client.consumer.offsets.offsets_in_memory",
     "pyrmq_core.client.consumer.pull.pull_errors",
