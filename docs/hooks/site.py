@@ -54,6 +54,7 @@ PACKAGES: Final = (
     "pyrmq_core.blocking",
     "pyrmq_core.aio",
     "pyrmq_core.otel",
+    "pyrmq_core.cloudevents",
     "pyrmq_core.columnar",
     "pyrmq_core.embedded",
     "pyrmq_core.testing",

@@ -29,14 +29,14 @@ GIVEN: dict[str, tuple[Any, pa.DataType]] = {
     "delayLevel": (1, pa.int32()),
     "deliverAt": (NOW, pa.timestamp("us", "UTC")),
     "flag": (7, pa.int32()),
+    "priority": (2, pa.int32()),
 }
 
 
 def test_null_is_no_value_in_every_column_that_may_lack_one(cluster: EmbeddedCluster) -> None:
-    """Row 0 has every value, row 1 none; a time of delivery excludes a level."""
-    given = {name: value for name, value in GIVEN.items() if name != "deliverAt"}
-    columns = {name: pa.array([value, None], kind) for name, (value, kind) in given.items()}
-    columns["deliverAt"] = pa.nulls(2, GIVEN["deliverAt"][1])
+    """Row 0 has every value, row 1 none; a level excludes a time of delivery and a priority."""
+    columns = {name: pa.array([value, None], kind) for name, (value, kind) in GIVEN.items()}
+    columns |= {name: pa.nulls(2, GIVEN[name][1]) for name in ("deliverAt", "priority")}
     assert {"body", "topic", *columns} == set(SINK_TYPES)
     rows = pa.record_batch({"body": pa.array([b"all", b"none"]), **columns})
     schema = SinkSchema({name: number for number, name in enumerate(rows.schema.names)}, "orders")
@@ -81,6 +81,7 @@ def test_null_is_no_value_in_every_column_that_may_lack_one(cluster: EmbeddedClu
         ("queueId", -1, pa.int32(), "below 0"),
         ("brokerName", "", TEXT, "it is empty"),
         ("delayLevel", 19, pa.int32(), "levels are 1"),
+        ("priority", -1, pa.int32(), "it is below 0"),
         ("deliverAt", NOW + timedelta(days=3, seconds=1), pa.timestamp("us", "UTC"), "3 days"),
     ],
 )
