@@ -126,8 +126,14 @@ def without_marks(value: Column) -> Column:
     return F.when(value.contains(MARK), F.regexp_replace(value, MARKED_NUMBER, "$1")).otherwise(value)
 
 
-def is_changed_string(value: Column, text: Column) -> Column:
-    return text.rlike(CHANGED_NUMBER) & value.rlike(CHANGED_STRING)
+def is_number(value: Column) -> Column:
+    """Returns whether a string that `from_json` read may be a number, or hold one, of which digits are lost."""
+    return value.rlike(CHANGED_STRING)
+
+
+def has_numbers(text: Column) -> Column:
+    """Returns whether a text may hold a number of which `from_json` loses digits in a string."""
+    return text.rlike(CHANGED_NUMBER)
 
 
 def _only_row(row: Column) -> Column:

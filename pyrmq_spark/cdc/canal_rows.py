@@ -5,7 +5,7 @@ The format: Canal's FlatMessage.java and MQMessageUtils.java (1.1.8).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
@@ -51,7 +51,7 @@ def canal(
     `table`, ends with an error. A batch of `foreachBatch` and a stream have no look at that.
     """
     rows = canal_rows(frame, schema, key=key, table=table, corrupt=corrupt, timestamp_zone=timestamp_zone)
-    return with_named_table(in_order(rows, COLUMNS), frame, table)
+    return with_named_table(in_order(rows, COLUMNS, logged=False), frame, table)
 
 
 def canal_rows(
@@ -75,7 +75,6 @@ def canal_rows(
     )
     is_message = F.col("m.corrupt").isNull() & F.col("m.type").isNotNull() & is_complete
     data = F.when(~F.coalesce(is_message, F.lit(False)), refusal_of(corrupt, "is no flat message of Canal"))
-    has_images = is_change & is_own & (F.col("m.type") != "DELETE")
     rows = frame.select(message, "body", *PLACE).select(
         *PLACE,
         "m.type",
@@ -83,16 +82,19 @@ def canal_rows(
         F.col("m.mysqlType").alias("types"),
         F.col("m.old").alias("olds"),
         (F.size("m.data") - F.size("m.old")).alias("lead"),
-        F.when(has_images, _lacking(row)).alias("lacking"),
+        F.col("body").cast("string").alias("body"),
         F.posexplode(data.when(is_change & is_own, F.col("m.data"))).alias("index", "texts"),
     )
     # The changed columns with their old values. Canal omits the maps of the first rows if they are empty, as when its
     # filter hides the changed columns.
     old = F.get("olds", F.col("index") - F.col("lead"))
-    rows = rows.withColumns({"old": old}).withColumns({"now": _now(row, timestamp_zone)})
-    is_update = (F.col("type") == "UPDATE") & F.col("old").isNotNull()
-    rows = rows.withColumns({"was": F.when(is_update, _row_before(row, timestamp_zone))})
     is_delete = F.col("type") == "DELETE"
+    is_update = (F.col("type") == "UPDATE") & F.col("old").isNotNull()
+    # All of one projection: `from_json` is not compiled together with other operators, so Spark cuts the expressions of
+    # its projection into methods that are short enough for the JVM to compile.
+    images = {"now": _now(row, timestamp_zone), "was": F.when(is_update, _row_before(row, timestamp_zone))}
+    lacking = F.when(~is_delete, _lacking(row))
+    rows = rows.withColumns({"old": old}).withColumns({**images, "lacking": lacking})
     changes = rows.select(
         *PLACE,
         F.lower("type").alias("op"),
@@ -122,38 +124,23 @@ def _message(row: Row) -> str:
 
 
 def _lacking(row: Row) -> Column:
-    """Returns the first column that the rows of a message lack, or null.
+    """Returns the first column that the row of a message lacks, or null.
 
-    Spark reads an absent column as null. So a null that does not stand in the body as such is looked at once more.
+    Spark reads an absent column as null. So a null that does not stand in the body as such is looked at once more. Each
+    look is within `when`, which Spark evaluates only where the condition is true.
     """
-    data, body = F.col("m.data"), F.col("body").cast("string")
-    has_null = F.exists(data, lambda texts: _any_null(texts, row))
+    texts, body = F.col("texts"), F.col("body")
     maps = F.from_json(body, "data array<map<string, string>>").getField("data")
+    is_absent = {field.name: ~F.map_contains_key(F.get(maps, F.col("index")), field.name) for field in row}
     lacking: list[Column] = []
     for field in row:
         name = field.name
-        is_null = F.exists(data, _is_null(name))
-        is_absent = F.exists(maps, _is_absent(name))
-        stands = F.lit(False)
+        look = F.when(is_absent[name], F.lit(name))
         if name not in NULL_OUTSIDE:
             stands = body.contains(f'"{name}":null') | body.contains(f'"{name}": null')
-        lacking.append(F.when(is_null & ~stands & F.when(is_null & ~stands, is_absent), F.lit(name)))
-    return F.when(has_null, F.coalesce(*lacking))
-
-
-def _is_null(name: str) -> Callable[[Column], Column]:
-    return lambda texts: texts.getField(name).isNull()
-
-
-def _is_absent(name: str) -> Callable[[Column], Column]:
-    return lambda texts: ~F.map_contains_key(texts, name)
-
-
-def _any_null(texts: Column, row: Row) -> Column:
-    is_any = F.lit(False)
-    for field in row:
-        is_any |= texts.getField(field.name).isNull()
-    return is_any
+            look = F.when(~stands, look)
+        lacking.append(F.when(texts.getField(name).isNull(), look))
+    return F.coalesce(*lacking)
 
 
 def _typed(text: Column, field: Field, zone: str | None) -> Column:
@@ -162,8 +149,9 @@ def _typed(text: Column, field: Field, zone: str | None) -> Column:
         return text.try_cast(field.type)
     kind = F.col("types").getField(field.name)
     if field.kind == "string":
-        is_label = (kind.startswith("enum(") | kind.startswith("set(")) & text.rlike("^[0-9]+$")
-        return F.when(is_label, _label(text, kind)).otherwise(text)
+        has_labels = kind.startswith("enum(") | kind.startswith("set(")
+        label = F.when(text.rlike("^[0-9]+$"), _label(text, kind)).otherwise(text)
+        return F.when(has_labels, label).otherwise(text)
     if field.kind == "binary":
         octets = F.encode(text, BLOB_CHARSET)
         size = F.regexp_extract(kind, r"^\w+\((\d+)\)", 1).try_cast("int")
@@ -181,14 +169,14 @@ def _typed(text: Column, field: Field, zone: str | None) -> Column:
 def _label(text: Column, kind: Column) -> Column:
     """Returns the label of an ENUM's number, or those of a SET's bits: Canal writes numbers, and labels in the type."""
     number = text.try_cast("bigint")
-    start = F.when(kind.startswith("enum("), 7).otherwise(6)
-    labels = F.split(F.substr(kind, start, F.length(kind) - start - 1), "','")
-    labels = F.transform(labels, lambda label: F.replace(label, F.lit("''"), F.lit("'")))
+    labels = F.split(F.regexp_extract(kind, r"(?s)^\w+\('(.*)'\)", 1), "','")
     of_enum = F.when(number == 0, "").otherwise(F.get(labels, (number - 1).cast("int")))
     chosen = F.filter(
         labels, lambda _, index: number.bitwiseAND(F.call_function("shiftleft", F.lit(1).cast("bigint"), index)) != 0
     )
-    return F.when(kind.startswith("enum("), of_enum).when(number.isNotNull(), F.array_join(chosen, ","))
+    of_set = F.when(number.isNotNull(), F.array_join(chosen, ","))
+    label = F.when(kind.startswith("enum("), of_enum).otherwise(of_set)
+    return F.replace(label, F.lit("''"), F.lit("'"))
 
 
 def _now(row: Row, zone: str | None) -> Column:
@@ -198,23 +186,23 @@ def _now(row: Row, zone: str | None) -> Column:
 
 
 def _row_before(row: Row, zone: str | None) -> Column:
-    old, now = F.col("old"), F.col("now")
-    values = (
-        F.when(F.map_contains_key(old, field.name), _typed(F.element_at(old, field.name), field, zone))
-        .otherwise(now.getField(field.name))
-        .alias(field.name)
-        for field in row
-    )
+    """Returns the row before an update: the columns of `old`, and the others as they are now."""
+    old = F.col("old")
+    values = []
+    for field in row:
+        is_changed = F.map_contains_key(old, field.name)
+        text = F.when(is_changed, F.element_at(old, field.name)).otherwise(F.col("texts").getField(field.name))
+        values.append(_typed(text, field, zone).alias(field.name))
     return F.struct(*values)
 
 
 def _fits(row: Row) -> Column:
-    fits = F.lit(True)
+    fits = fits_before = F.lit(True)
     for field in row:
-        old = F.element_at("old", field.name)
         fits &= F.col("texts").getField(field.name).isNull() | F.col("now").getField(field.name).isNotNull()
-        fits &= F.col("was").isNull() | old.isNull() | F.col("was").getField(field.name).isNotNull()
-    return fits
+        is_lost = F.col("was").getField(field.name).isNull()
+        fits_before &= ~F.when(is_lost, F.element_at("old", field.name).isNotNull()).otherwise(F.lit(False))
+    return fits & F.when(F.col("was").isNotNull(), fits_before).otherwise(F.lit(True))
 
 
 def _fault(row: Row, zone: str | None) -> Column:

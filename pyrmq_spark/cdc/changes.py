@@ -28,6 +28,8 @@ CORRUPT: Final = "corrupt"
 RECORD: Final = {"columnNameOfCorruptRecord": CORRUPT}
 PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
 COLUMNS: Final = ("op", "key", "before", "after", "sequence")
+# What a message gives: a change, or the two of a changed key.
+WHOLE, GONE, COME = 0, 1, 2
 DEFAULT_SCHEMAS: Final = ("", "public")  # of PostgreSQL; other databases have none, or one that a user has to name
 
 
@@ -46,32 +48,32 @@ def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: 
     lacks_key |= (op == "delete") & before.isNull()
     fits = F.col("fits") & op.isNotNull() & ~lacks_key
 
-    def change(word: str, key: Column, old: Column, new: Column, part: int, *, moved: bool = False) -> Column:
-        index = (F.col("index") * 2 + part).cast("bigint").alias("index")
-        sequence = F.struct(F.col("read"), F.col("queueOffset"), index)
-        values = [F.lit(word), key, old, new, sequence]
-        fields = [value.alias(name) for name, value in zip(COLUMNS, values, strict=True)]
-        names = F.col("unavailable") if word != "delete" else F.lit(None)
-        fields.append(F.coalesce(names.cast("array<string>"), F.array().cast("array<string>")).alias("unavailable"))
-        return F.struct(*fields, F.lit(moved).alias("moved"))
-
-    none_before, none_after = (F.when(F.lit(False), column) for column in (before, after))
-    gone = change("delete", key_before, before, none_after, 0)
     is_moved = before.isNotNull() & ~key_before.eqNullSafe(key_after)
-    moved = F.array(
-        change("delete", key_before, before, none_after, 0, moved=True),
-        change("insert", key_after, none_before, after, 1),
-    )
-    changed = (
+    parts = (
         F.when(op == "pass", None)
         .when(F.col("fault").isNotNull(), error_of(corrupt, F.col("fault")))
         .when(~F.coalesce(fits, F.lit(False)), refusal)
-        .when(op == "insert", F.array(change("insert", key_after, none_before, after, 0)))
-        .when(op == "delete", F.array(gone))
-        .when(is_moved, moved)
-        .otherwise(F.array(change("update", key_after, before, after, 0)))
+        .when((op == "update") & is_moved, F.array(F.lit(GONE), F.lit(COME)))
+        .otherwise(F.array(F.lit(WHOLE)))
     )
-    return rows.select(*PLACE, *HINTS, F.explode(changed).alias("change"))
+    # The images stay columns of the row: as structs in the array of a generator each would be copied.
+    part = F.col("part")
+    word = F.when(part == GONE, "delete").when(part == COME, "insert").otherwise(op)
+    of_deleted = word == "delete"
+    columns = (F.when(of_deleted, before.getField(name)).otherwise(after.getField(name)).alias(name) for name in keys)
+    index = (F.col("index") * 2 + F.when(part == COME, 1).otherwise(0)).cast("bigint").alias("index")
+    names = F.when(~of_deleted, F.col("unavailable").cast("array<string>"))
+    change = {
+        "op": word,
+        "key": F.struct(*columns),
+        "before": F.when(word != "insert", before),
+        "after": F.when(~of_deleted, after),
+        "sequence": F.struct(F.col("read"), F.col("queueOffset"), index),
+        "unavailable": F.coalesce(names, F.array().cast("array<string>")),
+        "moved": part == GONE,
+    }
+    fields = F.struct(*(value.alias(name) for name, value in change.items())).alias("change")
+    return rows.select("*", F.explode(parts).alias("part")).select(*PLACE, *HINTS, fields)
 
 
 def refusal_of(corrupt: Corrupt, fault: str) -> Column:

@@ -55,15 +55,15 @@ def is_unavailable(name: str) -> Column:
 
 def fault_of(row: Row, keys: Sequence[str], table: str, unavailable: Unavailable, *, full_images: bool) -> Column:
     op, after, of_postgres = F.col("op"), F.col("after"), F.col("is_of_postgres")
-    lacking, missing = _lacking(row), F.get("unavailable", F.lit(0))
+    column, missing = F.col("lacking"), F.get("unavailable", F.lit(0))
     owner = F.concat_ws(".", "source.schema", "source.table")
     vague = ("is of the table ", owner, f", and table={table!r} could mean several: name the schema")
-    absent = ("lacks the column ", lacking, ", which the schema has: absent is not null. It was renamed, left out or "
+    absent = ("lacks the column ", column, ", which the schema has: absent is not null. It was renamed, left out or "
               "added later, or is generated. Read the table with the columns that its messages have")  # fmt: skip
     unchanged = "has no value of the column ", missing, ", as it is long and did not change: set REPLICA IDENTITY FULL"
     fault = (
         F.when(F.col("is_vague"), fault_at(InvalidChange, *vague))
-        .when(lacking.isNotNull(), fault_at(LackingColumn, *absent))
+        .when(column.isNotNull(), fault_at(LackingColumn, *absent))
         .when(missing.isNotNull() & (op != "u"), fault_at(LackingColumn, *unchanged, " (its key changed)"))
     )
     if unavailable == "fail":
@@ -110,13 +110,13 @@ def _unfit(fault: Column, row: Row, *, full_images: bool) -> Column:
         is_unfit = raw.isNotNull() & value.isNull() & ~F.coalesce(is_unavailable(field.name), F.lit(False))
         is_unfit |= ~is_fragment & old.isNotNull() & was.isNull()
         shown = F.substring(F.coalesce(raw, old), 1, 40)
-        token = F.coalesce(token_of(after_fields(F.col("fields")), field.name)["name"], F.lit("no name of a type"))
+        token = F.coalesce(F.col("tokens").getField(field.name)["name"], F.lit("no name of a type"))
         remedy = f"), which is not read as {field.type}: {REMEDIES[field.kind]}"
         fault = fault.when(is_unfit, fault_at(InvalidChange, f"has `{field.name}` = ", shown, " (", token, remedy))
     return fault
 
 
-def _lacking(row: Row) -> Column:
+def lacking(row: Row) -> Column:
     """Returns the first column that the row of a message lacks, or null.
 
     Spark reads an absent column as null. So a null that does not stand in the body as such is looked at once more.
@@ -126,14 +126,14 @@ def _lacking(row: Row) -> Column:
         F.get_json_object(text, "$.after")
     )
     names = F.json_object_keys(image)
-    lacking = []
+    cases = []
     for field in row:
-        stands = F.lit(False)
+        look = F.when(~F.array_contains(names, field.name), F.lit(field.name))
         if field.name not in NULL_OUTSIDE:
             stands = text.contains(f'"{field.name}":null') | text.contains(f'"{field.name}": null')
-        is_suspect = after.getField(field.name).isNull() & ~stands
-        lacking.append(F.when(F.when(is_suspect, ~F.array_contains(names, field.name)), F.lit(field.name)))
-    return F.when(F.col("op").isin("c", "u", "r") & after.isNotNull() & F.col("is_row"), F.coalesce(*lacking))
+            look = F.when(~stands, look)
+        cases.append(F.when(after.getField(field.name).isNull(), look))
+    return F.when(F.col("op").isin("c", "u", "r") & after.isNotNull() & F.col("is_row"), F.coalesce(*cases))
 
 
 def _may_be_of_index(row: Row, keys: Sequence[str]) -> Column:

@@ -20,7 +20,7 @@ from pyrmq_spark.cdc.changes import (
     refusal_of,
 )
 from pyrmq_spark.cdc.columns import Row, ddl, quoted, row_and_keys, text_of
-from pyrmq_spark.cdc.debezium_faults import Unavailable, fault_of, is_unavailable
+from pyrmq_spark.cdc.debezium_faults import Unavailable, fault_of, is_unavailable, lacking
 from pyrmq_spark.cdc.debezium_values import (
     AS_TEXT,
     SCHEMA,
@@ -34,7 +34,7 @@ from pyrmq_spark.cdc.debezium_values import (
 )
 from pyrmq_spark.cdc.order import in_order
 from pyrmq_spark.cdc.table_names import with_named_table
-from pyrmq_spark.json_texts import is_changed_string, with_marks, without_marks
+from pyrmq_spark.json_texts import has_numbers, is_number, with_marks, without_marks
 from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def debezium(
         placeholder=placeholder,
         full_images=full_images,
     )
-    changes = in_order(rows, (*COLUMNS, "unavailable") if unavailable == "mark" else COLUMNS)
-    return with_named_table(changes, frame, table)
+    names = (*COLUMNS, "unavailable") if unavailable == "mark" else COLUMNS
+    return with_named_table(in_order(rows, names, logged=True), frame, table)
 
 
 def debezium_rows(
@@ -123,12 +123,14 @@ def debezium_rows(
         (~is_corrupt & is_own).alias("is_row"),
         (is_own & is_without_schema(table, source["db"], source["table"], source["schema"])).alias("is_vague"),
         F.coalesce(is_of_postgres, F.lit(False)).alias("is_of_postgres"),
-        *(["fields"] if _has_tokens(row) else []),
+        *([_tokens(row)] if _has_tokens(row) else []),
     )
     parts = parts.withColumns({"unavailable": _unavailable(row, Placeholder(placeholder))})
-    parts = parts.withColumns({"now": _image(row, "after"), "was": _image(row, "before")})
+    # All of one projection, which Spark cuts into methods that are short enough for the JVM to compile: beside
+    # `from_json` it does, in the other operators it does not.
+    images = {"now": _image(row, "after"), "was": _image(row, "before")}
+    parts = parts.withColumns({**images, "lacking": F.when(F.col("word") != "pass", lacking(row))})
     is_fragment = F.col("is_of_postgres") & (op == "d") & F.lit(not full_images)
-    number = F.coalesce(source["lsn"], source["pos"])
     changes = parts.select(
         *PLACE,
         F.col("word").alias("op"),
@@ -143,9 +145,7 @@ def debezium_rows(
         F.coalesce("ts_ns", F.col("ts_ms") * 1_000_000, F.lit(0)).alias("read"),
         F.lit(None).cast("bigint").alias("written"),
         source["txId"].alias("transaction"),
-        F.when(
-            number.isNotNull(), F.struct(F.coalesce(source["file"], F.lit("")).alias("file"), number.alias("pos"))
-        ).alias("log"),
+        _place_in_log(source).alias("log"),
         (op == "r").alias("snapshot"),
     )
     refusal = refusal_of(corrupt, f"is no envelope of Debezium with a key and rows of {text_of(row)}")
@@ -187,6 +187,20 @@ def _has_tokens(row: Row) -> bool:
     return any(field.kind in AS_TEXT for field in row)
 
 
+def _place_in_log(source: Column) -> Column:
+    number = F.coalesce(source["lsn"], source["pos"])
+    return F.when(
+        number.isNotNull(), F.struct(F.coalesce(source["file"], F.lit("")).alias("file"), number.alias("pos"))
+    )
+
+
+def _tokens(row: Row) -> Column:
+    """Returns what the schema in a message says of the columns that need it, or null for a message without one."""
+    fields = after_fields(F.col("fields"))
+    tokens = F.struct(*(token_of(fields, field.name).alias(field.name) for field in row if field.kind in AS_TEXT))
+    return F.when(F.size("fields") > 0, tokens).alias("tokens")
+
+
 def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
     """Returns whether a text is a tombstone: blank, `null`, or an envelope with an empty `payload`."""
     names = F.json_object_keys(text)  # null for anything but an object
@@ -202,8 +216,10 @@ def _unavailable(row: Row, placeholder: Placeholder) -> Column:
     names = [F.when(stands, F.lit(field.name)) for field, stands in conditions if stands is not None]
     if not names:
         return F.lit(None).cast("array<string>")
-    lacking = F.array_compact(F.array(*names))
-    return F.when(F.col("is_of_postgres") & F.col("op").isin("c", "u", "r"), F.when(F.size(lacking) > 0, lacking))
+    long_values = F.array_compact(F.array(*names))
+    return F.when(
+        F.col("is_of_postgres") & F.col("op").isin("c", "u", "r"), F.when(F.size(long_values) > 0, long_values)
+    )
 
 
 def _image(row: Row, name: str) -> Column:
@@ -212,16 +228,17 @@ def _image(row: Row, name: str) -> Column:
     for field in row:
         value = image.getField(field.name)
         if field.kind in AS_TEXT:
-            token = token_of(after_fields(F.col("fields")), field.name)
+            token = F.col("tokens").getField(field.name)
             exact = F.from_json(text, _envelope(ddl((field,)), None))
             exact = F.coalesce(exact["payload"][name], exact[name]).getField(field.name)
             value = typed(Parsed(value, field, token, exact, text, connector))
         elif field.kind == "string":
             exact = F.from_json(with_marks(text), _envelope(ddl((field,)), None))
             exact = F.coalesce(exact["payload"][name], exact[name]).getField(field.name)
-            value = F.when(is_changed_string(value, text), without_marks(exact)).otherwise(value)
-            is_escaped = connector.isin("mysql", "mariadb") & value.contains("\\,")
-            value = F.when(is_escaped, unescaped(value, text, field.name)).otherwise(value)
+            as_written = F.when(has_numbers(text), without_marks(exact)).otherwise(value)
+            written = F.when(is_number(value), as_written).otherwise(value)
+            is_escaped = value.contains("\\,") & connector.isin("mysql", "mariadb")
+            value = F.when(is_escaped, unescaped(written, text, field.name)).otherwise(written)
         if name == "after":
             value = F.when(~F.coalesce(is_unavailable(field.name), F.lit(False)), value)
         columns.append(value.alias(field.name))

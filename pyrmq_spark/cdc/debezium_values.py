@@ -81,7 +81,7 @@ def unescaped(value: Column, text: Column, name: str) -> Column:
     """Returns an ENUM's label of MySQL without the backslashes that Debezium writes before commas, if it is one."""
     fields = F.from_json(text, f"schema {SCHEMA}").getField("schema")["fields"]
     is_enum = token_of(after_fields(fields), name)["name"] == ENUM
-    return F.when(value.contains("\\,") & is_enum, F.replace(value, F.lit("\\,"), F.lit(","))).otherwise(value)
+    return F.when(is_enum, F.replace(value, F.lit("\\,"), F.lit(","))).otherwise(value)
 
 
 def after_fields(fields: Column) -> Column:
@@ -101,13 +101,13 @@ def _decimal(parsed: Parsed) -> Column:
     value, field, token = parsed.value, parsed.field, parsed.token
     plain = value.try_cast(field.type)
     is_bytes = F.coalesce(token["name"] == DECIMAL, F.lit(False))
-    maybe_bytes = value.rlike("^[0-9]+$") & (F.length(value) % 4 == 0) & token["name"].isNull()
+    maybe_bytes = token["name"].isNull() & (F.length(value) % 4 == 0) & value.rlike("^[0-9]+$")
     maybe_bytes &= F.lit(field.scale > 0) & token.isNull() | value.rlike("^0[0-9]")
     is_text = parsed.text.contains(f'"{field.name}":"') | parsed.text.contains(f'"{field.name}": "')
     digits = F.length(F.btrim(F.regexp_replace(parsed.exact.cast("string"), "[.-]", ""), F.lit("0")))
     of_number = F.when((digits <= DOUBLE_DIGITS) | (digits > DOUBLE_DIGITS + 2), parsed.exact)
     is_long = (F.length(value) > DOUBLE_DIGITS + 1) & value.rlike("[.E]")
-    is_unsigned = parsed.connector.isin("mysql", "mariadb") & value.rlike("^-[0-9]+$")
+    is_unsigned = value.startswith("-") & parsed.connector.isin("mysql", "mariadb") & value.rlike("^-[0-9]+$")
     of_struct = F.when(
         value.startswith("{"), _decoded(F.get_json_object(value, "$.value"), F.get_json_object(value, "$.scale"), field)
     )

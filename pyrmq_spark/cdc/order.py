@@ -15,12 +15,14 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from pyrmq_spark.spark_errors import UnorderedChanges
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, WindowSpec
 
 # What a message says of its order: the time at which Canal wrote it, the transaction, its position in the database's
 # log, and whether it is of a snapshot.
 HINTS: Final = ("written", "transaction", "log", "snapshot")
 QUEUE: Final = ("topic", "brokerName", "queueId")
+# Of a batch's changes: a number of the key, by which Spark sorts at a fraction of the cost of a struct, and the key.
+KEY: Final = ("mark", "key")
 LAST: Final = 1 << 60  # as the index of a change: behind all others of its offset
 SPREAD: Final = (
     " has changes in several queues, which have no order among them: write a table into one queue, or choose the queue "
@@ -40,48 +42,40 @@ EXCHANGED: Final = (
 )
 
 
-def in_order(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFrame:
     """Returns the columns `names` of the changes, with `sequence` in the order of the database where that needs a look.
 
-    `rows` have the place of the message, the hints and `change`.
+    `rows` have the place of the message, the hints and `change`. `logged` says whether the hints of the database's log
+    are there.
     """
     if _is_stream(rows):
         return rows.select(*(f"change.{name}" for name in names))
     columns = [F.col("position").alias(name) if name == "sequence" else name for name in names]
-    return ordered(rows).select(*columns)
+    return ordered(rows, logged=logged).select(*columns)
 
 
-def ordered(rows: DataFrame) -> DataFrame:
+def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
     """Returns the changes of a batch, with `position`, which orders those of a key, beside `sequence`.
 
     A key whose changes cannot be ordered ends the query.
     """
-    changes = rows.select(F.struct(*QUEUE).alias("queue"), *HINTS, "change.*")
-    of_key = Window.partitionBy("key").orderBy("queue", "sequence")
+    numbers_of = {"mark": F.xxhash64("change.key"), "lane": F.xxhash64(*QUEUE)}
+    changes = rows.select(*QUEUE, *HINTS, "change.*", *(number.alias(name) for name, number in numbers_of.items()))
+    sequence = [F.col(f"sequence.{name}") for name in ("read", "queueOffset", "index")]
+    of_key = Window.partitionBy(*KEY).orderBy("lane", *sequence)
     all_of_key = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
-    is_other_row = (before["log"] < F.col("log")) | before["snapshot"]
-    is_taken = (F.col("op") == "insert") & ~F.col("snapshot") & (before["op"] != "delete") & is_other_row
-    # The change that stands last in the queue, and the one that was read last.
-    stored, read = F.struct(F.col("sequence.queueOffset"), "log", "snapshot"), F.struct("sequence", "log", "snapshot")
-    stored, read = F.max(stored).over(all_of_key), F.last(read).over(all_of_key)
-    is_set_back = (stored["queueOffset"] != read["sequence"]["queueOffset"]) & (stored["log"] > read["log"])
-    changes = changes.select(
-        "*",
-        F.coalesce(is_set_back & ~stored["snapshot"] & ~read["snapshot"], F.lit(False)).alias("is_set_back"),
-        (~F.first("queue").over(all_of_key).eqNullSafe(F.last("queue").over(all_of_key))).alias("spread"),
-        F.when(is_taken, F.col("transaction")).alias("taker"),
-    )
-    taker = F.last("taker", ignorenulls=True).over(of_key.rowsBetween(Window.unboundedPreceding, -1))
-    item = F.struct("queue", "sequence", "op", "written", "moved")
+    is_spread = F.first("lane").over(all_of_key) != F.last("lane").over(all_of_key)
+    changes = changes.select("*", is_spread.alias("spread"), *(_hints_of_log(of_key, all_of_key) if logged else []))
+    item = F.struct("lane", "sequence", "op", "written", "moved")
     items = F.collect_list(F.when(F.col("spread"), item)).over(all_of_key)
-    changes = changes.select(
-        "*",
-        ((F.col("op") == "delete") & (taker == F.col("transaction"))).alias("exchanged"),
-        F.when(F.col("spread"), _place_among(items)).alias("place"),
-    )
-    fault = F.when(F.coalesce("exchanged", F.lit(False)), EXCHANGED).when(F.col("spread"), F.col("place.fault"))
-    fault = fault.when(F.col("is_set_back"), SET_BACK)
+    columns = [F.when(F.col("spread"), _place_among(items)).alias("place")]
+    fault = F.when(F.col("spread"), F.col("place.fault"))
+    if logged:
+        taker = F.last("taker", ignorenulls=True).over(of_key.rowsBetween(Window.unboundedPreceding, -1))
+        columns.append(((F.col("op") == "delete") & (taker == F.col("transaction"))).alias("exchanged"))
+        fault = F.when(F.col("exchanged"), EXCHANGED).when(F.col("spread"), F.col("place.fault"))
+        fault = fault.when(F.col("is_set_back"), SET_BACK)
+    changes = changes.select("*", *columns)
     error = F.raise_error(F.concat(F.lit(f"[{UnorderedChanges.condition}] the key "), F.to_json("key"), fault))
     changes = changes.where(F.when(fault.isNotNull(), error.isNull()).otherwise(F.lit(True)))
     is_last, is_first = F.col("spread") & F.col("place.last"), F.col("spread") & F.col("place.first")
@@ -89,7 +83,20 @@ def ordered(rows: DataFrame) -> DataFrame:
     offset = F.when(is_last, F.col("place.offset")).when(is_first, -1).otherwise(F.col("sequence.queueOffset"))
     numbers = {"read": F.col("sequence.read"), "queueOffset": offset, "index": index}
     position = F.struct(*(number.cast("bigint").alias(name) for name, number in numbers.items()))
-    return changes.select("*", position.alias("position")).drop("spread", "taker", "exchanged", "place", "is_set_back")
+    return changes.select("*", position.alias("position"))
+
+
+def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
+    """Returns what the log says against the order of the queue: a clock that was set back, a key that was taken."""
+    before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
+    is_other_row = (before["log"] < F.col("log")) | before["snapshot"]
+    is_taken = (F.col("op") == "insert") & ~F.col("snapshot") & (before["op"] != "delete") & is_other_row
+    # The change that stands last in the queue, and the one that was read last.
+    stored, read = F.struct(F.col("sequence.queueOffset"), "log", "snapshot"), F.struct("sequence", "log", "snapshot")
+    stored, read = F.max(stored).over(all_of_key), F.last(read).over(all_of_key)
+    is_set_back = (stored["queueOffset"] != read["sequence"]["queueOffset"]) & (stored["log"] > read["log"])
+    is_set_back = F.coalesce(is_set_back & ~stored["snapshot"] & ~read["snapshot"], F.lit(False))
+    return [is_set_back.alias("is_set_back"), F.when(is_taken, F.col("transaction")).alias("taker")]
 
 
 def _place_among(items: Column) -> Column:
@@ -99,13 +106,13 @@ def _place_among(items: Column) -> Column:
     Canal's time of writing orders both. Where it is the same, each insert over a row that is there needs a delete
     before it, and a delete that is left over is the last change.
     """
-    homes = F.array_distinct(F.transform(F.filter(items, lambda item: ~item["moved"]), lambda item: item["queue"]))
+    homes = F.array_distinct(F.transform(F.filter(items, lambda item: ~item["moved"]), lambda item: item["lane"]))
     home = F.get(homes, F.lit(0))
-    own = F.filter(items, lambda item: item["queue"] == home)  # in order: the window is
+    own = F.filter(items, lambda item: item["lane"] == home)  # in order: the window is
     away = F.array_sort(
         F.transform(
-            F.filter(items, lambda item: item["queue"] != home),
-            lambda item: F.struct(item["written"].alias("written"), item["sequence"].alias("sequence"), item["queue"]),
+            F.filter(items, lambda item: item["lane"] != home),
+            lambda item: F.struct(item["written"].alias("written"), item["sequence"].alias("sequence"), item["lane"]),
         )
     )
     last, last_away = F.try_element_at(own, F.lit(-1)), F.try_element_at(away, F.lit(-1))
@@ -115,9 +122,9 @@ def _place_among(items: Column) -> Column:
     later = F.when(last_away["written"] != last["written"], last_away["written"] > last["written"])
     later = F.coalesce(later, F.when(F.size(away) == gaps + 1, F.lit(True)), F.when(F.size(away) == gaps, F.lit(False)))
     fault = F.when(F.size(homes) > 1, SPREAD).when((last["op"] != "delete") & later.isNull(), MOVED)
-    is_away = (F.size(homes) == 1) & (F.col("queue") != home)
+    is_away = (F.size(homes) == 1) & (F.col("lane") != home)
     is_last = is_away & F.coalesce(later, F.lit(True)) & (F.col("sequence") == last_away["sequence"])
-    is_last &= F.col("queue") == last_away["queue"]
+    is_last &= F.col("lane") == last_away["lane"]
     return F.struct(
         fault.alias("fault"),
         F.coalesce(is_last, F.lit(False)).alias("last"),

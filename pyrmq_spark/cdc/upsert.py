@@ -21,7 +21,7 @@ from pyrmq_spark.cdc.canal_rows import canal_rows
 from pyrmq_spark.cdc.changes import PLACE
 from pyrmq_spark.cdc.columns import Field, Row, quoted, row_and_keys
 from pyrmq_spark.cdc.debezium_rows import debezium_rows
-from pyrmq_spark.cdc.order import HINTS, QUEUE, ordered
+from pyrmq_spark.cdc.order import HINTS, KEY, QUEUE, ordered
 from pyrmq_spark.cdc.sample import check
 from pyrmq_spark.cdc.truncations import truncated_at
 from pyrmq_spark.spark_errors import InvalidOption, LackingColumn, MissingChanges, UnfitCapture, as_spark_error
@@ -189,7 +189,7 @@ def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[
     """Returns the rows after the changes: of each key the latest, with values that it lacks from those before it."""
     if old is not None:
         changes = changes.unionByName(_as_changes(old, row, keys))
-    of_key = Window.partitionBy("key").orderBy("position")
+    of_key = Window.partitionBy(*KEY).orderBy("position")
     so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     # Values are structs, so that a null that was written is not one that is not there.
     values = F.struct(*(_value_so_far(field).over(so_far).alias(field.name) for field in row))
@@ -204,7 +204,7 @@ def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[
     words = "] a row that the table does not have begins with a change that lacks a long value: begin with a snapshot. "
     error = F.raise_error(F.concat(F.lit(f"[{LackingColumn.condition}{words}"), F.to_json("key")))
     rows = rows.where(F.when(~is_deleted & lacking, error.isNull()).otherwise(F.lit(True)))
-    change = F.struct("op", *(F.col(f"queue.{name}").alias(name) for name in QUEUE), "sequence", "moved", *HINTS)
+    change = F.struct("op", *QUEUE, "sequence", "moved", *HINTS)
     return rows.select(*columns, change.alias(CHANGE))
 
 

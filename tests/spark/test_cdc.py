@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -284,3 +285,24 @@ def test_arguments(spark: SparkSession) -> None:
     for schema in (ddl, spark.createDataFrame([], ddl).schema):
         (row,) = debezium(deep, schema, key=["id"], table="customers").collect()
         assert row.after == Row(id=1, to=Row(**{"a b": [Row(x=1)]}), tags={"k": 2})
+
+
+LONGEST_METHOD = 8000  # bytes of a method that the JVM compiles: a longer one it interprets, at half the rate
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [(canal_message([("c", None, ANN)]), of_canal), (debezium_message("c", None, ANN), of_debezium)],
+    ids=["canal", "debezium"],
+)
+def test_the_jvm_compiles_the_methods_of_each_operator(
+    spark: SparkSession, body: str, read: Callable[..., DataFrame], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # a plan that is adaptive is compiled as it runs
+    try:
+        read(messages(spark, [body])).explain("codegen")
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    sizes = [int(size) for size in re.findall(r"maxMethodCodeSize:([0-9]+)", capsys.readouterr().out)]
+    assert sizes
+    assert max(sizes) <= LONGEST_METHOD

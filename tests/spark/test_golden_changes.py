@@ -68,7 +68,7 @@ def by_offset(rows: DataFrame) -> DataFrame:
 
 
 def ordered_by(rows: DataFrame, first: Column) -> DataFrame:
-    changes = rows.select(F.struct(*order.QUEUE).alias("queue"), *order.HINTS, "change.*")
+    changes = rows.select(*order.QUEUE, *order.HINTS, "change.*", F.xxhash64("change.key").alias("mark"))
     offset, index = F.col("sequence.queueOffset"), F.col("sequence.index")
     position = F.struct(first.alias("read"), offset.alias("queueOffset"), index.cast("bigint").alias("index"))
     return changes.select("*", position.alias("position"))

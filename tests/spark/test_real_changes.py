@@ -250,12 +250,12 @@ def test_a_changed_key_lies_in_two_queues_of_canal(spark: SparkSession) -> None:
     refused(unclear, r'RMQ_UNORDERED_CHANGES\] the key \{"id":83\} changed into another key')
 
 
-def by_log(rows: DataFrame) -> DataFrame:
+def by_log(rows: DataFrame, **_: object) -> DataFrame:
     """Orders the changes of a key by their positions in the database's log."""
     return _ordered_by(rows, F.coalesce(F.col("log.pos"), F.lit(0)))
 
 
-def by_time(rows: DataFrame) -> DataFrame:
+def by_time(rows: DataFrame, **_: object) -> DataFrame:
     """Orders the changes of a key without a look at transactions."""
     return _ordered_by(rows, F.col("change.sequence.read"))
 
@@ -289,7 +289,7 @@ PLANTS: dict[str, Plant] = {
         [(0, "z"), (2, "b"), (11, "aa")],
     ),
     "a lacking column is null": (
-        debezium_faults, "_lacking", no_name, ("b_public_gend",), "id bigint, total string", "public.gend",
+        debezium_rows, "lacking", no_name, ("b_public_gend",), "id bigint, total string", "public.gend",
         [(1, "4.50"), (3, "100.00")],
     ),
     "a default stands for null": (
