@@ -102,7 +102,7 @@ def apply(
 def table(spark: SparkSession, into: str | os.PathLike[str], *, merge: bool = False) -> DataFrame:
     """Returns the rows of a table that `apply` keeps: a directory of Parquet, or with `merge` a table's name."""
     name = os.fspath(into)
-    rows = spark.table(name) if merge else _rows(spark, name, _positions(spark, f"{name}/positions")[1])
+    rows = _newest(spark, name) if merge else _rows(spark, name, _positions(spark, f"{name}/positions")[1])
     if rows is None:
         with as_spark_error("cdc"):
             raise InvalidOption(f"{name!r} has no table that was applied")
@@ -241,7 +241,7 @@ def _merge(
         _latest(changes.limit(0), None, row, keys).writeTo(into).create()
     if truncated:
         spark.sql(f"DELETE FROM {into}")
-    target = spark.table(into)
+    target = _newest(spark, into)
     touched = changes.select("change.key.*").distinct()
     same_key = reduce(lambda left, right: left & right, (target[key].eqNullSafe(touched[key]) for key in keys))
     rows = _latest(changes, target.join(touched, same_key, "left_semi"), row, keys).alias("latest")
@@ -249,6 +249,12 @@ def _merge(
         lambda left, right: left & right, (_column(into, key) == F.col(f"latest.{quoted(key)}") for key in keys)
     )
     rows.mergeInto(into, matches).whenMatched().updateAll().whenNotMatched().insertAll().merge()
+
+
+def _newest(spark: SparkSession, name: str) -> DataFrame:
+    """Returns a table as it is now: a catalog, as Iceberg's, may keep it for a while as this session last saw it."""
+    spark.catalog.refreshTable(name)
+    return spark.table(name)
 
 
 def _column(into: str, name: str) -> Column:
