@@ -15,6 +15,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.broker.pull_message import PullMessage
 from tests.support.scripted import PULL, after, refuse
 from tests.support.stage import Stage, settled
+from tests.support.waiting import until
 
 COUNT = 40
 
@@ -172,11 +173,18 @@ async def test_a_read_that_is_left_early_ignores_the_pulls_under_way(
     release = trio.Event()
     broker.on(PULL, store, store, store)
     broker.always(PULL, after(release, refuse(ResponseCode.SYSTEM_BUSY)))
-    with trio.move_on_after(0.1):
+
+    async def read() -> None:
         async with puller.read_ranges(ranges) as lists:
             await anext(lists)
+            await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await until(lambda: len(broker.of(PULL)) > len(ranges))
+        nursery.cancel_scope.cancel()
+    await settled()
     before = len(broker.of(PULL))
-    assert before > len(ranges)
     release.set()
     await settled()
     assert len(broker.of(PULL)) == before

@@ -282,12 +282,13 @@ async def test_bytes_at_random_change_nothing(tmp_path: Path, caplog: pytest.Log
 async def test_a_full_disk_is_one_line_and_room_lets_the_slave_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No connection to the master is tried meanwhile."""
+    """No connection to the master is tried meanwhile. The disk has room, which no round of the retention may find."""
     master = FakeMaster(b"", closes=True)
     master.reports = [0, 0]
+    times = TIMES | {"cleanResourceInterval": "3600000"}
     async with (
         listening(master) as address,
-        serving(tmp_path, **SLAVE, **TIMES, haMasterAddress=address) as slave,
+        serving(tmp_path, **SLAVE, **times, haMasterAddress=address) as slave,
     ):
         store = slave.running.broker.store
         await until(lambda: store.readable_end == master.store.end)
