@@ -22,8 +22,8 @@ OTHER_RELEASES = ("4.3.2", "4.5.2", "4.8.0", "4.9.0", "4.9.7", "5.0.0", "5.1.4",
 
 def words_of(release: str) -> dict[str, str]:
     """Returns the page's word for each step on a release: yes, but for what its table has."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
-    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    first_table = next(part for part in PAGE.read_text().split("\n\n") if part.startswith("| step |"))
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in first_table.splitlines()]
     column = head.index(release)
     exceptions = {row[0]: row[column] for row in rows}
     steps = list(map(word, STEPS))

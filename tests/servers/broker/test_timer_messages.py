@@ -16,8 +16,10 @@ from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendM
 from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, OffsetFound
 from pyrmq_core.protocol.requests.broker.recall_message import MessageRecalled, RecallHandle, RecallMessage
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.servers.broker import RunningBroker
 from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.servers.broker.timers.timer_rules import TIMER_TOPIC
+from pyrmq_core.servers.embedded.forgetful_files import cut_power
 from tests.servers.broker.serving import Served, message, serving, until
 
 RECALL = {"recallMessageEnable": "true"}
@@ -127,7 +129,7 @@ async def test_timers_survive_the_end_of_the_broker(tmp_path: Path, ending: str)
         for number in range(20):
             await send(served, "T", b"%d" % number, timer(600 + 100 * number, str(number)))
         await pulled(served, "T")
-        getattr(served.running, ending)()
+        {"stop": RunningBroker.stop, "kill": RunningBroker.kill, "power_cut": cut_power}[ending](served.running)
         await served.ended.wait()
     async with serving(tmp_path, **sync) as served:
         deliveries: list[bytes] = []
