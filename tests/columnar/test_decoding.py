@@ -238,6 +238,7 @@ def test_every_source_column_has_its_value(count: int) -> None:
         "shardingKey": "s",
         "deliverAt": None,
         "delayLevel": None,
+        "producerHost": None,
     }
 
 
@@ -257,6 +258,16 @@ def test_times_and_levels_of_delayed_messages() -> None:
     times = batch.column("deliverAt").cast(pa.int64()).to_pylist()
     assert times == [at_ms if at_ms is None else at_ms * 1000 for _, at_ms, _ in DELAYS] * 20
     assert batch.column("delayLevel").to_pylist() == [level for _, _, level in DELAYS] * 20
+
+
+@pytest.mark.parametrize("count", [1, BREAK_EVEN_MESSAGES])
+def test_hosts_of_producers_behind_a_proxy(count: int) -> None:
+    """The record's host is the proxy's; a client that spoke to the broker itself has no other one."""
+    behind = [record(2 * n, properties=f"__BORNHOST\x01worker-{n}\x02a\x01b\x02") for n in range(count)]
+    records = [each for n, proxied in enumerate(behind) for each in (proxied, record(2 * n + 1))]
+    batch = same_both_ways([pull(0, *records)], schema_of(["bornHost", "producerHost"]))
+    assert set(batch.column("bornHost").to_pylist()) == {"10.0.0.1:5000"}
+    assert batch.column("producerHost").to_pylist() == [host for n in range(count) for host in (f"worker-{n}", None)]
 
 
 @pytest.mark.parametrize("count", [1, BREAK_EVEN_MESSAGES])

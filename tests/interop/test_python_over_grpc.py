@@ -74,6 +74,11 @@ def test_messages_are_equal_both_ways(addresses: tuple[str, str], tmp_path: Path
         (plain,) = awaited(consumer, topics["plain"], 1)
         grouped = awaited(consumer, topics["fifo"], 3)
         (later,) = awaited(consumer, topics["later"], 1)
+        with consumer.read_arrow(
+            plain.queue, plain.queue_offset, plain.queue_offset + 1, columns=["producerHost"]
+        ) as batches:
+            hosts = [host for batch in batches for host in batch.column("producerHost").to_pylist()]
+    assert hosts == [plain.properties["__BORNHOST"]]
     theirs_are_read(sent, plain, grouped, later)
     with Producer("senders", nameserver=nameserver, send_timeout=20) as producer:
         same = Message(topics["fifo"], b"ours", sharding_key="order-1")

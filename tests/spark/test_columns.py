@@ -116,6 +116,7 @@ def test_only_the_default_columns_come_unasked() -> None:
         "allProperties",
         "deliverAt",
         "delayLevel",
+        "producerHost",
     }
 
 

@@ -50,7 +50,15 @@ from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_D
 from pyrmq_core.protocol.messages.completeness import check_complete
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull
-from pyrmq_core.protocol.messages.properties import DELAY, KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, decode_java_utf8
+from pyrmq_core.protocol.messages.properties import (
+    BORN_HOST,
+    DELAY,
+    KEYS,
+    SHARDING_KEY,
+    TAGS,
+    UNIQ_KEY,
+    decode_java_utf8,
+)
 from pyrmq_core.protocol.messages.record import unpack_host
 
 ALL_TAGS: Final = TagFilter()
@@ -302,6 +310,7 @@ BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
     "allProperties": lambda parts: parts.pairs.map(),
     "deliverAt": _Columns.deliver_at,
     "delayLevel": lambda parts: _whole_numbers(parts.pairs.column(DELAY), MAX_INT).cast(pa.int32()),
+    "producerHost": lambda parts: parts.pairs.column(BORN_HOST),
 }
 
 

@@ -43,6 +43,8 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 INNER_BASE: Final = "INNER_BASE"
 INNER_NUM: Final = "INNER_NUM"
 POP_CK: Final = "POP_CK"
+# The host that a client over gRPC gives itself; the record has the address of its proxy.
+BORN_HOST: Final = "__BORNHOST"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 # The properties of a dead letter with its first topic and first message id.
