@@ -3,6 +3,7 @@
     broker        requests that a broker answers
     figures       requests of administrators for a broker's figures and settings
     nameserver    requests that a NameServer answers
+    pop           requests of consumers that pop
     client        requests that a broker sends to a client
 
 `settings_text` is the form of settings that brokers and NameServers share.

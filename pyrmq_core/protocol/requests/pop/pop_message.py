@@ -1,0 +1,169 @@
+"""POP_MESSAGE (200050): messages of a topic that other consumers of the group do not see for a while.
+
+Supported: every header field of 5.4.0. `PopAnswer.records` is stored records one after another. Three fields of the
+answer say which offsets of which queues they are, so that each message gets its receipt:
+
+    field               one entry, of several joined by semicolons
+    startOffsetInfo     MARK QUEUE FIRST_OFFSET
+    msgOffsetInfo       MARK QUEUE OFFSET,OFFSET,...
+    orderCountInfo      MARK QUEUE COUNT, or MARK qoQUEUE%OFFSET COUNT for one message (ordered pops only)
+
+Records of retry topics that name the popped topic carry their receipt as the property POP_CK.
+Sources: remoting/protocol/header/PopMessageRequestHeader.java, PopMessageResponseHeader.java, ExtraInfoUtil.java,
+5.4.0.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self, TypeAlias, TypeVar
+
+from pyrmq_core.errors import HeaderError
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire, wire_int
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+from pyrmq_core.protocol.java.integers import parse_int, parse_long
+from pyrmq_core.protocol.requests.pop.receipt import MARKS, SEPARATOR
+
+# The highest number of messages of one pop (broker/processor/PopMessageProcessor.java).
+MOST_MESSAGES: Final = 32
+ANY_QUEUE: Final = -1
+# The broker holds no more polls, and a poll ended without a message. Access control of 4.9 has the same numbers.
+POLLING_FULL: Final = 209
+POLLING_TIMEOUT: Final = 210
+# Answers to a pop that are no refusals.
+POP_ANSWERS: Final = frozenset((ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, POLLING_FULL, POLLING_TIMEOUT))
+ENTRY_SEPARATOR: Final = ";"
+MESSAGE_KEY: Final = "qo"
+# Mark and queue.
+QueueKey: TypeAlias = tuple[str, int]
+# Mark, queue, and the offset of one message or None for the whole queue.
+OrderKey: TypeAlias = tuple[str, int, int | None]
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class InitMode(enum.IntEnum):
+    """The place where a group without an offset begins."""
+
+    MIN = 0
+    MAX = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PopMessage(HeaderRequest):
+    """A request for up to `max_msg_nums` messages of one queue, or of `ANY_QUEUE`.
+
+    A broker without a message holds it for `poll_time_ms`, counted from `born_time_ms` of the client's clock.
+    A repeated ordered pop has the `attempt_id` of the first one.
+    """
+
+    CODE: ClassVar[RequestCode] = RequestCode.POP_MESSAGE
+    consumer_group: str = wire("consumerGroup")
+    topic: str = wire("topic")
+    queue_id: int = wire_int("queueId")
+    max_msg_nums: int = wire_int("maxMsgNums")
+    invisible_ms: int = wire("invisibleTime")
+    poll_time_ms: int = wire("pollTime")
+    born_time_ms: int = wire("bornTime")
+    init_mode: int = wire_int("initMode", InitMode.MIN)
+    expression_type: str | None = wire("expType", None)
+    expression: str | None = wire("exp", None)
+    order: bool | None = wire("order", False)
+    attempt_id: str | None = wire("attemptId", None)
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True)
+class PopAnswer:
+    """The answer to a pop. `code` is one of `POP_ANSWERS`."""
+
+    code: int = ResponseCode.SUCCESS
+    remark: str | None = None
+    pop_time_ms: int = wire("popTime", 0)
+    invisible_ms: int = wire("invisibleTime", 0)
+    revive_queue_id: int = wire_int("reviveQid", 0)
+    rest_num: int = wire("restNum", 0)
+    start_offset_info: str | None = wire("startOffsetInfo", None)
+    msg_offset_info: str | None = wire("msgOffsetInfo", None)
+    order_count_info: str | None = wire("orderCountInfo", None)
+    records: bytes | memoryview = b""
+
+    def to_command(self) -> Command:
+        return Command(self.code, encode_fields(self), self.records, remark=self.remark)
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        answer = decode_fields(cls, command.ext, "POP_MESSAGE answer")
+        for name, value in (("code", command.code), ("remark", command.remark), ("records", command.body)):
+            object.__setattr__(answer, name, value)  # freshly made and not shared yet
+        return answer
+
+
+def write_start_offsets(starts: Mapping[QueueKey, int]) -> str:
+    return ENTRY_SEPARATOR.join(f"{mark} {queue} {offset}" for (mark, queue), offset in starts.items())
+
+
+def read_start_offsets(text: str) -> dict[QueueKey, int]:
+    """Returns the first offset of each queue. Raises `HeaderError`, as do the next two functions."""
+    starts: dict[QueueKey, int] = {}
+    for mark, queue, offset in _entries(text, "startOffsetInfo"):
+        key = mark, _number(parse_int, queue, text)
+        _add(starts, key, _number(parse_long, offset, text), text)
+    return starts
+
+
+def write_message_offsets(offsets: Mapping[QueueKey, Sequence[int]]) -> str:
+    return ENTRY_SEPARATOR.join(
+        f"{mark} {queue} {','.join(map(str, numbers))}" for (mark, queue), numbers in offsets.items()
+    )
+
+
+def read_message_offsets(text: str) -> dict[QueueKey, tuple[int, ...]]:
+    """Returns the offsets of the messages of each queue."""
+    offsets: dict[QueueKey, tuple[int, ...]] = {}
+    for mark, queue, numbers in _entries(text, "msgOffsetInfo"):
+        key = mark, _number(parse_int, queue, text)
+        _add(offsets, key, tuple(_number(parse_long, number, text) for number in numbers.split(",")), text)
+    return offsets
+
+
+def write_order_counts(counts: Mapping[OrderKey, int]) -> str:
+    return ENTRY_SEPARATOR.join(
+        f"{mark} {queue if offset is None else f'{MESSAGE_KEY}{queue}%{offset}'} {count}"
+        for (mark, queue, offset), count in counts.items()
+    )
+
+
+def read_order_counts(text: str) -> dict[OrderKey, int]:
+    """Returns how often ordered messages were popped before, by message and by queue."""
+    counts: dict[OrderKey, int] = {}
+    for mark, key, count in _entries(text, "orderCountInfo"):
+        queue, is_message, offset = key.removeprefix(MESSAGE_KEY).partition("%")
+        whole = mark, _number(parse_int, queue, text), _number(parse_long, offset, text) if is_message else None
+        _add(counts, whole, _number(parse_int, count, text), text)
+    return counts
+
+
+def _entries(text: str, what: str) -> Iterator[tuple[str, str, str]]:
+    for entry in text.split(ENTRY_SEPARATOR) if text else ():
+        words = entry.split(SEPARATOR)
+        if len(words) != 3 or words[0] not in MARKS:
+            raise HeaderError(f"POP_MESSAGE answer: {what} has the entry {entry[:80]!r}")
+        yield words[0], words[1], words[2]
+
+
+def _number(read: Callable[[str], int], text: str, whole: str) -> int:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise HeaderError(f"POP_MESSAGE answer: {text[:40]!r} in {whole[:80]!r}: {error}") from error
+
+
+def _add(table: dict[K, V], key: K, value: V, text: str) -> None:
+    if key in table:
+        raise HeaderError(f"POP_MESSAGE answer: {text[:80]!r} names a queue twice")
+    table[key] = value

@@ -1,0 +1,159 @@
+"""ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053): the end of a popped
+message, or another time at which it becomes visible.
+
+`topic` is the topic where the message lies, which may be a retry topic (`Receipt.real_topic`). A batch has the popped
+topic and the mark instead. A changed message has a new receipt, made of its offset, the answer's fields and the queue.
+Left out: `liteTopic` and `suspend` of 5.5.0. The answer to an offset beyond the queue is NO_MESSAGE (208).
+Sources: remoting/protocol/header/AckMessageRequestHeader.java, ChangeInvisibleTimeRequestHeader.java,
+ChangeInvisibleTimeResponseHeader.java, remoting/protocol/body/BatchAckMessageRequestBody.java, BatchAck.java, 5.4.0.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.fields import wire, wire_int
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderResponse
+from pyrmq_core.protocol.java.integers import int_member, long_member
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+from pyrmq_core.protocol.requests.pop.receipt import MOST_SPREAD, Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class AckMessage(HeaderRequest):
+    CODE: ClassVar[RequestCode] = RequestCode.ACK_MESSAGE
+    consumer_group: str = wire("consumerGroup")
+    topic: str = wire("topic")
+    queue_id: int = wire_int("queueId")
+    extra_info: str = wire("extraInfo")
+    offset: int = wire("offset")
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeInvisibleTime(HeaderRequest):
+    """A request to show a message again after `invisible_ms` from now. It needs a receipt that has not run out."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+    consumer_group: str = wire("consumerGroup")
+    topic: str = wire("topic")
+    queue_id: int = wire_int("queueId")
+    extra_info: str = wire("extraInfo")
+    offset: int = wire("offset")
+    invisible_ms: int = wire("invisibleTime")
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True)
+class InvisibleTimeChanged(HeaderResponse):
+    pop_time_ms: int = wire("popTime")
+    invisible_ms: int = wire("invisibleTime")
+    revive_queue_id: int = wire_int("reviveQid")
+
+    def receipt(self, before: Receipt) -> Receipt:
+        """Returns the receipt that replaces the one of the request."""
+        return Receipt(
+            before.queue_offset,
+            self.pop_time_ms,
+            self.invisible_ms,
+            self.revive_queue_id,
+            before.mark,
+            before.broker_name,
+            before.queue_id,
+            before.queue_offset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AckEntry:
+    """Acknowledgements of messages that one pop took from one queue, with their offsets in rising order."""
+
+    consumer_group: str
+    topic: str
+    mark: str
+    start_offset: int
+    queue_id: int
+    revive_queue_id: int
+    pop_time_ms: int
+    invisible_ms: int
+    offsets: tuple[int, ...]
+
+    def to_members(self) -> dict[str, Any]:
+        bits = sum(1 << offset - self.start_offset for offset in self.offsets)
+        return {
+            "b": base64.b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode("ascii"),
+            "c": self.consumer_group,
+            "it": self.invisible_ms,
+            "pt": self.pop_time_ms,
+            "q": self.queue_id,
+            "r": self.mark,
+            "rq": self.revive_queue_id,
+            "so": self.start_offset,
+            "t": self.topic,
+        }
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Self:
+        start_offset = long_member(members["so"])
+        return cls(
+            consumer_group=str(members["c"]),
+            topic=str(members["t"]),
+            mark=str(members["r"]),
+            start_offset=start_offset,
+            queue_id=int_member(members["q"]),
+            revive_queue_id=int_member(members["rq"]),
+            pop_time_ms=long_member(members["pt"]),
+            invisible_ms=long_member(members["it"]),
+            offsets=tuple(start_offset + bit for bit in _bits(members["b"])),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAckMessage:
+    """Acknowledgements of any number of messages of one broker. The answer does not say which of them counted."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.BATCH_ACK_MESSAGE
+    broker_name: str
+    entries: tuple[AckEntry, ...]
+
+    def to_command(self) -> Command:
+        members = {"acks": [entry.to_members() for entry in self.entries], "brokerName": self.broker_name}
+        return Command(self.CODE, body=dumps(members))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        members = load_object(command.body, "acknowledgements")
+        try:
+            entries = tuple(AckEntry.from_members(entry) for entry in members.get("acks") or ())
+            return cls(str(members.get("brokerName") or ""), entries)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BodyError(f"acknowledgements: a member is missing or of the wrong type: {error!r}") from error
+
+
+def ack_entries(topic: str, group: str, receipts: Iterable[Receipt]) -> tuple[AckEntry, ...]:
+    """Returns the entries that acknowledge messages which `group` popped from `topic`, one for each pop and queue."""
+    offsets: dict[tuple[str, int, int, int, int, int], set[int]] = {}
+    for receipt in receipts:
+        key = (receipt.mark, receipt.start_offset, receipt.queue_id, receipt.revive_queue_id, receipt.pop_time_ms)
+        offsets.setdefault((*key, receipt.invisible_ms), set()).add(receipt.queue_offset)
+    return tuple(AckEntry(group, topic, *key, tuple(sorted(numbers))) for key, numbers in offsets.items())
+
+
+def _bits(text: object) -> list[int]:
+    if not isinstance(text, str):
+        raise TypeError(f"{type(text).__name__} is no text")
+    try:
+        data = base64.b64decode(text.encode("ascii"), validate=True)
+    except (UnicodeEncodeError, binascii.Error) as error:
+        raise ValueError(f"the bits are not base64: {error}") from error
+    if len(data) * 8 > MOST_SPREAD:
+        raise ValueError(f"{len(data)} bytes of bits are more than {MOST_SPREAD // 8}")
+    bits = int.from_bytes(data, "little")
+    return [bit for bit in range(bits.bit_length()) if bits >> bit & 1]
