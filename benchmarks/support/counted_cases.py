@@ -27,6 +27,12 @@ from typing import Any
 QUEUES = 4
 # For an answer: under callgrind everything takes fifty times as long, and the machine may have other work.
 SECONDS = 600.0
+# What a broker does by the clock counts more on a busy machine: the index of keys rests by it, the flusher begins by it.
+BY_THE_CLOCK = {
+    "messageIndexEnable": "false",
+    "flushIntervalCommitLog": "600000",
+    "flushIntervalConsumeQueue": "600000",
+}
 
 
 class Counting:
@@ -189,7 +195,8 @@ async def serving(counting: Counting, peers: str) -> None:
     }
     if not any(map(counting.wants, cases)):
         return
-    async with EmbeddedCluster(1, topics={"sends": QUEUES, "filled": QUEUES}) as cluster, served() as port:
+    topics = {"sends": QUEUES, "filled": QUEUES}
+    async with EmbeddedCluster(1, topics=topics, settings=BY_THE_CLOCK) as cluster, served() as port:
         await run_peer(peers, "batch", cluster.nameserver, "filled", "10000")
         for name, (mode, count) in cases.items():
             at = str(port) if mode == "calls" else cluster.nameserver
