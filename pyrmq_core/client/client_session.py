@@ -272,9 +272,6 @@ class ClientSession:
     def serve(self, code: RequestCode, handler: Handler) -> None:
         self._handlers[code] = handler
 
-    def close_connection(self, address: str) -> None:
-        self.caller.close(address)
-
     async def _leave(self, heartbeats: Heartbeats) -> None:
         """Unregisters from the brokers, also when cancelled. Waits `CLOSE_SECONDS` at most."""
         try:

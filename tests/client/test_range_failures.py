@@ -169,7 +169,7 @@ async def test_a_connection_that_ends_while_pulls_are_posted_gives_each_row_once
             nonlocal pulls
             pulls += request.code == PULL
             if request.code == PULL and pulls in (10, 11, 20):
-                client._session.close_connection(address)
+                client._session.caller.close(address)
 
         def do_after_response(self, address: str, request: Command, answer: Command) -> None:
             pass

@@ -33,12 +33,10 @@ HEAD: Final = np.dtype(
     ]
 )
 HEAD_BYTES: Final = HEAD.itemsize
-SYS_FLAG: Final = 36
 BORN_HOST: Final = 48
 STORE_TIMESTAMP: Final = 56
 STORE_HOST: Final = 64
 TAIL: Final = 72  # the position of `reconsume_times`
-BODY_BYTES: Final = 84
 V4_BYTES, V6_BYTES = 8, 20
 V6_MORE: Final = V6_BYTES - V4_BYTES
 SHORT_BYTES: Final = 2

@@ -102,11 +102,8 @@ class UniqueIdMaker:
     def make(self, now_ms: int, month_ms: int, counter: int) -> str:
         return f"{self._prefix}{_since(now_ms, month_ms):08X}{counter & 0xFFFF:04X}"
 
-    def make_many(self, now_ms: int, month_ms: int, counter: int, count: int) -> tuple[str, ...]:
-        """Returns ids of consecutive counters. Raises `InvalidArgument` for more than 65,536, which would repeat."""
-        return tuple(self.run(now_ms, month_ms, counter, count).ids())
-
     def run(self, now_ms: int, month_ms: int, counter: int, count: int) -> IdRun:
+        """Returns ids of consecutive counters. Raises `InvalidArgument` for more than 65,536, which would repeat."""
         if count > 0x10000:
             raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter distinguishes 65,536")
         return IdRun(f"{self._prefix}{_since(now_ms, month_ms):08X}", counter, count)

@@ -121,10 +121,6 @@ class ProcessQueue:
         while outstanding and outstanding[0] in consumed:
             consumed.remove(outstanding.popleft())
 
-    def is_outstanding(self, message: MessageExt) -> bool:
-        offset, outstanding = message.queue_offset, self._outstanding
-        return bool(outstanding) and outstanding[0] <= offset and offset not in self._consumed
-
     def drop(self) -> None:
         """Ends the queue: no message waits or is added any more. Messages that handlers have can still be finished."""
         self.is_dropped = True
