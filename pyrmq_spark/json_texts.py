@@ -93,10 +93,10 @@ class JsonRow:
 def with_json(
     frame: DataFrame, text: Column, fields: str, own_fields: str | None = None, *, name: str
 ) -> tuple[DataFrame, JsonRow]:
-    """Returns the frame with up to two further columns, by whose names `name` begins, and the JSON objects in them.
+    """Returns the frame with up to two further columns, whose names begin with `name`, and the JSON objects in them.
 
-    `fields` are the DDL of the objects' members. `own_fields` are the same types by the names of the result, where
-    names in `fields` differ by case alone: a cast renames by position, and such names cannot be selected.
+    `fields` are the DDL of the objects' members. Names that differ by case alone cannot be selected: `own_fields` are
+    then the same types with other names, and a cast renames them by position.
     """
     own_fields = fields if own_fields is None else own_fields
     shape, json_shape = shape_of(f"struct<{own_fields}>"), shape_of(f"struct<{fields}>")

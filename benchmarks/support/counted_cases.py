@@ -27,7 +27,7 @@ from typing import Any
 QUEUES = 4
 # For an answer: under callgrind everything takes fifty times as long, and the machine may have other work.
 SECONDS = 600.0
-# What a broker does by the clock counts more on a busy machine: the index of keys rests by it, the flusher begins by it.
+# What a broker does by the clock counts more on a busy machine: the index of keys rests by it, the flusher begins.
 BY_THE_CLOCK = {
     "messageIndexEnable": "false",
     "flushIntervalCommitLog": "600000",

@@ -54,5 +54,5 @@ class OwnerFace(AsyncioFace[Owner]):
 
     @property
     def state(self) -> ServiceState:
-        """The state of its life: just created, running, shut down, or start failed."""
+        """The state of the object's life: just created, running, shut down, or start failed."""
         return self._service_state()

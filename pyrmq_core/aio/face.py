@@ -152,7 +152,10 @@ def asyncio_form_of_context(
     method: Callable[Concatenate[T, P], AbstractAsyncContextManager[V]],
     form: Callable[[Callable[[], Awaitable[AbstractAsyncContextManager[V]]]], R],
 ) -> Callable[Concatenate[AsyncioFace[T], P], R]:
-    """Returns the asyncio form of a method whose result is used in `async with`: `form` of what makes that."""
+    """Returns the asyncio form of a method that returns a context manager.
+
+    The form returns `form(make)`, where `make` calls the method on the library's loop.
+    """
 
     @wraps(method)
     def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -61,7 +61,7 @@ class OwnerFace(BlockingFace[Owner]):
 
     @property
     def state(self) -> ServiceState:
-        """The state of its life: just created, running, shut down, or start failed."""
+        """The state of the object's life: just created, running, shut down, or start failed."""
         return self._service_state()
 
     def _make(self) -> AbstractAsyncContextManager[Owner]:

@@ -111,7 +111,7 @@ def blocking_form(method: Callable[Concatenate[T, P], Awaitable[R]]) -> Callable
 
 
 def blocking_form_of_function(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Runner[T], P], R]:
-    """Returns the blocking form of a method that is no coroutine, which is called on the library's loop."""
+    """Returns the blocking form of a method without `async`. The library's loop runs the call."""
 
     @wraps(method)
     def call(self: Runner[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

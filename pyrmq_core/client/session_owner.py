@@ -48,7 +48,7 @@ class SessionOwner(AsyncOnly, Generic[S]):
 
     @property
     def state(self) -> ServiceState:
-        """The state of its life: just created, running, shut down, or start failed."""
+        """The state of the object's life: just created, running, shut down, or start failed."""
         return self._life.state
 
     async def __aenter__(self) -> Self:

@@ -52,7 +52,7 @@ class BrokerGroups:
 
 @dataclass(frozen=True, slots=True)
 class BrokerProgress:
-    """The offsets of one group at one broker, whose version is a number of common/MQVersion.java."""
+    """The offsets of one group at one broker. `version` is the broker's, a number of common/MQVersion.java."""
 
     version: int
     stats: ConsumeStats

@@ -223,7 +223,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> MessageExt:
-        """Sends the message and waits for a consumer's `reply` to it. `timeout` counts both.
+        """Sends the message and waits for a consumer's `reply` to it. `timeout` covers both.
 
         Raises as `send`, and `RequestTimeout` when the message is stored and no reply came in time.
         """

@@ -127,7 +127,7 @@ class Heartbeats:
         return was_reached and bool(self._transactional)
 
     async def return_to(self, address: str) -> None:
-        """Reports the groups to a broker again as soon as it can be reached, while it should know them."""
+        """Reports the groups to a broker that was lost, in tries until it is reached or no route names it."""
         for seconds in chain(RETURN_SECONDS, repeat(RETURN_SECONDS[-1])):
             await trio.sleep(seconds)
             if self.was_reached(address) or not self._transactional or address not in self._addresses():

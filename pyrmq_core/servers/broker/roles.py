@@ -105,7 +105,7 @@ class SlaveRole:
         return [self.tables.run, self.client.run, *([] if self.acting is None else [self.acting.run])]
 
     def look(self) -> None:
-        """Follows the master at once, whose addresses have changed."""
+        """Looks for the master at once: its addresses have changed."""
         self.tables.want()
         self.client.try_now()
 

@@ -84,8 +84,8 @@ class ShownMessage:
 class Wanted:
     """A search of a topic: times, conditions on the message, filters at the broker, and names of queues with spaces.
 
-    Empty texts, and None as a time, are no conditions. `skip` matches are passed over. It is false if only times and
-    queues are set: then the newest messages are read without a search.
+    Empty texts, and None as a time, are no conditions. `skip` matches are passed over. The object is false if only
+    times and queues are set: the newest messages are then read without a search.
     """
 
     topic: str

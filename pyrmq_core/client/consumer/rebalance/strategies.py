@@ -64,7 +64,7 @@ def check_strategy(strategy: object) -> None:
 
 
 def is_member(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> bool:
-    """Returns whether there is something to allocate to the client. Raises `InvalidArgument` for empty arguments."""
+    """Returns whether the client is a member, and has a share. Raises `InvalidArgument` for empty arguments."""
     if not client_id:
         raise InvalidArgument("client_id is empty: pass the id of the member whose queues you want")
     if not queues:

@@ -170,7 +170,7 @@ class GroupOffsets:
         return None
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
-        """Ends a reset for every member, or for a group without members, whose readers keep their own offsets."""
+        """Ends a reset: no pull of the queue is moved to its offset any more."""
         self._resets[topic, group][queue_id] = _Reset(0, given_at=-math.inf, is_over=True)
 
     def _current(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:
