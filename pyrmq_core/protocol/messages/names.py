@@ -18,7 +18,11 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
+# Between the group and the topic in the names of retry topics of consumers that pop, of the older and the newer form.
+POP_RETRY_SEPARATORS: Final = ("_", "+")
 SYSTEM_PREFIX: Final = "rmq_sys_"
+# A cluster's checkpoints of popped messages are in a topic with this prefix.
+REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 # Each broker name has a topic with this prefix. Brokers read the addresses of their name from its route, which names no
 # acting master.
 MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
@@ -99,6 +103,14 @@ def is_retry_topic(topic: str) -> bool:
 def is_dead_letter_topic(topic: str) -> bool:
     """Returns whether the topic is a group's dead-letter topic."""
     return topic.startswith(DLQ_PREFIX)
+
+
+def popped_topic(topic: str, group: str) -> str:
+    """Returns the topic that a group pops, if the topic is one of its retry topics for that, else the topic itself."""
+    for separator in POP_RETRY_SEPARATORS:
+        if topic.startswith(prefix := f"{RETRY_PREFIX}{group}{separator}"):
+            return topic.removeprefix(prefix)
+    return topic
 
 
 def check_topic(topic: str) -> None:

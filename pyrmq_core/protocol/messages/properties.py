@@ -45,6 +45,9 @@ INNER_NUM: Final = "INNER_NUM"
 POP_CK: Final = "POP_CK"
 # The host that a client over gRPC gives itself; the record has the address of its proxy.
 BORN_HOST: Final = "__BORNHOST"
+# The time of the first pop in ms, and the group that popped: a broker adds them to a message that it revives.
+FIRST_POP_TIME: Final = "1ST_POP_TIME"
+ORIGIN_GROUP: Final = "ORIGIN_GROUP"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 # The properties of a dead letter with its first topic and first message id.

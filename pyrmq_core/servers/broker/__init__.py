@@ -12,11 +12,12 @@ has the work of masters and of slaves, `upkeep` the periodic work, and `__main__
 - `clients` knows the connected clients, their queue locks and their waiting pulls.
 - `schedule` delivers messages with a delay level.
 - `timers` delivers messages at any time, from Java's timer log and wheel.
+- `pop` makes popped messages visible again that were not acknowledged, from the log of checkpoints.
 - `transactions` keeps half messages, and queries their producers for missing ends.
 - `ha` sends the log to slaves, makes sends wait for them, and follows a master.
 - `statistics` measures what the broker does, by topic and group.
 
-Static topics, pop consumption and controllers are not built. A request that needs one of these is refused by name, and
+Static topics, ordered pops and controllers are not built. A request that needs one of these is refused by name, and
 so is a setting that would switch one on. No slave becomes a master by itself: with `enableSlaveActingMaster` a slave
 answers for its master while that is away, but refuses sends.
 """

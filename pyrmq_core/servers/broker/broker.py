@@ -21,6 +21,7 @@ from pyrmq_core.servers.broker.ha.slave_tables import SlaveTables
 from pyrmq_core.servers.broker.identity import Identity
 from pyrmq_core.servers.broker.in_turns import BoundedWork
 from pyrmq_core.servers.broker.member_changes import MemberChanges
+from pyrmq_core.servers.broker.pop.reviver import Reviver
 from pyrmq_core.servers.broker.registration import BrokerRegistration
 from pyrmq_core.servers.broker.roles import SlaveRole
 from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
@@ -78,6 +79,7 @@ class Deliveries:
     delays: DelayLevels
     timers: Timers
     transactions: Transactions
+    reviver: Reviver
 
 
 @dataclass(frozen=True, slots=True)

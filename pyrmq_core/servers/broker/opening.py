@@ -13,6 +13,7 @@ from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 from pyrmq_core.servers.broker.clients.held_pulls import HeldPulls
 from pyrmq_core.servers.broker.counts import Counts
 from pyrmq_core.servers.broker.ha.ha_server import HaServer
+from pyrmq_core.servers.broker.pop.waits import PopWaits
 from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels, entry_maker
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
@@ -47,6 +48,7 @@ class StoreParts(StoreListener):
     index: KeyIndexing
     retention: Retention
     ha: HaServer
+    waits: PopWaits
 
     @classmethod
     def make(cls, config: BrokerConfig, files: Files) -> StoreParts:
@@ -74,18 +76,20 @@ class StoreParts(StoreListener):
                 log.error("%s", line)
             await index.remove_old()
 
+        held = HeldPulls(config.held_limits)
         return cls(
             store,
             topics,
             offsets,
             counts,
-            HeldPulls(config.held_limits),
+            held,
             delays,
             timers,
             Flusher(store, config),
             index,
             Retention(store, config, on_removed=note_removal, other_bytes=lambda: index.stored_bytes),
             HaServer(store, config),
+            PopWaits(held, config.revive_topic),
         )
 
     async def open(self, config: BrokerConfig) -> None:
@@ -106,6 +110,7 @@ class StoreParts(StoreListener):
 
     def readable(self, key: QueueKey, entries: bytes) -> None:
         self.held.wake(key, entries)
+        self.waits.readable(key, entries)
         if key[0] == SCHEDULE_TOPIC:
             self.delays.arrived()
         elif key[0] == TIMER_TOPIC:

@@ -25,6 +25,8 @@ from pyrmq_core.servers.broker.ha.ha_server import MAX_PORT, check_slaves_possib
 from pyrmq_core.servers.broker.identity import Identity
 from pyrmq_core.servers.broker.member_changes import MemberChanges
 from pyrmq_core.servers.broker.opening import StoreParts
+from pyrmq_core.servers.broker.pop.revive_log import ReviveLog
+from pyrmq_core.servers.broker.pop.reviver import Reviver
 from pyrmq_core.servers.broker.processors.handlers import Answer
 from pyrmq_core.servers.broker.processors.table import handler_of
 from pyrmq_core.servers.broker.registration import BrokerRegistration
@@ -37,6 +39,7 @@ from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.tables.config_files import FOLDER
 from pyrmq_core.servers.broker.tables.consumer_filters import ConsumerFilters
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.servers.broker.tables.topics import REVIVE_QUEUES
 from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
 from pyrmq_core.servers.broker.transactions.producer_checks import ProducerChecks
 from pyrmq_core.servers.broker.transactions.transactions import Transactions
@@ -203,6 +206,9 @@ def make_broker(
         on_committed=parts.counts.figures.note_commit,
         on_ended=parts.counts.transaction_ended,
     )
+    announcer = TopicAnnouncer(topics, registration, services)
+    log = ReviveLog(config.revive_topic, REVIVE_QUEUES, config.broker_name, identity, config.timer_settings)
+    reviver = Reviver(settings, log, store, topics, groups, offsets, parts.timers, parts.waits, announcer, parts.counts)
     return Broker(
         settings,
         identity,
@@ -210,9 +216,9 @@ def make_broker(
         store,
         Tables(topics, groups, offsets, filters),
         Clients(clients, parts.held, notices, MemberChanges(settings, clients, groups, filters, notices)),
-        Deliveries(parts.delays, parts.timers, transactions),
+        Deliveries(parts.delays, parts.timers, transactions, reviver),
         Services(parts.flusher, parts.retention, parts.index, services),
-        Cluster(registration, TopicAnnouncer(topics, registration, services), parts.ha, slave),
+        Cluster(registration, announcer, parts.ha, slave),
         parts.counts,
     )
 
@@ -228,6 +234,10 @@ def _load(broker: Broker) -> None:
     tables.groups.load()
     tables.offsets.load()
     tables.filters.load(broker.identity.booted_ms)
+    if not broker.settings.config.is_slave and broker.deliveries.timers.enabled:
+        reviver = broker.deliveries.reviver
+        if raised := reviver.log.restore_offsets(broker.store.reader, tables.offsets):
+            log.info("%d offsets of groups that pop were not in their file, and are restored", raised)
     broker.deliveries.delays.load()
     broker.deliveries.transactions.load()
 
@@ -288,4 +298,4 @@ async def _tasks_of_role(broker: Broker) -> list[Task]:
         await role.take_progress_back()
     role.resume()
     checks = partial(deliveries.transactions.run, cluster.announcer.ensure)
-    return [deliveries.delays.run, deliveries.timers.run, checks]
+    return [deliveries.delays.run, deliveries.timers.run, deliveries.reviver.run, checks]

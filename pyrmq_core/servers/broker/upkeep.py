@@ -39,12 +39,17 @@ def rarely_written(broker: Broker) -> dict[str, GroupOffsets | ConsumerFilters |
 
 
 async def keep_written(broker: Broker) -> None:
-    """Writes the changed tables to their files at intervals. A failed write is repeated at the next interval."""
+    """Writes the changed tables to their files at intervals. A failed write is repeated at the next interval.
+
+    A file is not ahead of the log: a group's offset is behind popped messages whose checkpoint a power cut would take.
+    """
     while True:
         await trio.sleep(broker.settings.config.flush_consumer_offset_interval / 1000)
         for path, table in rarely_written(broker).items():
             if (text := table.unsaved()) is not None:
                 try:
+                    if not await broker.services.flusher.wait_flushed(broker.store.end):
+                        raise StoreError(f"{path} waits for the sync of the messages that it belongs to")
                     await trio.to_thread.run_sync(_save, broker, path, text)
                 except StoreError as error:
                     table.is_changed = True

@@ -140,7 +140,7 @@ def test_offsets_are_written_as_they_were_and_made_into_rows_later() -> None:
     before = json.loads(make_text())
     assert before["offsetTable"] == {f"T@g{number:03}": {"1": number} for number in range(1000)}
     assert before["groupTopicMap"] == {f"g{number:03}": ["T"] for number in range(1000)}
-    assert json.loads(encode_config(answer)) == before
+    assert {**json.loads(encode_config(answer)), "savedMs": before["savedMs"]} == before
     between = json.loads(encode_config(later))
     assert between["offsetTable"]["T@g001"] == {"1": 7}
     assert {*between["offsetTable"]} ^ {*before["offsetTable"]} == {"U@g001", "T@new", "T@g002"}

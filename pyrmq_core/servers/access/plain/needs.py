@@ -10,14 +10,15 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, popped_topic
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
+from pyrmq_core.protocol.requests.pop.settle import BatchAckMessage
 from pyrmq_core.servers.access.plain.permissions import PUB, SUB
 
 Needs = dict[str, int]
@@ -81,6 +82,22 @@ def _heart_beat(request: Command) -> Needs:
     return needed
 
 
+def _pops(request: Command) -> Needs:
+    topic, group = request.ext.get("topic"), request.ext.get("consumerGroup")
+    return _popped([] if topic is None or group is None else [(topic, group)])
+
+
+def _batch_ack(request: Command) -> Needs:
+    return _popped([(entry.topic, entry.consumer_group) for entry in BatchAckMessage.from_command(request).entries])
+
+
+def _popped(pairs: Iterable[tuple[str, str]]) -> Needs:
+    needed = {}
+    for topic, group in pairs:
+        needed[popped_topic(topic, group)] = needed[RETRY_PREFIX + group] = SUB
+    return needed
+
+
 def _locks(request: Command) -> Needs:
     return {RETRY_PREFIX + LockQueues.from_command(request).consumer_group: SUB}
 
@@ -94,6 +111,10 @@ _NEEDS: Final[Mapping[int, Callable[[Command], Needs]]] = {
     RequestCode.CONSUMER_SEND_MSG_BACK: _reads("group"),
     RequestCode.PULL_MESSAGE: _reads("topic", "consumerGroup"),
     RequestCode.LITE_PULL_MESSAGE: _reads("topic", "consumerGroup"),
+    RequestCode.POP_MESSAGE: _pops,
+    RequestCode.ACK_MESSAGE: _pops,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pops,
+    RequestCode.BATCH_ACK_MESSAGE: _batch_ack,
     RequestCode.QUERY_MESSAGE: _reads("topic"),
     RequestCode.HEART_BEAT: _heart_beat,
     RequestCode.UNREGISTER_CLIENT: _reads("consumerGroup"),

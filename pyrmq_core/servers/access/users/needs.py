@@ -17,9 +17,10 @@ from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import load_object
-from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, popped_topic
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
+from pyrmq_core.protocol.requests.pop.settle import BatchAckMessage
 
 TOPIC, GROUP, CLUSTER = "Topic", "Group", "Cluster"
 SUB: Final = ("Sub",)
@@ -104,6 +105,18 @@ def _heart_beat(request: Command, _: str) -> Iterable[Need]:
         yield from _subscribed(subscription.topic for subscription in data.subscriptions)
 
 
+def _pops(request: Command, _: str) -> Iterable[Need]:
+    topic, group = request.ext.get("topic"), request.ext.get("consumerGroup")
+    yield Need(TOPIC, topic and popped_topic(topic, group or ""), SUB)
+    yield _group(group, "Sub")
+
+
+def _batch_ack(request: Command, _: str) -> Iterable[Need]:
+    for entry in BatchAckMessage.from_command(request).entries:
+        yield Need(TOPIC, entry.topic, SUB)
+        yield _group(entry.consumer_group, "Sub")
+
+
 def _locks(request: Command, _: str) -> Iterable[Need]:
     locks = LockQueues.from_command(request)
     yield _group(locks.consumer_group, "Sub")
@@ -168,6 +181,10 @@ _NEEDS: Final[Mapping[int, Finder]] = {
     RequestCode.CONSUMER_SEND_MSG_BACK: _one_group("group", "Sub"),
     RequestCode.PULL_MESSAGE: _group_and_topic("Sub"),
     RequestCode.LITE_PULL_MESSAGE: _group_and_topic("Sub"),
+    RequestCode.POP_MESSAGE: _pops,
+    RequestCode.ACK_MESSAGE: _pops,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pops,
+    RequestCode.BATCH_ACK_MESSAGE: _batch_ack,
     RequestCode.QUERY_MESSAGE: _one_topic("Sub", "Get"),
     RequestCode.QUERY_CONSUMER_OFFSET: _group_and_topic("Sub", "Get"),
     RequestCode.UPDATE_CONSUMER_OFFSET: _group_and_topic("Sub", "Update"),

@@ -56,6 +56,11 @@ class HeldPull:
     size_bytes: int
     ends_tick: int
     wake: Callable[[], None] | None
+    number: int = 0
+
+
+def _number(held: HeldPull) -> int:
+    return held.number
 
 
 @dataclass(slots=True)
@@ -92,6 +97,12 @@ class _Queue:
     def take(self, codes: set[int]) -> list[HeldPull]:
         wanting = self._taken(held for code in codes for held in self.by_code.get(code, ()))
         return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
+
+    def take_first(self, codes: set[int] | None) -> list[HeldPull]:
+        """Takes the pull that waits longest of those that want one of the codes (None: of all)."""
+        lists = self.by_code.values() if codes is None else map(self.by_code.get, (None, *codes))
+        firsts = [next(iter(waiting)) for waiting in lists if waiting]
+        return self._taken([min(firsts, key=_number)] if firsts else [])
 
     def take_group(self, group: str) -> list[HeldPull]:
         return self._taken(held for waiting in self.by_code.values() for held in waiting if held.group == group)
@@ -148,6 +159,7 @@ class HeldPulls:
         self._queues: dict[QueueKey, _Queue] = {}
         self._deadlines = _Deadlines()
         self._all = _Amount()
+        self._added = 0
         self._of_peers: dict[Peer, _Amount] = {}
         self._to_wake: deque[HeldPull] = deque()
         self._has_work = trio.Event()
@@ -187,7 +199,9 @@ class HeldPulls:
         `wake` is then called once, on the loop. `wake_group` with the pull's group calls it, too.
         """
         ends = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS
-        held = HeldPull(key, tags_codes, group, peer, size_bytes, math.ceil(ends * TICKS_A_SECOND), wake)
+        self._added += 1
+        tick = math.ceil(ends * TICKS_A_SECOND)
+        held = HeldPull(key, tags_codes, group, peer, size_bytes, tick, wake, self._added)
         self._queues.setdefault(key, _Queue()).add(held)
         self._of_peers.setdefault(peer, _Amount()).add(1, size_bytes)
         self._all.add(1, size_bytes)
@@ -246,6 +260,14 @@ class HeldPulls:
         queue = self._queues.get(key)
         if queue is not None:
             woken = queue.take_group(group)
+            self._drop_if_empty(key, queue)
+            self._wake_in_turns(woken)
+
+    def wake_first(self, key: QueueKey, codes: set[int] | None) -> None:
+        """Wakes the pull that waits longest at a queue of those that want one of the codes (None: of all)."""
+        queue = self._queues.get(key)
+        if queue is not None:
+            woken = queue.take_first(codes)
             self._drop_if_empty(key, queue)
             self._wake_in_turns(woken)
 

@@ -19,7 +19,7 @@ from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.message_id import offset_msg_ids
-from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, HALF_TOPIC, is_retry_topic
+from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, HALF_TOPIC, REVIVE_PREFIX, is_retry_topic
 from pyrmq_core.protocol.messages.properties import (
     CLUSTER,
     DELAY,
@@ -63,7 +63,8 @@ from pyrmq_core.servers.broker.transactions.half_messages import (
 )
 from pyrmq_core.servers.broker.transactions.transactions import Transactions
 
-# RocketMQ accepts messages of other kinds in this topic, which end the delivery of its timers for good.
+# RocketMQ accepts messages of other kinds in this topic, which end the delivery of its timers for good, and in its
+# revive log, where they could revive any message.
 CLOSED_TOPICS: Final = FORBIDDEN_TOPICS | {TIMER_TOPIC}
 MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 DELAYING: Final = (DELAY, *TIMER_NAMES)
@@ -128,7 +129,7 @@ class SendRequests:
         config = self.topics.get(topic)
         if config is None and (fault := topic_fault(topic)):
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
-        if topic in CLOSED_TOPICS:
+        if topic in CLOSED_TOPICS or topic.startswith(REVIVE_PREFIX):
             raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
         if config is not None and config.order and not self.settings.config.broker_permission & WRITE:
             raise RequestRefused(

@@ -25,6 +25,14 @@ MESSAGES: Final = SENDS | {
     RequestCode.RECALL_MESSAGE,
 }
 PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+POPS: Final = frozenset(
+    (
+        RequestCode.POP_MESSAGE,
+        RequestCode.ACK_MESSAGE,
+        RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+    )
+)
 TRANSACTIONS: Final = frozenset((RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE))
 CHANGES: Final = frozenset(
     (
@@ -70,6 +78,8 @@ class SlaveRules:
         if code in PULLS and not is_read:
             text = f"[REJECTREQUEST]{name} is a slave that is not read; set slaveReadEnable=true, or read its {master}"
             return refusal(ResponseCode.SYSTEM_BUSY, text)
+        if code in POPS:
+            return refusal(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{name} is a slave; pop at its {master}")
         if code in TRANSACTIONS:
             text = f"{name} is a slave, and ends no transaction; ask its {master}"
             return refusal(ResponseCode.SLAVE_NOT_AVAILABLE, text)

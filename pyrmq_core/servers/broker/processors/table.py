@@ -32,6 +32,8 @@ from pyrmq_core.servers.broker.processors.delays import DelayedQueues
 from pyrmq_core.servers.broker.processors.end_transaction import TransactionRequests
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handler, Handlers
 from pyrmq_core.servers.broker.processors.offsets import OffsetRequests
+from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests
+from pyrmq_core.servers.broker.processors.pops.settle import SettleRequests
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilters
 from pyrmq_core.servers.broker.processors.pulls.pull_message import PullRequests
 from pyrmq_core.servers.broker.processors.put_message import MessageWriter
@@ -57,6 +59,8 @@ FAMILIES: Final[tuple[type[Any], ...]] = (
     TransactionRequests,
     RecallRequests,
     PullRequests,
+    PopRequests,
+    SettleRequests,
     OffsetRequests,
     ResetRequests,
     HeartbeatRequests,
@@ -81,11 +85,7 @@ NOT_BUILT: Final[Mapping[int, str]] = {
         (
             RequestCode.QUERY_ASSIGNMENT,
             RequestCode.SET_MESSAGE_REQUEST_MODE,
-            RequestCode.POP_MESSAGE,
-            RequestCode.ACK_MESSAGE,
-            RequestCode.BATCH_ACK_MESSAGE,
             RequestCode.PEEK_MESSAGE,
-            RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
             RequestCode.NOTIFICATION,
             RequestCode.POLLING_INFO,
             RequestCode.POP_ROLLBACK,
@@ -166,6 +166,9 @@ def _of_consumption(broker: Broker) -> Iterator[Family]:
     rows = QueueRows(settings.config.broker_name, offsets, reader)
     filters = PullFilters(settings, groups, table, tables.filters)
     yield PullRequests(settings, filters, topics, groups, offsets, table, clients.held, store, figures)
+    writer = MessageWriter(settings, store, broker.counts, broker.services.flusher, broker.cluster.ha.replicas)
+    yield PopRequests(settings, topics, groups, offsets, broker.deliveries.reviver, writer)
+    yield SettleRequests(settings, topics, broker.deliveries.reviver, writer)
     yield OffsetRequests(reader, offsets, groups, topics, table)
     yield ResetRequests(settings, topics, groups, offsets, reader, table, clients.held, long_work)
     yield HeartbeatRequests(settings, table, groups, tables.filters, topics, broker.cluster.announcer, clients.changes)

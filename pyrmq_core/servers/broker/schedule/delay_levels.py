@@ -196,7 +196,7 @@ class DelayLevels:
             record = unpack_record(raw, 0)
             properties = decode_properties(decode_java_utf8(record.properties))
             topic, queue_id = properties[REAL_TOPIC], parse_int(properties[REAL_QID])
-            pieces = _pieces(record, properties)
+            pieces = message_pieces(record, properties)
         except (RecordError, BodyError, KeyError, ValueError) as error:
             log.error("delayed message %d is not delivered, it does not say where it belongs: %s", offset, error)
             return
@@ -218,7 +218,7 @@ class DelayLevels:
         self._on_delivered(topic, stored.end - stored.positions[0])
 
 
-def _pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
+def message_pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
     """Returns the message of a record, or the messages of a batch that an earlier pyrmq stored as one retry.
 
     Consumed messages of the batch are delivered again: the record does not say which message failed.

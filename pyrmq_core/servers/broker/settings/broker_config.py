@@ -19,6 +19,8 @@ from pyrmq_core.network import ServerBounds, TlsSettings, local_ip, parse_addres
 from pyrmq_core.network.server import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
+from pyrmq_core.protocol.messages.names import REVIVE_PREFIX
+from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2
 from pyrmq_core.servers.access.settings import NAMES as ACCESS_NAMES
 from pyrmq_core.servers.access.settings import AccessSettings
 from pyrmq_core.servers.broker.clients.held_pulls import HeldLimits
@@ -140,6 +142,9 @@ class BrokerConfig:
     timer_roll_window_slot: int = named("timerRollWindowSlot", 172_800)
     timer_flush_interval_ms: int = named("timerFlushIntervalMs", 1000)
     mapped_file_size_timer_log: int = named("mappedFileSizeTimerLog", 104_857_600)
+    # The form of the retry topics for consumers that pop, whose messages are read from topics of both forms.
+    enable_retry_topic_v2: bool = named("enableRetryTopicV2", False)
+    pop_from_retry_probability: int = named("popFromRetryProbability", 20)
     recall_message_enable: bool = named("recallMessageEnable", False)
     allow_recall_when_broker_not_writeable: bool = named("allowRecallWhenBrokerNotWriteable", True)
 
@@ -310,6 +315,14 @@ class BrokerConfig:
     @property
     def pull_limits(self) -> GetLimits:
         return GetLimits(self.max_transfer_count_on_message_in_memory, self.max_transfer_bytes_on_message_in_memory)
+
+    @property
+    def pop_retry_mark(self) -> str:
+        return RETRY_V2 if self.enable_retry_topic_v2 else RETRY_V1
+
+    @property
+    def revive_topic(self) -> str:
+        return REVIVE_PREFIX + self.broker_cluster_name
 
     @property
     def held_limits(self) -> HeldLimits:

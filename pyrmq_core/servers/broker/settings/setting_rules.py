@@ -213,14 +213,14 @@ WITHOUT_EFFECT: Final = (
             enablePopBufferMerge popCkStayBufferTime popCkStayBufferTimeOut popCkMaxBufferSize popCkOffsetMaxQueueSize
             enablePopBatchAck popLongPollingForceNotifyInterval enableNotifyBeforePopCalculateLag
             enableNotifyAfterPopOrderLockRelease initPopOffsetByCheckMsgInMem retrieveMessageFromPopRetryTopicV1
-            enableRetryTopicV2 popFromRetryProbability popFromRetryProbabilityForPriority priorityOrderAsc
+            popFromRetryProbabilityForPriority priorityOrderAsc
             popConsumerFSServiceInit popConsumerKVServiceLog popConsumerKVServiceInit popConsumerKVServiceEnable
             popReviveMaxReturnSizePerRead popReviveConcurrency popReviveMaxAttemptTimes useSeparateRetryQueue
             popResponseReturnActualRetryTopic popInflightMessageThreshold enablePopMessageThreshold
             skipWhenCKRePutReachMaxTimes appendAckAsync appendCkAsync clearRetryTopicWhenDeleteTopic
             defaultPopShareQueueNum serverLoadBalancerEnable loadBalancePollNameServerInterval"""
         ),
-        "pop consumption: its requests are refused by name",
+        "RocketMQ's threads and memory for pop consumption, and what it switches there: here as by default",
     ),
     WithoutEffect(
         _names(

@@ -15,12 +15,15 @@ from typing import Any, Final
 
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.protocol.routes.topic_config import DataVersion
+from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.tables.changing_rows import ChangingRows
 from pyrmq_core.servers.broker.tables.config_files import encode_config, load_config
 
 FILE_NAME: Final = "consumerOffset.json"
 SEPARATOR: Final = "@"
+# The member of the file with the time at which it was made, which RocketMQ passes over.
+SAVED_MS: Final = "savedMs"
 # The time after which members that ignore a reset may continue at other offsets. Java's members of 4.9 store the new
 # offset after 10 s.
 RESET_SECONDS: Final = 60.0
@@ -49,6 +52,8 @@ class GroupOffsets:
     In memory alone are the offset after each queue's last pull, and the resets since the start. Times are on the event
     loop's clock.
 
+    `saved_ms` is when the loaded file was made, or None if that was not by this broker.
+
     `on_commit` is called with group, topic and queue id of each offset that is committed here.
     """
 
@@ -60,6 +65,7 @@ class GroupOffsets:
         self._resets: dict[tuple[str, str], dict[int, _Reset]] = {}
         self.is_changed = False
         self.data_version = DataVersion()
+        self.saved_ms: int | None = None
         self.on_commit: Callable[[str, str, int], None] = lambda group, topic, queue_id: None
 
     def load(self) -> None:
@@ -69,6 +75,7 @@ class GroupOffsets:
                 topic, _, group = key.partition(SEPARATOR)
                 self._queues(topic, group).update((int(queue), int(offset)) for queue, offset in offsets.items())
             self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
+            self.saved_ms = None if (saved_ms := members.get(SAVED_MS)) is None else int(saved_ms)
         except (BodyError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
@@ -242,7 +249,7 @@ class GroupOffsets:
         if not self.is_changed:
             return None
         self.is_changed = False
-        return partial(encode_config, self.members())
+        return partial(encode_config, {**self.members(), SAVED_MS: clock.now_ms()})
 
     def _forget(self, gone: Callable[[tuple[str, str]], bool]) -> None:
         for key in [key for key, _ in self._committed.items() if gone(key)]:

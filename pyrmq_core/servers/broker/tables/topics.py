@@ -43,8 +43,9 @@ WRITE: Final = int(Permission.WRITE)
 READ_WRITE: Final = READ | WRITE
 INHERITED: Final = READ_WRITE | int(Permission.INHERIT)
 # The name of a topic, or of a cluster or broker, which may be a host name. It becomes a folder, so it is never a path.
-FOLDER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,255}")
+FOLDER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.+-]{1,255}")
 MAX_DELAY_QUEUES: Final = 18
+REVIVE_QUEUES: Final = 8
 RECENT_CHANGES: Final = 1000
 
 
@@ -221,6 +222,7 @@ def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
     yield topic(OP_HALF_TOPIC, 1)
     if config.timer_wheel_enable:
         yield topic(TIMER_TOPIC, 1)
+    yield topic(config.revive_topic, REVIVE_QUEUES)
     if config.trace_topic_enable:
         yield topic("RMQ_SYS_TRACE_TOPIC", 1)
     if config.enable_slave_acting_master:  # RocketMQ's brokers read the addresses of their name from its route

@@ -64,6 +64,7 @@ class Timers:
         self._now_ms = now_ms
         self._arrived = trio.Event()
         self._saved = (0, 0)
+        self.delivered_ms = 0  # every message due up to this time was delivered, as far as the clock has come there
 
     def open(self) -> None:
         """Opens the files of an opened store, and blocks. Raises `StoreError` if they cannot be opened."""
@@ -81,6 +82,7 @@ class Timers:
             )
 
     def arrived(self) -> None:
+        self.delivered_ms = min(self.delivered_ms, self._now_ms())  # the new message is due later than now
         self._arrived.set()
 
     async def run(self) -> None:
@@ -99,7 +101,11 @@ class Timers:
         while True:
             self._arrived = trio.Event()
             try:
-                wait_seconds = min(self.messages.work(self._now_ms()) / 1000, MAX_WAIT_SECONDS)
+                now_ms = self._now_ms()
+                wait_ms = self.messages.work(now_ms)
+                if wait_ms > 0:
+                    self.delivered_ms = now_ms + wait_ms - 1
+                wait_seconds = min(wait_ms / 1000, MAX_WAIT_SECONDS)
                 failure = ""
             except StoreError as error:
                 if str(error) != failure:

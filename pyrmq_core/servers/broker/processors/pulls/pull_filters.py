@@ -7,7 +7,7 @@ Source: broker/processor/PullMessageProcessor.java, broker/filter/ExpressionMess
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyrmq_core.errors import InvalidArgument
@@ -16,6 +16,8 @@ from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.java.string_hash import string_hash_code
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.broker.pull_message import PullMessage, PullSysFlag
 from pyrmq_core.servers.broker import clock
@@ -23,6 +25,8 @@ from pyrmq_core.servers.broker.clients.client_table import BROADCASTING, ClientT
 from pyrmq_core.servers.broker.processors.handlers import HELP
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.store.reading import MAX_SCANNED_ENTRIES, GetLimits, GetResult, GetStatus, QueueKey
+from pyrmq_core.servers.broker.store.store_reader import StoreReader
 from pyrmq_core.servers.broker.tables.consumer_filters import SQL92, ConsumerFilters, Passes
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 
@@ -103,6 +107,23 @@ def filter_of_expression(
     return PullFilter(frozenset([string_hash_code(tag) for tag in tags]) or None)
 
 
+def get_filtered(reader: StoreReader, key: QueueKey, offset: int, limits: GetLimits, chosen: PullFilter) -> GetResult:
+    """Returns the next messages of a queue that pass a filter. Each answer examines a limited number of entries."""
+    if chosen.passes is None:
+        return reader.get(key, offset, limits, chosen.tags_codes)
+    first = offset
+    while True:
+        result = reader.get(key, offset, limits)
+        if result.status is not GetStatus.FOUND:
+            return result if offset == first else replace(result, status=GetStatus.NO_MATCHED_MESSAGE)
+        records = _passing(result.records, chosen.passes)
+        if records:
+            return replace(result, records=b"".join(records), count=len(records))
+        if result.next_offset >= result.max_offset or result.next_offset - first >= MAX_SCANNED_ENTRIES:
+            return replace(result, status=GetStatus.NO_MATCHED_MESSAGE, records=b"", count=0)
+        offset = result.next_offset
+
+
 def forbidden(remark: str, forbidden_type: int) -> Command:
     return refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(forbidden_type)})
 
@@ -115,3 +136,13 @@ def sql_of(expression: str) -> Passes:
 def _sql_off(expression_type: str | None) -> Command:
     remedy = "set enablePropertyFilter=true at the broker" if expression_type == SQL92 else "TAG and SQL92 exist"
     return refusal(ResponseCode.SYSTEM_ERROR, f"{SQL_OFF}{expression_type}; {remedy}")
+
+
+def _passing(records: bytes, passes: Passes) -> list[bytes]:
+    chosen, position = [], 0
+    for record in iterate_records(records):
+        following = position + record.store_size
+        if passes(decode_properties(record.properties)):
+            chosen.append(records[position:following])
+        position = following
+    return chosen

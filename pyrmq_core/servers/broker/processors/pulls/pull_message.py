@@ -22,8 +22,6 @@ from pyrmq_core.network import LateAnswer, Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.names import is_tools_group
-from pyrmq_core.protocol.messages.properties import decode_properties
-from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.clients.client_table import ClientTable
@@ -32,12 +30,11 @@ from pyrmq_core.servers.broker.processors.handlers import HELP, Answer, Handlers
 from pyrmq_core.servers.broker.processors.name_rules import lite_refusal
 from pyrmq_core.servers.broker.processors.offsets import commit
 from pyrmq_core.servers.broker.processors.pulls.pull_advice import MOVES, is_unmoved, suggested_broker, unmoved
-from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter, PullFilters, forbidden
+from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter, PullFilters, forbidden, get_filtered
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
 from pyrmq_core.servers.broker.store.message_store import MessageStore
-from pyrmq_core.servers.broker.store.reading import MAX_SCANNED_ENTRIES, GetLimits, GetResult, GetStatus, QueueKey
-from pyrmq_core.servers.broker.tables.consumer_filters import Passes
+from pyrmq_core.servers.broker.store.reading import GetLimits, GetResult, GetStatus, QueueKey
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.servers.broker.tables.topics import READ, TopicTable
@@ -116,7 +113,9 @@ class PullRequests:
         limits = config.pull_limits
         most = GetLimits(min(header.max_msg_nums, limits.max_messages), limits.max_bytes, header.max_msg_nums)
         began = time.perf_counter_ns()
-        result = unmoved(config, self._get(header, most, chosen), header.queue_offset)
+        key = header.topic, header.queue_id
+        result = get_filtered(self.store.reader, key, header.queue_offset, most, chosen)
+        result = unmoved(config, result, header.queue_offset)
         took_ms = (time.perf_counter_ns() - began) // 1_000_000
         self.figures.store.note_get(result.count, took_ms, is_tool=is_tools_group(header.consumer_group))
         if result.count:
@@ -164,24 +163,6 @@ class PullRequests:
             min_offset=start,
             max_offset=end,
         ).to_command()
-
-    def _get(self, header: PullMessage, most: GetLimits, chosen: PullFilter) -> GetResult:
-        key, offset = (header.topic, header.queue_id), header.queue_offset
-        if chosen.passes is None:
-            return self.store.reader.get(key, offset, most, chosen.tags_codes)
-        while True:  # each pass examines a limited number of entries and returns the next offset
-            result = self.store.reader.get(key, offset, most)
-            if result.status is not GetStatus.FOUND:
-                return result if offset == header.queue_offset else replace(result, status=GetStatus.NO_MATCHED_MESSAGE)
-            records = _passing(result.records, chosen.passes)
-            if records:
-                return replace(result, records=b"".join(records), count=len(records))
-            if (
-                result.next_offset >= result.max_offset
-                or result.next_offset - header.queue_offset >= MAX_SCANNED_ENTRIES
-            ):
-                return replace(result, status=GetStatus.NO_MATCHED_MESSAGE, records=b"", count=0)
-            offset = result.next_offset
 
     def _code(self, result: GetResult, offset: int) -> ResponseCode:
         """Returns the answer's code. In a queue without messages it is PULL_NOT_FOUND at 0, else PULL_OFFSET_MOVED.
@@ -281,13 +262,3 @@ class _HeldPull(LateAnswer):
                 await pulls.held.wait(
                     self._key, chosen.tags_codes, self._left_ms, peer, self._size_bytes, header.consumer_group
                 )
-
-
-def _passing(records: bytes, passes: Passes) -> list[bytes]:
-    chosen, position = [], 0
-    for record in iterate_records(records):
-        following = position + record.store_size
-        if passes(decode_properties(record.properties)):
-            chosen.append(records[position:following])
-        position = following
-    return chosen

@@ -1,0 +1,85 @@
+"""`Revival`: which checkpoints of one queue of the revive log are over, and which are due.
+
+Entries are taken in the order of the queue. A checkpoint is due when every acknowledgement for its time must have been
+read: timers delivered all entries up to that time, or an entry of a later time was read. What becomes
+visible is acknowledged in the log, too, so a reader that begins again at `done` repeats nothing.
+
+Source: broker/processor/PopReviveService.java (5.4.0). There a checkpoint is due two seconds later.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.servers.broker.pop.records import CheckPoint, PopKey, ReviveEntry
+
+# How far entries in the log may be from the order of their times: the timers' longest slot, and Java's two seconds.
+DISORDER_MS: Final = 2000
+# How long after its time a checkpoint waits for acknowledgements that came in time and are not readable yet.
+GRACE_MS: Final = 200
+
+
+@dataclass(slots=True)
+class _Open:
+    check_point: CheckPoint
+    position: int
+    left: set[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A checkpoint whose time has come, and its messages without an acknowledgement, in order."""
+
+    check_point: CheckPoint
+    offsets: tuple[int, ...]
+
+
+class Revival:
+    """The checkpoints of one revive queue that are not over. `position` is the next entry to take."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self._seen_ms = 0  # the latest time of an entry
+        self._open: dict[PopKey, _Open] = {}
+        self._times: list[tuple[int, int, PopKey]] = []  # a heap of time, position and checkpoint
+
+    @property
+    def done(self) -> int:
+        """The position before which every checkpoint is over."""
+        first = next(iter(self._open.values()), None)
+        return self.position if first is None else first.position
+
+    @property
+    def next_ms(self) -> int | None:
+        """The time at which a checkpoint is due, or None if there is none."""
+        return self._times[0][0] + GRACE_MS if self._times else None
+
+    def take(self, position: int, entry: ReviveEntry | None, deliver_ms: int = 0) -> None:
+        """Takes the entry at a position, or None for one that cannot be read."""
+        self.position = position + 1
+        self._seen_ms = max(self._seen_ms, deliver_ms)
+        if isinstance(entry, CheckPoint):
+            if entry.key not in self._open:
+                self._open[entry.key] = _Open(entry, position, set(entry.offsets))
+                heapq.heappush(self._times, (entry.revive_ms, position, entry.key))
+        elif entry is not None and (open_point := self._open.get(entry.key)) is not None:
+            open_point.left.difference_update(entry.offsets)
+
+    def due(self, delivered_ms: int) -> Due | None:
+        """Returns the first checkpoint that is due, until `end` was called for it.
+
+        `delivered_ms` is the time up to which the timers delivered everything, and this queue was read afterwards.
+        """
+        until_ms = max(delivered_ms - GRACE_MS, self._seen_ms - DISORDER_MS)
+        if not self._times or self._times[0][0] > until_ms:
+            return None
+        open_point = self._open[self._times[0][2]]
+        return Due(open_point.check_point, tuple(sorted(open_point.left)))
+
+    def end(self, due: Due) -> None:
+        """Notes that the messages of the checkpoint that `due` returned are visible again."""
+        _, _, key = heapq.heappop(self._times)
+        assert key == due.check_point.key
+        del self._open[key]

@@ -1,0 +1,239 @@
+"""`Reviver`: the task that makes messages visible again whose invisible time ended without an acknowledgement.
+
+It reads the queues of the revive log, and stores each such message in the retry topic of its group, with one try more,
+or in the group's dead-letter topic after retryMaxTimes tries. RocketMQ's broker revives it for ever, and its proxy
+moves it there. After a disk error the step is done again, and no message is passed over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import RecordError, StoreError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.messages.message_id import offset_msg_id
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_retry_topic, popped_topic
+from pyrmq_core.protocol.messages.properties import (
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    FIRST_POP_TIME,
+    MAX_STORED_PROPERTIES_BYTES,
+    ORIGIN_GROUP,
+    decode_java_utf8,
+    decode_properties,
+    encode_properties,
+)
+from pyrmq_core.protocol.messages.record import INT, RawRecord, unpack_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.requests.pop.receipt import pop_retry_topic
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.counts import Counts
+from pyrmq_core.servers.broker.pop.records import BATCH_ACK_TAG, REVIVE_GROUP, Ack, CheckPoint
+from pyrmq_core.servers.broker.pop.revival import Due, Revival
+from pyrmq_core.servers.broker.pop.revive_log import ReviveLog
+from pyrmq_core.servers.broker.pop.waits import PopWaits
+from pyrmq_core.servers.broker.schedule.delay_levels import message_pieces
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.store.appending import Append, DoesNotFit
+from pyrmq_core.servers.broker.store.batch_pieces import Piece, piece
+from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.store.reading import GetLimits, GetStatus, QueueKey
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.servers.broker.tables.topics import READ_WRITE, TopicTable
+from pyrmq_core.servers.broker.timers.service import Timers
+from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
+
+log = line_logger(__name__)
+
+RETRY_SECONDS: Final = 1.0
+MAX_WAIT_SECONDS: Final = 1.0
+READ_LIMITS: Final = GetLimits(32, 262_144)
+# The checkpoints of one queue that end before other tasks run.
+ENDED_AT_ONCE: Final = 16
+# Pops are refused while so many entries of the revive log wait to be read or to be over: each may be in memory.
+MOST_BEHIND: Final = 200_000
+MAX_INT: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reviver:
+    """The revival of popped messages of one broker."""
+
+    settings: LiveSettings
+    log: ReviveLog
+    store: MessageStore
+    topics: TopicTable
+    groups: GroupTable
+    offsets: GroupOffsets
+    timers: Timers
+    waits: PopWaits
+    announcer: TopicAnnouncer
+    counts: Counts
+    queues: dict[int, Revival] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def next_queue(self) -> int:
+        """Returns the revive queue for the next pop."""
+        return next(self.numbers) % self.log.queues
+
+    @property
+    def is_behind(self) -> bool:
+        """True while so much is in flight that no more may be popped."""
+        ends = [self.store.reader.bounds((self.log.topic, queue_id))[1] - queue.done for queue_id, queue in self._rows]
+        return sum(ends) > MOST_BEHIND
+
+    @property
+    def _rows(self) -> Sequence[tuple[int, Revival]]:
+        return list(self.queues.items())
+
+    async def run(self) -> None:
+        if not self.timers.enabled:
+            return
+        for queue_id in range(self.log.queues):
+            committed = self.offsets.committed(REVIVE_GROUP, self.log.topic, queue_id)
+            start = self.store.reader.bounds((self.log.topic, queue_id))[0]
+            self.queues[queue_id] = Revival(max(start, 0 if committed is None else committed + 1))
+        failure = ""
+        while True:
+            self.waits.revive_arrived = trio.Event()
+            try:
+                for queue_id, queue in self._rows:
+                    await self._work(queue_id, queue)
+                failure = ""
+            except StoreError as error:
+                if str(error) != failure:
+                    failure = str(error)
+                    log.warning("popped messages wait for their revival: %s", failure)
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            with trio.move_on_after(self._wait_seconds()):
+                await self.waits.revive_arrived.wait()
+
+    def _wait_seconds(self) -> float:
+        next_ms = min([queue.next_ms for queue in self.queues.values() if queue.next_ms is not None], default=math.inf)
+        return min(max((next_ms - clock.now_ms()) / 1000, 0.01), MAX_WAIT_SECONDS)
+
+    async def _work(self, queue_id: int, queue: Revival) -> None:
+        """Reads a queue to its end, and revives what is due. Raises `StoreError` with nothing passed over."""
+        key, ended = (self.log.topic, queue_id), 0
+        while True:
+            # Before the queue is read: what timers deliver meanwhile may be unread.
+            delivered_ms = min(self.timers.delivered_ms, clock.now_ms())
+            has_more = self._read(key, queue)
+            while (due := queue.due(0 if has_more else delivered_ms)) is not None:
+                await self._revive(queue_id, due)
+                queue.end(due)
+                self._commit(queue_id, queue)
+                ended += 1
+                if ended % ENDED_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+            if not has_more:
+                break
+            await trio.lowlevel.checkpoint()
+        self._commit(queue_id, queue)
+
+    def _commit(self, queue_id: int, queue: Revival) -> None:
+        """Commits the last entry that is over, as RocketMQ does, not the one behind it."""
+        committed, last = self.offsets.committed(REVIVE_GROUP, self.log.topic, queue_id), queue.done - 1
+        if last > (-1 if committed is None else committed):
+            self.offsets.commit(REVIVE_GROUP, self.log.topic, queue_id, last)
+
+    def _read(self, key: QueueKey, queue: Revival) -> bool:
+        """Takes the next entries of a queue. Returns False if there are no more."""
+        result = self.store.reader.get(key, queue.position, READ_LIMITS)
+        if result.status is not GetStatus.FOUND:
+            if result.status is GetStatus.OFFSET_TOO_SMALL:
+                lost = result.next_offset - queue.position
+                log.error("%d entries of %s are gone unread, with old segments of the log", lost, key[0])
+                queue.take(result.next_offset - 1, None)
+                return True
+            return False
+        at = 0
+        while at < len(result.records):
+            record = unpack_record(result.records, at)
+            queue.take(record.queue_offset, *self.log.read(record))
+            at += record.store_size
+        return queue.position < result.max_offset
+
+    async def _revive(self, queue_id: int, due: Due) -> None:
+        """Stores the copies of messages, and behind them an acknowledgement, so that a new start repeats none."""
+        key = due.check_point.key
+        if popped_topic(key.topic, key.group) not in self.topics or (group := self.groups.known(key.group)) is None:
+            return  # the topic or the group was deleted
+        most_tries, copies = int(group["retryMaxTimes"]), []
+        for offset in due.offsets:
+            record = self._message((key.topic, key.queue_id), offset)
+            if record is not None:
+                copy_of = self._dead if record.reconsume_times >= most_tries else self._retry
+                copies.append(copy_of(record, due.check_point))
+        for topic in dict.fromkeys(copy.topic for copy in copies):
+            await self.announcer.ensure(self.topics.get(topic) or TopicConfig(topic, 1, 1, READ_WRITE))
+            if not topic.startswith(DLQ_PREFIX) and self.offsets.committed(key.group, topic, 0) is None:
+                self.offsets.commit(key.group, topic, 0, self.store.reader.bounds((topic, 0))[0])
+        now_ms = clock.now_ms()
+        if copies:
+            end = Ack(key, due.offsets, due.check_point.revive_ms, BATCH_ACK_TAG)
+            copies.append(self.log.append(end, queue_id, now_ms))
+        for copy, stored in zip(copies, self.store.put_all(copies, now_ms), strict=True):
+            if isinstance(stored, (DoesNotFit, UnsafePath)):
+                log.error("a popped message for %r is not revived: %s", copy.topic[:255], stored)
+            elif isinstance(stored, StoreError):
+                raise stored
+            else:
+                self.counts.note_put(copy, stored, 0)
+                if copy.topic.startswith(DLQ_PREFIX):
+                    self.counts.note_dead(popped_topic(key.topic, key.group), key.group)
+
+    def _message(self, key: QueueKey, offset: int) -> RawRecord | None:
+        try:
+            entry = self.store.reader.entry(key, offset)
+            record = self.store.reader.record_of(entry.physical_offset, entry.size)
+        except (StoreError, RecordError) as error:
+            log.error("message %d of queue %d of %r is not revived: %s", offset, key[1], key[0][:255], error)
+            return None
+        if record is None:
+            log.error("message %d of queue %d of %r is gone, and not revived", offset, key[1], key[0][:255])
+        return record
+
+    def _retry(self, record: RawRecord, point: CheckPoint) -> Append:
+        group, topic, added = point.key.group, point.key.topic, {ORIGIN_GROUP: point.key.group}
+        properties = decode_properties(decode_java_utf8(record.properties))
+        if not record.reconsume_times or FIRST_POP_TIME not in properties:
+            added[FIRST_POP_TIME] = str(point.key.pop_time_ms)
+        retry = topic if is_retry_topic(topic) else pop_retry_topic(topic, group, self.settings.config.pop_retry_mark)
+        return self._copy(record, retry, properties | added)
+
+    def _dead(self, record: RawRecord, point: CheckPoint) -> Append:
+        ip, (port,) = record.store_host[:-4], INT.unpack(record.store_host[-4:])
+        properties = decode_properties(decode_java_utf8(record.properties))
+        properties.setdefault(DLQ_ORIGIN_TOPIC, popped_topic(point.key.topic, point.key.group))
+        properties.setdefault(DLQ_ORIGIN_MESSAGE_ID, offset_msg_id(ip, port, record.commit_log_offset))
+        return self._copy(record, DLQ_PREFIX + point.key.group, properties)
+
+    def _copy(self, record: RawRecord, topic: str, properties: dict[str, str]) -> Append:
+        encoded = encode_properties(properties).encode("utf-8", "replace")
+        if len(encoded) > MAX_STORED_PROPERTIES_BYTES:
+            encoded = record.properties
+        pieces: Sequence[Piece] = [piece(record.flag, record.body, encoded)]
+        if record.sys_flag & BATCH_RECORD:
+            pieces = message_pieces(record, properties)
+        host = self.log.identity.store_host
+        return Append(
+            topic=topic,
+            queue_id=0,
+            pieces=pieces,
+            born_timestamp_ms=record.born_timestamp_ms,
+            born_host=host,
+            store_host=host,
+            sys_flag=record.sys_flag & ~BATCH_RECORD,
+            reconsume_times=min(record.reconsume_times + 1, MAX_INT),
+        )

@@ -1,0 +1,104 @@
+"""`PopWaits`: pops and notifications that wait for a message of their topic or of its retry topics.
+
+They share the limits, the deadlines and the memory of held pulls. A message wakes one pop of each group, the one that
+waits longest: a pop takes many messages, and wakes the next one if it leaves some. Source:
+broker/longpolling/PopLongPollingService.java (5.4.0), which does not notice messages of the older retry topics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.requests.pop.pop_message import ANY_QUEUE
+from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2, pop_retry_topic
+from pyrmq_core.servers.broker.clients.held_pulls import HeldPull, HeldPulls
+from pyrmq_core.servers.broker.store.formats import ENTRY
+from pyrmq_core.servers.broker.store.reading import QueueKey
+
+# A sign between topic and group that no topic's name has: these waits are apart from pulls.
+BETWEEN: Final = "@"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A group's wait at a topic, for a queue or for any."""
+
+    topic: str
+    group: str
+    queue_id: int
+
+    @property
+    def key(self) -> QueueKey:
+        return f"{self.topic}{BETWEEN}{self.group}", self.queue_id
+
+    @property
+    def topics(self) -> tuple[str, str, str]:
+        retry_topics = (pop_retry_topic(self.topic, self.group, mark) for mark in (RETRY_V1, RETRY_V2))
+        return (self.topic, *retry_topics)  # type: ignore[return-value]
+
+
+class PopWaits:
+    """The waiting pops by topic. `revive_arrived` is set when the revive log gets an entry."""
+
+    def __init__(self, held: HeldPulls, revive_topic: str) -> None:
+        self.held = held
+        self.revive_topic = revive_topic
+        self.revive_arrived = trio.Event()
+        self._waiting: dict[str, Counter[Waiter]] = {}  # by topic and by retry topic
+
+    def add(
+        self,
+        waiter: Waiter,
+        tags_codes: Collection[int] | None,
+        timeout_ms: int,
+        peer: Peer,
+        size_bytes: int,
+        wake: Callable[[], None],
+    ) -> HeldPull:
+        """Holds a pop until a message comes that it may take, or its time ends. `wake` is then called once."""
+        for topic in waiter.topics:
+            self._waiting.setdefault(topic, Counter())[waiter] += 1
+
+        def leave() -> None:
+            self._leave(waiter)
+            wake()
+
+        return self.held.add(waiter.key, tags_codes, timeout_ms, peer, size_bytes, waiter.group, leave)
+
+    def drop(self, waiter: Waiter, held: HeldPull) -> None:
+        if held.wake is not None:
+            self._leave(waiter)
+        self.held.drop(held)
+
+    def _leave(self, waiter: Waiter) -> None:
+        for topic in waiter.topics:
+            waiting = self._waiting[topic]
+            waiting[waiter] -= 1
+            if not waiting[waiter]:
+                del waiting[waiter]
+            if not waiting:
+                del self._waiting[topic]
+
+    def count(self, waiter: Waiter) -> int:
+        return self._waiting.get(waiter.topic, Counter[Waiter]())[waiter]
+
+    def readable(self, key: QueueKey, entries: bytes) -> None:
+        """Wakes a pop of each group that waits for messages of this queue."""
+        if key[0] == self.revive_topic:
+            self.revive_arrived.set()
+        if (waiting := self._waiting.get(key[0])) is None:
+            return
+        codes = {code for _, _, code in ENTRY.iter_unpack(entries)}
+        for waiter in list(waiting):
+            if waiter.topic != key[0] or waiter.queue_id in (ANY_QUEUE, key[1]):
+                self.held.wake_first(waiter.key, codes)
+
+    def wake(self, waiter: Waiter) -> None:
+        """Wakes the pop that waits longest for the same queue, whatever messages it wants."""
+        self.held.wake_first(waiter.key, None)

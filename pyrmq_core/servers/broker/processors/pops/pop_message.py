@@ -1,0 +1,414 @@
+"""POP_MESSAGE (200050): checks, the choice of queues and messages, checkpoints, and pops that wait.
+
+Source: broker/processor/PopMessageProcessor.java (5.4.0), in the same order and with the same codes. Refused besides:
+an expression that cannot be parsed, a group that may not read the topic, a negative invisible time or one longer than
+timers keep, and a group and topic whose retry topic has too long a name: its messages could not come again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, NamedTuple
+
+import trio
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.network import LateAnswer, Peer
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.messages.names import is_retry_topic
+from pyrmq_core.protocol.messages.properties import POP_CK, decode_properties, encode_properties
+from pyrmq_core.protocol.messages.record import INT, QUEUE_OFFSET_POSITION, StoredRecord, encode_record, iterate_records
+from pyrmq_core.protocol.requests.pop.pop_message import (
+    POLLING_FULL,
+    POLLING_TIMEOUT,
+    InitMode,
+    PopAnswer,
+    PopMessage,
+    QueueKey,
+    write_message_offsets,
+    write_start_offsets,
+)
+from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2, Receipt, pop_retry_topic, topic_mark
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, HeldPull, held_bytes
+from pyrmq_core.servers.broker.pop.records import CheckPoint, PopKey
+from pyrmq_core.servers.broker.pop.reviver import Reviver
+from pyrmq_core.servers.broker.pop.waits import Waiter
+from pyrmq_core.servers.broker.processors.handlers import HELP, Answer, Handlers
+from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, lite_refusal, topic_fault
+from pyrmq_core.servers.broker.processors.pulls.pull_filters import (
+    PullFilter,
+    filter_of_expression,
+    forbidden,
+    get_filtered,
+)
+from pyrmq_core.servers.broker.processors.put_message import MessageWriter, RequestRefused
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.store.reading import GetLimits, GetStatus
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.servers.broker.tables.topics import READ, TopicTable
+
+MOST_MESSAGES: Final = 32
+# A pop that comes this long after its time is not looked at, and one that ends so soon does not wait.
+TOO_LATE_MS: Final = 500
+ENDS_SOON_MS: Final = 50
+FOUND: Final = "FOUND"
+NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
+WRONG_OFFSETS: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
+PASSED_OVER: Final = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING)
+
+
+class Popped(NamedTuple):
+    """The messages that a pop took from one queue, from the offset `start` on."""
+
+    topic: str
+    queue_id: int
+    start: int
+    offsets: tuple[int, ...]
+    records: bytes
+
+
+@dataclass(slots=True)
+class PopOutcome:
+    """The messages of a pop. `rest` were left. It `has_moved` if offsets went past messages that do not pass."""
+
+    pop_time_ms: int
+    revive_queue_id: int
+    queues: list[Popped] = field(default_factory=list)
+    messages: int = 0
+    size_bytes: int = 0
+    rest: int = 0
+    log_end: int = 0
+    has_moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PopRequests:
+    """Pops of messages."""
+
+    settings: LiveSettings
+    topics: TopicTable
+    groups: GroupTable
+    offsets: GroupOffsets
+    reviver: Reviver
+    writer: MessageWriter
+
+    def handlers(self) -> Handlers:
+        return {RequestCode.POP_MESSAGE: checked(self.pop, topic=topic_fault, consumerGroup=group_fault)}
+
+    def pop(self, request: Command, peer: Peer) -> Answer:
+        header = PopMessage.from_command(request)
+        now_ms = clock.now_ms()
+        ends_ms = (header.born_time_ms or now_ms) + header.poll_time_ms
+        if now_ms - ends_ms > TOO_LATE_MS:
+            ip = self.settings.config.advertised_ip
+            return refusal(POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
+        refused = lite_refusal(request) or self._refuse(header, peer)
+        if refused is not None:
+            return refused
+        expression_type = header.expression_type if header.expression else None
+        chosen = filter_of_expression(self.settings.config, header.expression or "*", expression_type)
+        if isinstance(chosen, Command):
+            return chosen
+        try:
+            outcome = self.take(header, chosen, now_ms)
+        except RequestRefused as error:
+            return refusal(error.code, str(error))
+        if outcome.queues or ends_ms - now_ms <= ENDS_SOON_MS or header.poll_time_ms <= 0:
+            return self.finish(header, outcome)
+        size_bytes = held_bytes(request, chosen.tags_codes)
+        if not self.reviver.waits.held.has_room(peer, size_bytes):
+            return self.answer(header, outcome, POLLING_FULL).to_command()
+        left_ms = min(ends_ms - now_ms, header.poll_time_ms)  # a client's clock may be ahead
+        return _HeldPop(self, header, chosen, peer, size_bytes, left_ms, is_ready=outcome.has_moved)
+
+    def finish(self, header: PopMessage, outcome: PopOutcome) -> Answer:
+        """Returns the answer, or a coroutine that makes it when the checkpoints are safe, and wakes the next pop."""
+        if outcome.queues and outcome.rest:
+            self.reviver.waits.wake(waiter_of(header))
+        answer = self.answer(header, outcome)
+        if outcome.queues and self.writer.has_to_wait:
+            return self._when_safe(answer, outcome.log_end)
+        return answer.to_command()
+
+    async def _when_safe(self, answer: PopAnswer, end: int) -> Command:
+        try:
+            await self.writer.wait_until_safe(end)  # after a time-out the checkpoints are stored all the same
+        except RequestRefused as error:
+            return refusal(error.code, str(error))
+        return answer.to_command()
+
+    def take(self, header: PopMessage, chosen: PullFilter, now_ms: int) -> PopOutcome:
+        """Takes messages, and writes their checkpoints. Raises `RequestRefused` if the first cannot be written."""
+        draw, outcome = random.randrange(100), PopOutcome(now_ms, self.reviver.next_queue())
+        if self.reviver.is_behind:
+            return outcome
+        for topic, queue_id in self._queues(header, draw):
+            try:
+                self._take_from(topic, queue_id, header, chosen, outcome)
+            except RequestRefused:
+                if not outcome.queues:
+                    raise
+                break
+        return outcome
+
+    def _queues(self, header: PopMessage, draw: int) -> Iterator[tuple[str, int]]:
+        """Yields the queues in the order of the pop: in one of five pops the retry topics come first."""
+        retry_topics = [pop_retry_topic(header.topic, header.consumer_group, mark) for mark in (RETRY_V1, RETRY_V2)]
+        is_retry_first = draw < self.settings.config.pop_from_retry_probability
+        if is_retry_first:
+            yield from self._all_queues(retry_topics, draw)
+        if header.queue_id >= 0:
+            yield header.topic, header.queue_id
+        else:
+            yield from self._all_queues([header.topic], draw)
+        if not is_retry_first:
+            yield from self._all_queues(retry_topics, draw)
+
+    def _all_queues(self, topics: list[str], draw: int) -> Iterator[tuple[str, int]]:
+        for config in filter(None, map(self.topics.get, topics)):
+            number = config.read_queue_nums
+            yield from ((config.topic, (number - 1 - at + draw) % number) for at in range(number))
+
+    def _take_from(
+        self, topic: str, queue_id: int, header: PopMessage, chosen: PullFilter, outcome: PopOutcome
+    ) -> None:
+        reader, group, limits = self.reviver.store.reader, header.consumer_group, self.settings.config.pull_limits
+        place = group, topic, queue_id
+        offset = self._offset(group, topic, queue_id, header.init_mode)
+        most = min(header.max_msg_nums, limits.max_messages) - outcome.messages
+        left_bytes = limits.max_bytes - outcome.size_bytes
+        if most <= 0 or left_bytes <= 0:
+            outcome.rest += max(0, reader.bounds((topic, queue_id))[1] - offset)
+            return
+        most_here = GetLimits(most, left_bytes, most)
+        result = get_filtered(reader, (topic, queue_id), offset, most_here, chosen)
+        if result.status in WRONG_OFFSETS and result.next_offset >= 0:
+            offset = result.next_offset
+            self.offsets.commit(*place, offset)
+            result = get_filtered(reader, (topic, queue_id), offset, most_here, chosen)
+        if result.records:
+            key = PopKey(topic, group, queue_id, offset, outcome.pop_time_ms, self.settings.config.broker_name)
+            point = CheckPoint(key, header.invisible_ms, _offsets_of(result.records))
+            stored = self.writer.put(self.reviver.log.append(point, outcome.revive_queue_id, outcome.pop_time_ms))
+            self.offsets.commit(*place, result.next_offset)
+            outcome.queues.append(Popped(topic, queue_id, offset, point.offsets, result.records))
+            outcome.messages += len(point.offsets)
+            outcome.size_bytes += len(result.records)
+            outcome.log_end = stored.end
+            self.writer.counts.figures.note_get(topic, group, queue_id, result.count, len(result.records), 0)
+        elif result.status in PASSED_OVER and result.next_offset > offset:
+            self.offsets.commit(*place, result.next_offset)
+            outcome.has_moved = True
+        outcome.rest += max(0, result.max_offset - result.next_offset)
+
+    def _offset(self, group: str, topic: str, queue_id: int, init_mode: int) -> int:
+        """Returns the offset of the next message to pop. A group without an offset gets its first one."""
+        if self.offsets.may_move(group, topic, queue_id):
+            self.offsets.end_reset(group, topic, queue_id)
+        if (committed := self.offsets.committed(group, topic, queue_id)) is not None:
+            return committed
+        start, end = self.reviver.store.reader.bounds((topic, queue_id))
+        if init_mode != InitMode.MIN and not is_retry_topic(topic) and start > 0:
+            start = max(0, end - 1)
+        self.offsets.commit(group, topic, queue_id, start)
+        return start
+
+    def answer(self, header: PopMessage, outcome: PopOutcome, code: int = POLLING_TIMEOUT) -> PopAnswer:
+        starts: dict[QueueKey, int] = {}
+        offsets: dict[QueueKey, tuple[int, ...]] = {}
+        for popped in outcome.queues:
+            starts[topic_mark(popped.topic), popped.queue_id] = popped.start
+            offsets[topic_mark(popped.topic), popped.queue_id] = popped.offsets
+        return PopAnswer(
+            code=ResponseCode.SUCCESS if outcome.queues else code,
+            remark=FOUND if outcome.queues else NOTHING,
+            pop_time_ms=outcome.pop_time_ms,
+            invisible_ms=header.invisible_ms,
+            revive_queue_id=outcome.revive_queue_id,
+            rest_num=outcome.rest,
+            start_offset_info=write_start_offsets(starts),
+            msg_offset_info=write_message_offsets(offsets),
+            records=b"".join(self._records(header, outcome, popped) for popped in outcome.queues),
+        )
+
+    def _records(self, header: PopMessage, outcome: PopOutcome, popped: Popped) -> bytes:
+        """Returns the records of one queue. Those of a retry topic name the popped topic, and have their receipts."""
+        if popped.topic == header.topic:
+            return popped.records
+        mark, records = topic_mark(popped.topic), []
+        receipt = Receipt(
+            popped.start,
+            outcome.pop_time_ms,
+            header.invisible_ms,
+            outcome.revive_queue_id,
+            mark,
+            self.settings.config.broker_name,
+            popped.queue_id,
+            popped.start,
+        )
+        position = 0
+        for record in iterate_records(popped.records):
+            properties = decode_properties(record.properties)
+            properties.setdefault(POP_CK, replace(receipt, queue_offset=record.queue_offset).encode())
+            try:
+                records.append(_renamed(record, header.topic, encode_properties(properties)))
+            except InvalidArgument:  # with the receipt, the properties are too long
+                records.append(popped.records[position : position + record.store_size])
+            position += record.store_size
+        return b"".join(records)
+
+    def _refuse(self, header: PopMessage, peer: Peer) -> Command | None:
+        config, ip = self.settings.config, self.settings.config.advertised_ip
+        if not config.broker_permission & READ:
+            return forbidden(f"the broker[{ip}] pop message is forbidden", 1)
+        if header.max_msg_nums > MOST_MESSAGES:
+            return refusal(
+                ResponseCode.INVALID_PARAMETER, f"the broker[{ip}] pop message's num is greater than {MOST_MESSAGES}"
+            )
+        if not self.reviver.timers.enabled:
+            return refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker[{ip}] pop message is forbidden because timerWheelEnable is false",
+            )
+        if header.order:
+            return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "order=true: this broker has no ordered pop")
+        return popping_refusal(self.topics, self.groups, header, peer) or self._refuse_time(header)
+
+    def _refuse_time(self, header: PopMessage) -> Command | None:
+        most_ms = self.reviver.timers.settings.max_delay_ms
+        if not 0 <= header.invisible_ms <= most_ms:
+            return refusal(
+                ResponseCode.INVALID_PARAMETER, f"invisibleTime[{header.invisible_ms}] is illegal, 0 to {most_ms} ms"
+            )
+        retry_topic = pop_retry_topic(header.topic, header.consumer_group, RETRY_V1)
+        if fault := topic_fault(retry_topic):
+            return refusal(ResponseCode.INVALID_PARAMETER, fault)
+        return None
+
+
+def popping_refusal(topics: TopicTable, groups: GroupTable, header: PopMessage, peer: Peer) -> Command | None:
+    """Returns the refusal of a request about popped messages that concerns its topic, queue or group."""
+    topic: TopicConfig | None = topics.get(header.topic)
+    if topic is None:
+        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{HELP}")
+    if not topic.perm & READ:
+        return forbidden(f"the topic[{header.topic}] peeking message is forbidden", 3)
+    if header.queue_id >= topic.read_queue_nums:
+        return refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+            f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]",
+        )
+    group = groups.find(header.consumer_group, clock.now_ms())
+    if group is None:
+        return refusal(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{header.consumer_group}] does not exist, {HELP}",
+        )
+    if not group["consumeEnable"]:
+        return forbidden(f"subscription group no permission, {header.consumer_group}", 2)
+    if not groups.is_readable(header.consumer_group, header.topic):
+        return forbidden(f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]", 5)
+    return None
+
+
+class _HeldPop(LateAnswer):
+    """The answer to a pop that waits for a message. Messages are taken when the connection can send the answer."""
+
+    __slots__ = ("_chosen", "_ends", "_header", "_held", "_is_ready", "_peer", "_pops", "_size_bytes", "_waiter")
+
+    def __init__(
+        self,
+        pops: PopRequests,
+        header: PopMessage,
+        chosen: PullFilter,
+        peer: Peer,
+        size_bytes: int,
+        left_ms: int,
+        *,
+        is_ready: bool = False,
+    ) -> None:
+        self._pops, self._header, self._chosen, self._peer = pops, header, chosen, peer
+        self._size_bytes, self._is_ready, self._waiter = size_bytes, is_ready, waiter_of(header)
+        self._ends = trio.current_time() + left_ms / MILLISECONDS
+        self._held: HeldPull | None = None
+
+    def wait(self, ready: Callable[[LateAnswer], None]) -> None:
+        left_ms = 0 if self._is_ready else round((self._ends - trio.current_time()) * MILLISECONDS)
+        self._add(left_ms, partial(ready, self))
+
+    def _add(self, timeout_ms: int, wake: Callable[[], None]) -> None:
+        waits = self._pops.reviver.waits
+        self._held = waits.add(self._waiter, self._chosen.tags_codes, timeout_ms, self._peer, self._size_bytes, wake)
+
+    def drop(self) -> None:
+        held = self._held
+        if held is None:
+            return
+        if held.wake is None:  # it was woken for a message that it does not take
+            self._pops.reviver.waits.wake(self._waiter)
+        self._pops.reviver.waits.drop(self._waiter, held)
+
+    async def make(self) -> Command | None:
+        try:
+            return await self._make()
+        except RequestRefused as error:
+            return refusal(error.code, str(error))
+        except BaseException:
+            self.drop()
+            raise
+
+    async def _make(self) -> Command | None:
+        pops, header = self._pops, self._header
+        while True:
+            await self._peer.connection.wait_answer_turn()
+            outcome = pops.take(header, self._chosen, clock.now_ms())
+            left = self._ends - trio.current_time()
+            if outcome.queues or (left <= 0 and not outcome.has_moved):
+                answer = pops.finish(header, outcome)
+                return answer if isinstance(answer, Command) or answer is None else await answer
+            if outcome.has_moved:
+                await trio.lowlevel.checkpoint()
+                continue
+            woken = trio.Event()
+            self._add(round(left * MILLISECONDS), woken.set)
+            await woken.wait()
+
+
+def waiter_of(header: PopMessage) -> Waiter:
+    return Waiter(header.topic, header.consumer_group, max(header.queue_id, -1))
+
+
+def _offsets_of(records: bytes) -> tuple[int, ...]:
+    offsets, at = [], 0
+    while at < len(records):
+        offsets.append(int.from_bytes(records[at + QUEUE_OFFSET_POSITION : at + QUEUE_OFFSET_POSITION + 8]))
+        at += INT.unpack_from(records, at)[0]
+    return tuple(offsets)
+
+
+def _renamed(record: StoredRecord, topic: str, properties: str) -> bytes:
+    """Returns the record as one of another topic. Raises `InvalidArgument` if the properties are too long."""
+    return encode_record(
+        topic=topic,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        commit_log_offset=record.commit_log_offset,
+        body=record.body,
+        properties=properties,
+        born_timestamp_ms=record.born_timestamp_ms,
+        born_host=record.born_host,
+        store_timestamp_ms=record.store_timestamp_ms,
+        store_host=record.store_host,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        reconsume_times=record.reconsume_times,
+        prepared_transaction_offset=record.prepared_transaction_offset,
+    )

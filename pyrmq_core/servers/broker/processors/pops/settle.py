@@ -1,0 +1,202 @@
+"""ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053).
+
+An acknowledgement is written to the revive log for the time at which its message would become visible again. A change
+writes a checkpoint of its own for the message, and then acknowledges it in the former one. As in RocketMQ, success
+does not mean that the receipt was still good: a message that is visible again stays so.
+
+Source: broker/processor/AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java (5.4.0). Refused besides: receipts
+of another broker, queues that the revive log does not have, and times that timers cannot keep. RocketMQ would answer
+success, and forget the acknowledgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.errors import HeaderError
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.requests.pop.receipt import (
+    MARKS,
+    ORDERED_REVIVE_QUEUE,
+    POPPED_TOPIC,
+    SEPARATOR,
+    Receipt,
+    pop_retry_topic,
+)
+from pyrmq_core.protocol.requests.pop.settle import (
+    AckEntry,
+    AckMessage,
+    BatchAckMessage,
+    ChangeInvisibleTime,
+    InvisibleTimeChanged,
+)
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.pop.records import BATCH_ACK_TAG, Ack, CheckPoint, PopKey, ReviveEntry
+from pyrmq_core.servers.broker.pop.reviver import Reviver
+from pyrmq_core.servers.broker.processors.handlers import HELP, Handlers
+from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault
+from pyrmq_core.servers.broker.processors.put_message import MessageWriter, RequestRefused
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.tables.topics import TopicTable
+from pyrmq_core.servers.broker.timers.timer_rules import BadTimer
+
+# A receipt has eight words; older clients leave out the last ones, which the request has as fields, too.
+FEWEST_WORDS: Final = 6
+MOST_RECEIPT_CHARS: Final = 1024
+# The most acknowledged messages of one request, far more than clients send.
+MOST_ACKS: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class SettleRequests:
+    """Acknowledgements of popped messages, and changes of their invisible time."""
+
+    settings: LiveSettings
+    topics: TopicTable
+    reviver: Reviver
+    writer: MessageWriter
+
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.ACK_MESSAGE: checked(self.ack, consumerGroup=group_fault),
+            RequestCode.BATCH_ACK_MESSAGE: self.batch_ack,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: checked(self.change, consumerGroup=group_fault),
+        }
+
+    async def ack(self, request: Command, peer: Peer) -> Command:
+        header = AckMessage.from_command(request)
+        refused = self._refuse(header, peer)
+        if refused is not None:
+            return refused
+        low, high = self.reviver.store.reader.bounds((header.topic, header.queue_id))
+        if not low <= header.offset <= high:
+            remark = (
+                f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}"
+            )
+            return refusal(ResponseCode.NO_MESSAGE, remark)
+        try:
+            receipt = self._receipt(header)
+            await self._write([self._ack_of(header, receipt)], receipt.revive_queue_id)
+        except RequestRefused as error:
+            return refusal(error.code, str(error))
+        return success()
+
+    async def batch_ack(self, request: Command, _: Peer) -> Command:
+        batch = BatchAckMessage.from_command(request) if request.body else None
+        if batch is None or not batch.entries:
+            return refusal(ResponseCode.NO_MESSAGE, "it has no acknowledgement")
+        try:
+            if sum(len(entry.offsets) for entry in batch.entries) > MOST_ACKS or len(batch.entries) > MOST_ACKS:
+                raise illegal(f"it has more than {MOST_ACKS} acknowledgements")
+            for entry in batch.entries:
+                self._check_place(batch.broker_name, entry.revive_queue_id)
+            for entry in batch.entries:
+                if offsets := self._stored_offsets(entry):
+                    await self._write([self._batch_of(entry, offsets)], entry.revive_queue_id)
+        except RequestRefused as error:
+            return refusal(error.code, str(error))
+        return success()
+
+    async def change(self, request: Command, peer: Peer) -> Command:
+        header = ChangeInvisibleTime.from_command(request)
+        refused = self._refuse(header, peer)
+        if refused is not None:
+            return refused
+        low, high = self.reviver.store.reader.bounds((header.topic, header.queue_id))
+        if not low <= header.offset < high:
+            return refusal(ResponseCode.NO_MESSAGE, f"the queue has the offsets {low} to {high - 1}")
+        if header.invisible_ms < 0:
+            return refusal(ResponseCode.INVALID_PARAMETER, f"invisibleTime[{header.invisible_ms}] is illegal")
+        now_ms = clock.now_ms()
+        try:
+            receipt = self._receipt(header)
+            key = PopKey(
+                header.topic, header.consumer_group, header.queue_id, header.offset, now_ms, receipt.broker_name
+            )
+            point = CheckPoint(key, header.invisible_ms, (header.offset,))
+            await self._write([point, self._ack_of(header, receipt)], receipt.revive_queue_id)
+        except RequestRefused as error:
+            return refusal(error.code, str(error))
+        return InvisibleTimeChanged(now_ms, header.invisible_ms, receipt.revive_queue_id).to_command()
+
+    def _refuse(self, header: AckMessage | ChangeInvisibleTime, peer: Peer) -> Command | None:
+        topic = self.topics.get(header.topic)
+        if topic is None:
+            return refusal(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{HELP}"
+            )
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            return refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]",
+            )
+        return None
+
+    def _receipt(self, header: AckMessage | ChangeInvisibleTime) -> Receipt:
+        words = header.extra_info[:MOST_RECEIPT_CHARS].split(SEPARATOR)
+        if len(words) >= FEWEST_WORDS:
+            words += [str(header.queue_id), str(header.offset)][len(words) - FEWEST_WORDS :]
+        try:
+            receipt = Receipt.decode(SEPARATOR.join(words))
+        except HeaderError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        self._check_place(receipt.broker_name, receipt.revive_queue_id)
+        return receipt
+
+    def _check_place(self, broker_name: str, revive_queue_id: int) -> None:
+        log = self.reviver.log
+        if broker_name != log.broker_name:
+            raise illegal(f"the receipt is of broker {broker_name[:80]!r}, this is {log.broker_name!r}")
+        if revive_queue_id == ORDERED_REVIVE_QUEUE:
+            raise illegal("the receipt is of an ordered pop, which this broker does not have")
+        if not 0 <= revive_queue_id < log.queues:
+            raise illegal(f"the receipt names queue {revive_queue_id} of the revive log, which has {log.queues}")
+
+    @staticmethod
+    def _ack_of(header: AckMessage | ChangeInvisibleTime, receipt: Receipt) -> Ack:
+        key = PopKey(
+            header.topic,
+            header.consumer_group,
+            header.queue_id,
+            receipt.start_offset,
+            receipt.pop_time_ms,
+            receipt.broker_name,
+        )
+        return Ack(key, (header.offset,), receipt.pop_time_ms + receipt.invisible_ms)
+
+    def _stored_offsets(self, entry: AckEntry) -> tuple[int, ...]:
+        low, high = self.reviver.store.reader.bounds((self._topic_of(entry), entry.queue_id))
+        return tuple(offset for offset in entry.offsets if low <= offset <= high)
+
+    @staticmethod
+    def _topic_of(entry: AckEntry) -> str:
+        if entry.mark not in MARKS:
+            raise illegal(f"the mark of the topic is {entry.mark[:20]!r} instead of 0, 1 or 2")
+        if entry.mark == POPPED_TOPIC:
+            return entry.topic
+        return pop_retry_topic(entry.topic, entry.consumer_group, entry.mark)
+
+    def _batch_of(self, entry: AckEntry, offsets: tuple[int, ...]) -> Ack:
+        name, topic = self.reviver.log.broker_name, self._topic_of(entry)
+        key = PopKey(topic, entry.consumer_group, entry.queue_id, entry.start_offset, entry.pop_time_ms, name)
+        return Ack(key, offsets, entry.pop_time_ms + entry.invisible_ms, BATCH_ACK_TAG)
+
+    async def _write(self, entries: Sequence[ReviveEntry], revive_queue_id: int) -> None:
+        """Writes entries in order, and returns when they are safe. Raises `RequestRefused`."""
+        now_ms, log = clock.now_ms(), self.reviver.log
+        try:
+            appends = [log.append(entry, revive_queue_id, now_ms) for entry in entries]
+        except BadTimer as error:
+            raise illegal(str(error)) from error
+        ends = [self.writer.put(append).end for append in appends]
+        if self.writer.has_to_wait:
+            await self.writer.wait_until_safe(ends[-1])
+
+
+def illegal(reason: str) -> RequestRefused:
+    return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)

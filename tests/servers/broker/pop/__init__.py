@@ -1,0 +1,1 @@
+"""Pop consumption of the broker: values, a model, and requests over sockets."""
