@@ -300,7 +300,7 @@ def message(number: int) -> Any:
 
 
 async def reads(counting: Counting, nameserver: str) -> None:
-    from pyrmq_core import ConsumeFromWhere, PullConsumer, PushConsumer, decode
+    from pyrmq_core import ConsumeFromWhere, OffsetRange, PullConsumer, PushConsumer, ReadWindow, decode
 
     async with PullConsumer("counted", nameserver=nameserver, timeout=SECONDS) as consumer:
 
@@ -309,6 +309,12 @@ async def reads(counting: Counting, nameserver: str) -> None:
                 async with consumer.read_arrow(queue, 0, count // QUEUES, columns=columns) as batches:
                     async for _ in batches:
                         pass
+
+        async def received(topic: str, count: int) -> None:
+            ranges = [(queue, OffsetRange(0, count // QUEUES)) for queue in await consumer.message_queues(topic)]
+            async with consumer.read_ranges(ranges, window=ReadWindow(lends_records=True), share_lists=True) as lists:
+                async for _ in lists:
+                    pass
 
         async def messages(count: int) -> None:
             for queue in await consumer.message_queues("plain100"):
@@ -319,6 +325,7 @@ async def reads(counting: Counting, nameserver: str) -> None:
         for topic in ("plain100", "batched100", "plain1024", "equal100"):
             await counting.run_async(f"read_arrow, {topic}", 20_000, partial(arrow, topic, 20_000))
             await counting.run_async(f"read_arrow, {topic}, body", 20_000, partial(arrow, topic, 20_000, ["body"]))
+            await counting.run_async(f"received alone, {topic}", 20_000, partial(received, topic, 20_000))
         await counting.run_async("PullConsumer.read, plain100", 4000, partial(messages, 4000))
     turn = 0
 

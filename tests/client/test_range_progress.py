@@ -225,6 +225,7 @@ def test_the_room_of_a_window(answers: list[tuple[int, int]], window: ReadWindow
         answer = pull(0, count, records)
         if number:
             sizer.learn(answer, count, larger=False)
+            sizer.learn_bytes(len(records), 1)
             mean += (len(records) - mean) / 16
         else:
             sizer.begin(answer)

@@ -171,7 +171,7 @@ def test_what_a_filter_passes_by_does_not_make_stretches_large() -> None:
     plan = PullSizer()
     plan.begin(RawPull(A0, 0, 32, 0, 9999, PullStatus.FOUND))
     plan.learn(RawPull(A0, 32, 9000, 0, 9999, PullStatus.FOUND), 96, larger=True)
-    assert plan.next_end(9000) == (9064, False)
+    assert plan.plan(9000, 9999, 1) == [(9064, False)]
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,16 @@ class PostedCall(Call):
         self.done(result)
 
 
+class BulkFrames(Outgoing):
+    """The frames of requests that are posted together, and what these have in common."""
+
+    __slots__ = ("code", "deadline", "timeout")
+
+    code: int
+    deadline: float
+    timeout: float
+
+
 class BulkCall:
     """A request posted in bulk. A subclass receives the result in `end`.
 
@@ -126,17 +136,26 @@ class BulkCall:
     view.
     """
 
-    __slots__ = ("code", "deadline", "frames", "numbers", "opaque", "timeout")
+    __slots__ = ("frames", "numbers", "opaque")
 
     oneway = False
     borrows = False
 
-    code: int
-    deadline: float
-    frames: Outgoing
+    frames: BulkFrames
     numbers: tuple[int, ...]  # the varying fields of its form; the caller sets them
     opaque: int
-    timeout: float
+
+    @property
+    def code(self) -> int:
+        return self.frames.code
+
+    @property
+    def deadline(self) -> float:
+        return self.frames.deadline
+
+    @property
+    def timeout(self) -> float:
+        return self.frames.timeout
 
     @property
     def started(self) -> bool:
@@ -222,20 +241,18 @@ class Calls:
 
     def open_all(self, form: RequestForm, requests: Iterable[BulkCall], timeout: float, deadline: float) -> Outgoing:
         """Registers the requests and returns their frames. A request that cannot be encoded fails alone, at once."""
-        table, frames, code = self.table, Outgoing(), form.code
-        opaques, frame, parts = self._numbers, form.frame, []
+        table, opaques, frames = self.table, self._numbers, BulkFrames()
+        frames.code, frames.timeout, frames.deadline = form.code, timeout, deadline
+        frame, parts = form.frame, list[bytes]()
         for bulk_call in requests:
             while (opaque := next(opaques) & MAX_OPAQUE) in table:
                 pass
-            bulk_call.code = code
             bulk_call.opaque = opaque
-            bulk_call.timeout = timeout
-            bulk_call.deadline = deadline
             bulk_call.frames = frames
             try:
                 parts.append(frame(opaque, bulk_call.numbers))
             except Exception as error:
-                _end(bulk_call.end, _not_encoded(code, error), code)
+                _end(bulk_call.end, _not_encoded(form.code, error), form.code)
             else:
                 table[opaque] = bulk_call
         frames.set_frame(b"".join(parts), b"")
@@ -260,12 +277,16 @@ class Calls:
         """Passes answers to their calls: those of one reader as a list of rows, others as commands."""
         table = self.table
         rows_by_reader: dict[RowReader, list[tuple[RowCall, AnswerRow]]] = {}
+        reader, answers = None, list[tuple[RowCall, AnswerRow]]()
         for row in rows:
             opaque = row[0]
             call = table.get(opaque)
-            if isinstance(call, RowCall) and call.started:
+            if isinstance(call, RowCall) and call.frames.started:
                 del table[opaque]
-                rows_by_reader.setdefault(call.reader, []).append((call, row))
+                if call.reader is not reader:
+                    reader = call.reader
+                    answers = rows_by_reader.setdefault(reader, [])
+                answers.append((call, row))
             elif not self.answered(row_command(row)):
                 log.debug("%s answered number %d, which no call waits for", self._address, opaque)
         for reader, answers in rows_by_reader.items():

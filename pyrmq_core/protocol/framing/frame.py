@@ -280,12 +280,11 @@ class FrameDecoder:
             body_start = start + PREFIX_BYTES + header_bytes
             if end > last or length > most or header_bytes > most_header or end - body_start < LENT_FROM_BYTES:
                 break
-            header = bytes(view[start + PREFIX_BYTES : body_start])
-            match = fullmatch(header)
+            match = fullmatch(buffer, start + PREFIX_BYTES, body_start)
             if match is None:
                 break
             numbers = tuple(map(int, match.groups()))
-            rows.append((numbers[-1], numbers, header, view[body_start:end]))
+            rows.append((numbers[-1], numbers, match[0], view[body_start:end]))
             if end - start > longest:
                 longest = end - start
             start = end

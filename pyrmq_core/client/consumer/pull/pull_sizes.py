@@ -60,7 +60,6 @@ class PullSizer:
 
     def learn(self, pull: RawPull, end: int, larger: bool) -> None:
         """Adjusts the size after an answer to a pull up to `end`. `larger` if the pull requested more than `size`."""
-        self._answer_bytes += (len(pull.records) - self._answer_bytes) / BYTES_SHARE
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True
         if self.is_batched:
@@ -70,12 +69,23 @@ class PullSizer:
             # Only up to `end`: messages that a filter skipped after it do not show how many are returned at once.
             self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
-    def next_end(self, start: int) -> tuple[int, bool]:
-        if self.is_batched:
-            return start + self.size, False
-        self._planned += 1
-        larger = self._planned % LARGER_EVERY == 0
-        return start + self.size * (2 if larger else 1), larger
+    def learn_bytes(self, answer_bytes: int, count: int) -> None:
+        """Moves the running mean to the mean of so many answers, as if each of them had this size."""
+        if count:
+            self._answer_bytes += (answer_bytes / count - self._answer_bytes) * (1 - (1 - 1 / BYTES_SHARE) ** count)
+
+    def plan(self, start: int, end: int, count: int) -> list[tuple[int, bool]]:
+        """Returns the ends of the next slices, `count` at most, and of each whether it is larger than usual."""
+        size, is_batched, planned, slices = self.size, self.is_batched, self._planned, list[tuple[int, bool]]()
+        for number in range(planned + 1, planned + count + 1):
+            is_larger = number % LARGER_EVERY == 0 and not is_batched
+            start += 2 * size if is_larger else size
+            if start >= end:
+                slices.append((end, is_larger))
+                break
+            slices.append((start, is_larger))
+        self._planned += len(slices)
+        return slices
 
     def slices_at_once(self, window: ReadWindow) -> int:
         room = window.messages // self.size

@@ -26,11 +26,12 @@ from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.errors import BrokerNotFound, RocketMQError
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus
-from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.network import RowCall, open_owned_nursery
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import RequestForm
 from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.framing.lent_answer import AnswerRow
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, make_raw_pull
 from pyrmq_core.protocol.messages.properties import TRACE_ON
@@ -344,33 +345,36 @@ class QueuePulls:
                 return None
             status = PullStatus.NO_MATCHED_MSG
         offsets = pull_offsets(answer)
-        return None if offsets is None else self._plain(start, end, offsets, status, answer.body, address)
+        if offsets is None:
+            return None
+        return self._plain([(start, offsets, answer.body)], end, status, address)[0]
 
-    def plain_row(
-        self, start: int, end: int, offsets: tuple[int, ...], records: memoryview, address: str
-    ) -> RawPull | None:
-        """Returns the pull of an answer with these next, maximum and minimum offsets, as `plain_answer` does."""
-        return self._plain(start, end, offsets, FOUND, records, address)
+    def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
+        """Returns for each answer what `plain_answer` returns."""
+        return self._plain([(call.numbers[0], row[1], row[3]) for call, row in answers], end, FOUND, address)
 
     def _plain(
         self,
-        start: int,
+        answers: Iterable[tuple[int, tuple[int, ...], bytes | memoryview]],
         end: int,
-        offsets: tuple[int, ...],
         status: PullStatus,
-        records: bytes | memoryview,
         address: str,
-    ) -> RawPull | None:
-        following, maximum, minimum = offsets[:3]
-        if following <= start:
-            return None
-        following = following if following < end else end
-        if following > maximum:
-            return None
+    ) -> list[RawPull | None]:
+        """Returns the pull of each start, with its next, maximum and minimum offset and its records."""
         queue, passes, is_unfiltered, namespace = self._queue, self._passes, self._is_unfiltered, self._namespace
-        return make_raw_pull(
-            queue, start, following, minimum, maximum, status, records, passes, is_unfiltered, address, namespace
-        )
+        pulls: list[RawPull | None] = []
+        for start, offsets, records in answers:
+            following, most, least = offsets[:3]
+            if following > end:
+                following = end
+            pulls.append(
+                make_raw_pull(
+                    queue, start, following, least, most, status, records, passes, is_unfiltered, address, namespace
+                )
+                if start < following <= most
+                else None
+            )
+        return pulls
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
         queue, passes, is_unfiltered = self._queue, self._passes, self._is_unfiltered

@@ -8,7 +8,7 @@ waits.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -48,10 +48,8 @@ class PullRequests(Protocol):
         """The form of the answers that a connection may lend unread."""
         ...
 
-    def plain_row(
-        self, start: int, end: int, offsets: tuple[int, ...], records: memoryview, address: str
-    ) -> RawPull | None:
-        """Returns the pull of an answer with these next, maximum and minimum offsets, as `plain_answer` does."""
+    def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
+        """Returns for each answer what `plain_answer` returns."""
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
@@ -241,18 +239,14 @@ class RangeReader:
         """Records answers in the order of their arrival, and posts the next pulls once. Others take `answered`."""
         if self._is_closed:
             return
-        progress, plain_row, address = self._progress, self._requests.plain_row, self._address
-        to_pull: list[PullSlice] = []
-        for call, row in answers:
-            pull_slice = call.pull_slice
-            _, offsets, _, records = row
-            pull = plain_row(pull_slice.position, progress.end, offsets, records, address)
+        progress, plain = self._progress, list[tuple[PullSlice, RawPull]]()
+        pulls = self._requests.plain_rows(answers, progress.end, self._address)
+        for (call, row), pull in zip(answers, pulls, strict=True):
             if pull is None:
-                self._nursery.start_soon(self._retry_slice, pull_slice, row_command(row))
-            elif progress.add_answer(pull_slice, pull) is ASKED:
-                to_pull.append(pull_slice)
-        if to_pull:
-            self._post(to_pull)
+                self._nursery.start_soon(self._retry_slice, call.pull_slice, row_command(row))
+            else:
+                plain.append((call.pull_slice, pull))
+        self._post(progress.add_answers(plain))
         if self._waiting is not None and progress.slices and progress.slices[0].state is not ASKED:
             self._deliver()
 

@@ -69,9 +69,13 @@ class RangesReader:
                         yield held.take()
                     raise
                 more = bool(pulls)
-                if held.pulls and not held.has_room(pulls):
-                    yield held.take()
-                held.add(pulls)
+                if pulls:
+                    # The pulls of one range follow one another without a gap.
+                    messages = pulls[-1].next_offset - pulls[0].start
+                    records_bytes = sum([len(pull.records) for pull in pulls])
+                    if held.pulls and not held.has_room(records_bytes, messages):
+                        yield held.take()
+                    held.add(pulls, records_bytes, messages)
                 if more and (held.is_full or not share_lists):
                     # Lets the next pulls, which are posted, be written before the caller blocks the loop by decoding.
                     await trio.lowlevel.checkpoint()
@@ -153,16 +157,13 @@ class _HeldPulls:
     def is_full(self) -> bool:
         return self._bytes >= self._wanted_bytes or self._messages >= self._wanted_messages
 
-    def has_room(self, pulls: list[RawPull]) -> bool:
-        return (
-            self._bytes + sum(len(pull.records) for pull in pulls) <= self._wanted_bytes
-            and self._messages + sum(pull.next_offset - pull.start for pull in pulls) <= self._wanted_messages
-        )
+    def has_room(self, records_bytes: int, messages: int) -> bool:
+        return self._bytes + records_bytes <= self._wanted_bytes and self._messages + messages <= self._wanted_messages
 
-    def add(self, pulls: list[RawPull]) -> None:
+    def add(self, pulls: list[RawPull], records_bytes: int, messages: int) -> None:
         self.pulls += pulls
-        self._bytes += sum(len(pull.records) for pull in pulls)
-        self._messages += sum(pull.next_offset - pull.start for pull in pulls)
+        self._bytes += records_bytes
+        self._messages += messages
 
     def take(self) -> list[RawPull]:
         pulls, self.pulls, self._bytes, self._messages = self.pulls, [], 0, 0
