@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Package: io.opentelemetry.javaagent:opentelemetry-javaagent 2.20.1 on org.apache.rocketmq:rocketmq-client 5.4.0, with
+#   a NameServer and a broker 5.4.0.
+# Behaviour: sendOneway() puts a traceparent into the message, and the span that it names is never ended: no exporter
+#   gets it, also not when the process ends in order. Consumers' spans have a parent that exists nowhere. Spans of
+#   send() come.
+# The guess one would make: a message that carries a context belongs to a span that the backend has; a one-way send has
+#   no answer to wait for, so its span is over when the call returns.
+# Where it matters: traces that begin with a one-way send have no root: backends show them as broken or late for ever,
+#   and latency and counts of senders are those of the answered sends alone.
+# Output seen: messages with a context: 2; their spans exported: answered
+set -euo pipefail
+
+work=$(mktemp -d)
+pids=()
+trap 'kill -9 "${pids[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
+cd "$work"
+
+mkdir -p servers
+cat > servers/pom.xml <<'POM'
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>x</groupId><artifactId>x</artifactId><version>1</version><packaging>pom</packaging>
+<dependencies>
+<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-namesrv</artifactId><version>5.4.0</version></dependency>
+<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-broker</artifactId><version>5.4.0</version></dependency>
+<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-client</artifactId><version>5.4.0</version></dependency>
+</dependencies></project>
+POM
+mvn -q -B -f servers/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$work/servers/lib" >&2 || exit 2
+
+free() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+names=$(free)
+broker=$((RANDOM % 5000 + 21000))
+echo "listenPort=$names" > names.conf
+printf '%s\n' brokerName=a "listenPort=$broker" brokerIP1=127.0.0.1 "namesrvAddr=127.0.0.1:$names" \
+    "storePathRootDir=$work/store" "storePathCommitLog=$work/store/log" mappedFileSizeCommitLog=67108864 waitTimeMillsInSendQueue=60000 > broker.conf
+options=("-Duser.home=$work" "-Drocketmq.home.dir=$work" "-Djava.io.tmpdir=$work"
+    --add-opens java.base/java.nio=ALL-UNNAMED --add-opens java.base/sun.nio.ch=ALL-UNNAMED)
+run() { exec java "${options[@]}" "$@"; }
+run -cp 'servers/lib/*' org.apache.rocketmq.namesrv.NamesrvStartup -c names.conf > names.log 2>&1 &
+pids+=($!)
+run -Xmx1g -cp 'servers/lib/*' org.apache.rocketmq.broker.BrokerStartup -c broker.conf > broker.log 2>&1 &
+pids+=($!)
+for _ in $(seq 300); do
+    grep -q 'boot success' broker.log && break
+    sleep 0.2
+done
+grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+sleep 3
+mkdir -p agent
+cat > agent/pom.xml <<'POM'
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>x</groupId><artifactId>x</artifactId><version>1</version><packaging>pom</packaging>
+<dependencies>
+<dependency><groupId>io.opentelemetry.javaagent</groupId><artifactId>opentelemetry-javaagent</artifactId><version>2.20.1</version></dependency>
+</dependencies></project>
+POM
+mvn -q -B -f agent/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$work/agent/lib" >&2 || exit 2
+cat > Traced.java <<'JAVA'
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+public class Traced {
+    public static void main(String[] arguments) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("senders");
+        producer.setNamesrvAddr(arguments[0]);
+        producer.setSendMsgTimeout(60_000);
+        producer.setMqClientApiTimeout(20_000);
+        producer.start();
+        producer.send(new Message("orders", "answered".getBytes()));
+        producer.sendOneway(new Message("orders", "one-way".getBytes()));
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("readers");
+        consumer.setNamesrvAddr(arguments[0]);
+        consumer.setMqClientApiTimeout(20_000);
+        consumer.start();
+        var queues = consumer.fetchMessageQueues("orders");
+        consumer.assign(queues);
+        for (MessageQueue queue : queues) {
+            consumer.seekToBegin(queue);
+        }
+        Map<String, String> contexts = new TreeMap<>();
+        while (contexts.size() < 2) {
+            for (MessageExt message : consumer.poll(1000)) {
+                contexts.put(new String(message.getBody()), message.getUserProperty("traceparent"));
+            }
+        }
+        contexts.forEach((body, context) -> System.out.println("context " + body + " " + context.split("-")[1]));
+        consumer.shutdown();
+        producer.shutdown();
+        System.exit(0);
+    }
+}
+JAVA
+
+alone="-Dotel.traces.exporter=console -Dotel.metrics.exporter=none -Dotel.logs.exporter=none"
+timeout 240 java "${options[@]}" -javaagent:agent/lib/opentelemetry-javaagent-2.20.1.jar $alone -cp 'servers/lib/*' Traced.java "127.0.0.1:$names" \
+    > output 2> spans || { tail -3 output spans >&2; exit 2; }
+grep '^context ' output > contexts || exit 2
+exported=$(while read -r _ body trace; do grep -q "$trace .* PRODUCER " spans && echo "$body"; done < contexts || true)
+echo "messages with a context: $(wc -l < contexts); their spans exported: $exported"
+[ "$(wc -l < contexts)" = 2 ] && [ "$exported" = answered ] || exit 1
