@@ -39,7 +39,7 @@ UNANSWERED_SECONDS = 1.0
 # Half of the spoiled frames are one-way, held or cut short.
 SPOILED_SECONDS = 0.02
 # Pulls and pops wait; the end of a transaction with an unknown state gets no answer.
-HELD = (11, 361, 37, 200050)
+HELD = (11, 361, 37, 200050, 200054)
 MEMORY_BYTES = 96 << 20
 KEPT = [b"kept %d" % number for number in range(20)]
 KEPT_QUEUE: dict[str, object] = {"topic": "kept", "queueId": 0}

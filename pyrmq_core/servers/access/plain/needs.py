@@ -114,6 +114,8 @@ _NEEDS: Final[Mapping[int, Callable[[Command], Needs]]] = {
     RequestCode.POP_MESSAGE: _pops,
     RequestCode.ACK_MESSAGE: _pops,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pops,
+    RequestCode.NOTIFICATION: _pops,
+    RequestCode.POLLING_INFO: _pops,
     RequestCode.BATCH_ACK_MESSAGE: _batch_ack,
     RequestCode.QUERY_MESSAGE: _reads("topic"),
     RequestCode.HEART_BEAT: _heart_beat,

@@ -184,6 +184,8 @@ _NEEDS: Final[Mapping[int, Finder]] = {
     RequestCode.POP_MESSAGE: _pops,
     RequestCode.ACK_MESSAGE: _pops,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pops,
+    RequestCode.NOTIFICATION: _pops,
+    RequestCode.POLLING_INFO: _pops,
     RequestCode.BATCH_ACK_MESSAGE: _batch_ack,
     RequestCode.QUERY_MESSAGE: _one_topic("Sub", "Get"),
     RequestCode.QUERY_CONSUMER_OFFSET: _group_and_topic("Sub", "Get"),

@@ -27,15 +27,16 @@ BETWEEN: Final = "@"
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A group's wait at a topic, for a queue or for any."""
+    """A group's wait at a topic, for a queue or for any. A notification `takes` no message."""
 
     topic: str
     group: str
     queue_id: int
+    takes: bool = True
 
     @property
     def key(self) -> QueueKey:
-        return f"{self.topic}{BETWEEN}{self.group}", self.queue_id
+        return f"{self.topic}{BETWEEN if self.takes else 2 * BETWEEN}{self.group}", self.queue_id
 
     @property
     def topics(self) -> tuple[str, str, str]:

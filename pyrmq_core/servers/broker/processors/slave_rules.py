@@ -31,6 +31,8 @@ POPS: Final = frozenset(
         RequestCode.ACK_MESSAGE,
         RequestCode.BATCH_ACK_MESSAGE,
         RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        RequestCode.NOTIFICATION,
+        RequestCode.POLLING_INFO,
     )
 )
 TRANSACTIONS: Final = frozenset((RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE))

@@ -32,6 +32,7 @@ from pyrmq_core.servers.broker.processors.delays import DelayedQueues
 from pyrmq_core.servers.broker.processors.end_transaction import TransactionRequests
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handler, Handlers
 from pyrmq_core.servers.broker.processors.offsets import OffsetRequests
+from pyrmq_core.servers.broker.processors.pops.notification import NotificationRequests
 from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests
 from pyrmq_core.servers.broker.processors.pops.settle import SettleRequests
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilters
@@ -61,6 +62,7 @@ FAMILIES: Final[tuple[type[Any], ...]] = (
     PullRequests,
     PopRequests,
     SettleRequests,
+    NotificationRequests,
     OffsetRequests,
     ResetRequests,
     HeartbeatRequests,
@@ -86,8 +88,6 @@ NOT_BUILT: Final[Mapping[int, str]] = {
             RequestCode.QUERY_ASSIGNMENT,
             RequestCode.SET_MESSAGE_REQUEST_MODE,
             RequestCode.PEEK_MESSAGE,
-            RequestCode.NOTIFICATION,
-            RequestCode.POLLING_INFO,
             RequestCode.POP_ROLLBACK,
         ),
         "pop consumption",
@@ -169,6 +169,7 @@ def _of_consumption(broker: Broker) -> Iterator[Family]:
     writer = MessageWriter(settings, store, broker.counts, broker.services.flusher, broker.cluster.ha.replicas)
     yield PopRequests(settings, topics, groups, offsets, broker.deliveries.reviver, writer)
     yield SettleRequests(settings, topics, broker.deliveries.reviver, writer)
+    yield NotificationRequests(settings, topics, groups, offsets, reader, broker.deliveries.reviver.waits)
     yield OffsetRequests(reader, offsets, groups, topics, table)
     yield ResetRequests(settings, topics, groups, offsets, reader, table, clients.held, long_work)
     yield HeartbeatRequests(settings, table, groups, tables.filters, topics, broker.cluster.announcer, clients.changes)

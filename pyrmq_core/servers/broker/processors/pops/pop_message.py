@@ -23,6 +23,7 @@ from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.names import is_retry_topic
 from pyrmq_core.protocol.messages.properties import POP_CK, decode_properties, encode_properties
 from pyrmq_core.protocol.messages.record import INT, QUEUE_OFFSET_POSITION, StoredRecord, encode_record, iterate_records
+from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, GetPollingInfo
 from pyrmq_core.protocol.requests.pop.pop_message import (
     POLLING_FULL,
     POLLING_TIMEOUT,
@@ -265,9 +266,10 @@ class PopRequests:
         return b"".join(records)
 
     def _refuse(self, header: PopMessage, peer: Peer) -> Command | None:
-        config, ip = self.settings.config, self.settings.config.advertised_ip
-        if not config.broker_permission & READ:
-            return forbidden(f"the broker[{ip}] pop message is forbidden", 1)
+        ip = self.settings.config.advertised_ip
+        refused = broker_refusal(self.settings, "pop message", order=header.order)
+        if refused is not None:
+            return refused
         if header.max_msg_nums > MOST_MESSAGES:
             return refusal(
                 ResponseCode.INVALID_PARAMETER, f"the broker[{ip}] pop message's num is greater than {MOST_MESSAGES}"
@@ -277,8 +279,6 @@ class PopRequests:
                 ResponseCode.SYSTEM_ERROR,
                 f"the broker[{ip}] pop message is forbidden because timerWheelEnable is false",
             )
-        if header.order:
-            return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "order=true: this broker has no ordered pop")
         return popping_refusal(self.topics, self.groups, header, peer) or self._refuse_time(header)
 
     def _refuse_time(self, header: PopMessage) -> Command | None:
@@ -293,7 +293,18 @@ class PopRequests:
         return None
 
 
-def popping_refusal(topics: TopicTable, groups: GroupTable, header: PopMessage, peer: Peer) -> Command | None:
+def broker_refusal(settings: LiveSettings, what: str, *, order: bool | None = False) -> Command | None:
+    """Returns the refusal of a broker that may not be read, or of what it does not have."""
+    if not settings.config.broker_permission & READ:
+        return forbidden(f"the broker[{settings.config.advertised_ip}] {what} is forbidden", 1)
+    if order:
+        return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "order=true: this broker has no ordered pop")
+    return None
+
+
+def popping_refusal(
+    topics: TopicTable, groups: GroupTable, header: PopMessage | AwaitMessage | GetPollingInfo, peer: Peer
+) -> Command | None:
     """Returns the refusal of a request about popped messages that concerns its topic, queue or group."""
     topic: TopicConfig | None = topics.get(header.topic)
     if topic is None:
