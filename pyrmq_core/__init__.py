@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from pyrmq_core.client.consumer.consume.hooks import ConsumeContext, ConsumeMessageHook
     from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer
     from pyrmq_core.client.consumer.manifest_reader import Commits, ManifestEnd
+    from pyrmq_core.client.consumer.pop.delivery import PopDelivery
+    from pyrmq_core.client.consumer.pop_consumer import PopConsumer
     from pyrmq_core.client.consumer.pull.puller import ReadWindow
     from pyrmq_core.client.consumer.pull_consumer import PullConsumer
     from pyrmq_core.client.consumer.push_consumer import PushConsumer
@@ -181,6 +183,8 @@ __all__ = [
     "PeerError",
     "PendingBatch",
     "PendingSend",
+    "PopConsumer",
+    "PopDelivery",
     "Problem",
     "Producer",
     "ProtocolError",
@@ -257,6 +261,8 @@ _LAZY: Final = {
     "pyrmq_core.client.consumer.manifest_reader": "Commits ManifestEnd",
     "pyrmq_core.client.consumer.pull.puller": "ReadWindow",
     "pyrmq_core.client.consumer.pull_consumer": "PullConsumer",
+    "pyrmq_core.client.consumer.pop.delivery": "PopDelivery",
+    "pyrmq_core.client.consumer.pop_consumer": "PopConsumer",
     "pyrmq_core.client.consumer.push_consumer": "PushConsumer",
     "pyrmq_core.client.consumer.rebalance.strategies": (
         "AllocateMachineRoomNearby AllocateMessageQueueAveragely AllocateMessageQueueAveragelyByCircle "

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyrmq_core.aio.client import Client
     from pyrmq_core.aio.deliveries import Deliveries, Delivery
     from pyrmq_core.aio.lite_pull_consumer import LitePullConsumer
+    from pyrmq_core.aio.pop_consumer import PopConsumer, PopDelivery
     from pyrmq_core.aio.producer import Producer, SendWindow
     from pyrmq_core.aio.pull_consumer import PullConsumer
     from pyrmq_core.aio.push_consumer import PushConsumer
@@ -25,6 +26,8 @@ __all__ = [
     "Deliveries",
     "Delivery",
     "LitePullConsumer",
+    "PopConsumer",
+    "PopDelivery",
     "Producer",
     "PullConsumer",
     "PushConsumer",
@@ -36,6 +39,7 @@ _LAZY: Final = {
     "pyrmq_core.aio.client": "Client",
     "pyrmq_core.aio.deliveries": "Deliveries Delivery",
     "pyrmq_core.aio.lite_pull_consumer": "LitePullConsumer",
+    "pyrmq_core.aio.pop_consumer": "PopConsumer PopDelivery",
     "pyrmq_core.aio.producer": "Producer SendWindow",
     "pyrmq_core.aio.pull_consumer": "PullConsumer",
     "pyrmq_core.aio.push_consumer": "PushConsumer",

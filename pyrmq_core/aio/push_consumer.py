@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import Context, copy_context
 from functools import partial
@@ -16,16 +16,15 @@ from pyrmq_core.aio.face import asyncio_form, asyncio_form_of_function
 from pyrmq_core.aio.loop_returns import LoopReturns, here, on_library_loop
 from pyrmq_core.aio.user_calls import UserCall
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as TrioDeliveries
-from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
+from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, Handler, Stoppable, is_async, stop_consumer
 from pyrmq_core.client.consumer.member_settings import PushSettings
-from pyrmq_core.client.consumer.push_consumer import HANDLING, stop_consumer
 from pyrmq_core.client.consumer.push_consumer import PushConsumer as TrioPushConsumer
 from pyrmq_core.client.consumer.running_member import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import HeldContext, Portal, portal
-from pyrmq_core.model import MessageExt, MessageQueue, Problem
+from pyrmq_core.model import MessageQueue, Problem
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
         """
         consumer = await self._async()
         if is_async(handler):
-            handler = _OnLoop(handler, here(), portal(), consumer).handle
+            handler = HandlerOnLoop(handler, here(), portal(), consumer).handle
         await on_library_loop(partial(consumer.run, orderly=orderly), handler)
 
     async def stop(self, timeout: float | None = None) -> None:
@@ -125,12 +124,10 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
         return held is not None and held.is_open and HANDLING.get() is held.value
 
 
-class _OnLoop:
+class HandlerOnLoop:
     """A coroutine handler, called as tasks of its asyncio loop. A closed loop stops the consumer."""
 
-    def __init__(
-        self, handler: Callable[..., Any], returns: LoopReturns, loop: Portal, consumer: TrioPushConsumer
-    ) -> None:
+    def __init__(self, handler: Callable[..., Any], returns: LoopReturns, loop: Portal, consumer: Stoppable) -> None:
         self._handler = handler
         self._returns = returns
         self._loop = loop
@@ -138,10 +135,11 @@ class _OnLoop:
         self._context: Context = copy_context()
         self._context.run(HANDLING.set, consumer)
 
-    async def handle(self, messages: Sequence[MessageExt]) -> object:
+    async def handle(self, received: Any) -> object:
+        """Calls the handler with messages, or with one message."""
         call: UserCall[object] = UserCall(self._returns, self._loop, self._context_here())
         try:
-            return await call.call(self._handler, messages)
+            return await call.call(self._handler, received)
         finally:
             if self._returns.loop.is_closed():
                 log.error("%r stops: the asyncio loop of its handler was closed before it", self._consumer.group)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyrmq_core.blocking.client import Client
     from pyrmq_core.blocking.embedded import EmbeddedCluster
     from pyrmq_core.blocking.lite_pull_consumer import LitePullConsumer
+    from pyrmq_core.blocking.pop_consumer import PopConsumer, PopDelivery
     from pyrmq_core.blocking.producer import Producer, SendWindow
     from pyrmq_core.blocking.pull_consumer import PullConsumer
     from pyrmq_core.blocking.push_consumer import Deliveries, Delivery, PushConsumer
@@ -26,6 +27,8 @@ __all__ = [
     "Delivery",
     "EmbeddedCluster",
     "LitePullConsumer",
+    "PopConsumer",
+    "PopDelivery",
     "Producer",
     "PullConsumer",
     "PushConsumer",
@@ -37,6 +40,7 @@ _LAZY: Final = {
     "pyrmq_core.blocking.client": "Client",
     "pyrmq_core.blocking.embedded": "EmbeddedCluster",
     "pyrmq_core.blocking.lite_pull_consumer": "LitePullConsumer",
+    "pyrmq_core.blocking.pop_consumer": "PopConsumer PopDelivery",
     "pyrmq_core.blocking.producer": "Producer SendWindow",
     "pyrmq_core.blocking.pull_consumer": "PullConsumer",
     "pyrmq_core.blocking.push_consumer": "Deliveries Delivery PushConsumer",

@@ -11,9 +11,8 @@ from pyrmq_core.blocking.face import blocking_form_of_function
 from pyrmq_core.blocking.stop_signals import StopSignals
 from pyrmq_core.client.consumer.consume.delivery import Deliveries as AsyncDeliveries
 from pyrmq_core.client.consumer.consume.delivery import Delivery as AsyncDelivery
-from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
+from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, Handler, is_async, stop_consumer
 from pyrmq_core.client.consumer.member_settings import PushSettings
-from pyrmq_core.client.consumer.push_consumer import HANDLING, stop_consumer
 from pyrmq_core.client.consumer.push_consumer import PushConsumer as AsyncPushConsumer
 from pyrmq_core.client.consumer.running_member import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of

@@ -13,7 +13,7 @@ from pyrmq_core.aio.admin import AsyncioFamily
 from pyrmq_core.client.admin.servers import AdminFamily
 from tests.support.stage import Stage
 
-FACES = ["Admin", "Client", "LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "SendWindow"]
+FACES = ["Admin", "Client", "LitePullConsumer", "PopConsumer", "Producer", "PullConsumer", "PushConsumer", "SendWindow"]
 # An asyncio object can also be opened and closed by hand.
 ONLY_ASYNCIO = {"open", "close"}
 INTERNAL = {
@@ -72,6 +72,7 @@ OWN_DOCSTRINGS = {
     ("Producer", "send_batch_soon"),  # an asyncio future
     ("Producer", "send_in_transaction"),  # coroutine functions run in the task
     ("Producer", "send_soon"),  # an asyncio future
+    ("PopConsumer", "run"),  # handlers on the asyncio loop
     ("PushConsumer", "deliveries"),  # a wait that is cancelled
     ("PushConsumer", "run"),  # handlers on the asyncio loop
     ("PushConsumer", "stop"),  # "at once" in a handler

@@ -15,6 +15,7 @@ FACES = [
     "Client",
     "EmbeddedCluster",
     "LitePullConsumer",
+    "PopConsumer",
     "Producer",
     "PullConsumer",
     "PushConsumer",
@@ -78,6 +79,8 @@ OWN_DOCSTRINGS = {
     ("Producer", "send_batch_soon"),  # a future
     ("Producer", "send_in_transaction"),  # the function runs in the caller's thread
     ("Producer", "send_soon"),  # a future
+    ("PopConsumer", "run"),  # plain handlers in threads, and signals
+    ("PopConsumer", "stop"),  # handlers in threads cannot be cancelled
     ("PushConsumer", "deliveries"),  # `with`
     ("PushConsumer", "run"),  # plain handlers in threads, and signals
     ("PushConsumer", "stop"),  # handlers in threads cannot be cancelled

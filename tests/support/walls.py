@@ -87,6 +87,8 @@ PURE_ROOMS = (
     "pyrmq_core.cloudevents",
     "pyrmq_core.client.routing",
     "pyrmq_core.client.consumer.offsets.offsets_in_memory",
+    "pyrmq_core.client.consumer.pop.popped",
+    "pyrmq_core.client.consumer.pop.settings",
     "pyrmq_core.client.consumer.pull.pull_errors",
     "pyrmq_core.client.consumer.pull.pull_sizes",
     "pyrmq_core.client.consumer.pull.range_progress",

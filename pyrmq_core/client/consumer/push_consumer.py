@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from contextlib import AsyncExitStack
-from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any
 
 import trio
 
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.consumer.consume.delivery import Deliveries
-from pyrmq_core.client.consumer.consume.handler_calls import MOST_BATCHES_A_RUN, Handler, HandlerCalls
+from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, MOST_BATCHES_A_RUN, Handler, HandlerCalls
 from pyrmq_core.client.consumer.consume.intake import Gate
 from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
 from pyrmq_core.client.consumer.group.membership import PASSIVELY, Membership
@@ -29,9 +28,6 @@ from pyrmq_core.model import MessageModel, MessageQueue, Problem
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.messages.namespaces import with_namespace
-
-# The consumer whose handler runs in the present task or thread.
-HANDLING: Final[ContextVar[object]] = ContextVar("pyrmq_handling", default=None)
 
 
 class PushConsumer(SessionOwner[PushSettings[Any]]):
@@ -233,10 +229,3 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
             self._running.changed(subscription)
             await self._membership.announce()
             self._running.rebalancer.wake()
-
-
-async def stop_consumer(consumer: PushConsumer, timeout: float | None, is_handler: bool) -> None:
-    """Stops the consumer for a face whose calls run in tasks of their own. Waits unless a handler calls."""
-    if is_handler:
-        HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
-    await consumer.stop(timeout)

@@ -37,6 +37,11 @@ BY_REMARK: Final = (
         r"transaction message is forbidden",
         "rejectTransactionMessage is on at this broker: send it without a transaction, or switch that off there",
     ),
+    (
+        ResponseCode.SYSTEM_ERROR,
+        r"pop message is forbidden because timerWheelEnable",
+        "switch timerWheelEnable on at the broker: pop keeps its receipts by timers",
+    ),
     (ResponseCode.NO_PERMISSION, r"black list", "the broker's configBlackList names it; change its file there"),
     (
         ResponseCode.NO_PERMISSION,
@@ -60,6 +65,8 @@ OF_NAMESERVERS: Final = frozenset(
     )
 )
 NO_NAMESERVER: Final = "a broker or a proxy answers so: name a NameServer's address, whose port is 9876 by default"
+OF_POP: Final = frozenset((RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME))
+NO_POP: Final = "pop needs a broker of 5.0 or later, or a proxy; a PushConsumer works with earlier ones"
 # The first bytes of other protocols, where a frame of RocketMQ begins with its length.
 OTHER_PROTOCOLS: Final = (
     (rb"HTTP", "an HTTP server's answer: this is the port of a web server or an HTTP proxy"),
@@ -77,6 +84,8 @@ OTHER_PROTOCOLS: Final = (
 def remedy_of(request_code: int, code: int, remark: str) -> str:
     if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request_code in OF_NAMESERVERS:
         return NO_NAMESERVER
+    if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request_code in OF_POP:
+        return NO_POP
     for refused, pattern, remedy in BY_REMARK:
         if code == refused and re.search(pattern, remark, re.IGNORECASE):
             return remedy

@@ -14,8 +14,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -30,6 +31,9 @@ log = logging.getLogger(__name__)
 
 Messages = Sequence[MessageExt]
 Handler = Callable[[Messages], Awaitable[object]] | Callable[[Messages], object]
+
+# The consumer whose handler runs in the present task or thread.
+HANDLING: Final[ContextVar[object]] = ContextVar("pyrmq_handling", default=None)
 
 # The time after which a thread takes no further batch of its run: other threads may be idle.
 RUN_SECONDS: Final = 0.005
@@ -186,6 +190,21 @@ class HandlerCalls:
                 exc_info=error if self._level == logging.WARNING else None,
             )
         return Outcome(messages, error)
+
+
+class Stoppable(Protocol):
+    """A consumer that calls a handler until it is stopped."""
+
+    group: str
+
+    async def stop(self, timeout: float | None = None) -> None: ...
+
+
+async def stop_consumer(consumer: Stoppable, timeout: float | None, is_handler: bool) -> None:
+    """Stops the consumer for a face whose calls run in tasks of their own. Waits unless a handler calls."""
+    if is_handler:
+        HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
+    await consumer.stop(timeout)
 
 
 def is_async(handler: object) -> bool:

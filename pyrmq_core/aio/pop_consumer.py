@@ -1,0 +1,155 @@
+"""The asyncio `PopConsumer`, and its deliveries. Coroutine handlers run on the asyncio loop that awaits `run`."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import TracebackType
+
+from pyrmq_core.aio.client import Client, OwnerFace
+from pyrmq_core.aio.loop_returns import here, on_library_loop
+from pyrmq_core.aio.push_consumer import HandlerOnLoop
+from pyrmq_core.client.async_only import AsyncOnly
+from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, is_async, stop_consumer
+from pyrmq_core.client.consumer.pop.delivery import PopDelivery as TrioPopDelivery
+from pyrmq_core.client.consumer.pop.receiving import POLL_SECONDS
+from pyrmq_core.client.consumer.pop.settings import PopSettings
+from pyrmq_core.client.consumer.pop_consumer import OneHandler
+from pyrmq_core.client.consumer.pop_consumer import PopConsumer as TrioPopConsumer
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.errors import InvalidState
+from pyrmq_core.loop_thread.portal import HeldContext, portal
+from pyrmq_core.model import MessageExt, Problem
+
+
+class PopDelivery(AsyncOnly):
+    """A popped message: `async with delivery as message:` acknowledges it, and an exception gives it back.
+
+    Without a block, call `ack` or `give_back`, each once.
+    """
+
+    def __init__(self, delivery: TrioPopDelivery) -> None:
+        self._delivery = delivery
+        self.message = delivery.message
+
+    async def __aenter__(self) -> MessageExt:
+        return await on_library_loop(self._delivery.__aenter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return await on_library_loop(partial(self._delivery.__aexit__, kind, error, traceback))
+
+    @property
+    def is_settled(self) -> bool:
+        """True once it was acknowledged or given back."""
+        return self._delivery.is_settled
+
+    async def ack(self) -> None:
+        await on_library_loop(self._delivery.ack)
+
+    async def extend(self, seconds: float) -> None:
+        await on_library_loop(partial(self._delivery.extend, seconds))
+
+    async def give_back(self, delay: float | None = None) -> None:
+        await on_library_loop(partial(self._delivery.give_back, delay))
+
+    ack.__doc__ = TrioPopDelivery.ack.__doc__
+    extend.__doc__ = TrioPopDelivery.extend.__doc__
+    give_back.__doc__ = TrioPopDelivery.give_back.__doc__
+
+
+class PopConsumer(OwnerFace[TrioPopConsumer]):
+    """The asyncio form of `pyrmq_core.PopConsumer`. `client` is an asyncio `Client`."""
+
+    @parameters_of(PopSettings[Client])
+    def __init__(self, settings: PopSettings[Client]) -> None:
+        self.group = settings.group
+        self._closing = settings.stop_timeout + settings.timeout
+        super().__init__(TrioPopConsumer, settings)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is not None and self._service_state() is ServiceState.RUNNING:
+                await self.stop(0)
+        finally:
+            await self.close()
+
+    def _closing_seconds(self, held: HeldContext[TrioPopConsumer]) -> float:
+        return self._closing
+
+    async def receive(
+        self,
+        topic: str,
+        max_messages: int = 1,
+        invisible: float = 60.0,
+        wait: float = POLL_SECONDS,
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        order: bool = False,
+    ) -> list[PopDelivery]:
+        deliveries = await self._run(
+            lambda consumer: consumer.receive(topic, max_messages, invisible, wait, tags=tags, sql=sql, order=order)
+        )
+        return [PopDelivery(delivery) for delivery in deliveries]
+
+    receive.__doc__ = TrioPopConsumer.receive.__doc__
+
+    async def run(
+        self,
+        topic: str,
+        handler: OneHandler,
+        *,
+        at_once: int = 32,
+        invisible: float = 60.0,
+        tags: str = "*",
+        sql: str | None = None,
+        order: bool = False,
+    ) -> None:
+        """Receives until `stop`: calls `handler(message)` for up to `at_once` messages at a time.
+
+        A coroutine function runs as tasks of this asyncio loop, a plain one in worker threads. Returning acknowledges
+        the message, raising has it delivered again, as `pyrmq_core.PopConsumer.run` says.
+        """
+        consumer = await self._async()
+        if is_async(handler):
+            handler = HandlerOnLoop(handler, here(), portal(), consumer).handle
+        await on_library_loop(
+            partial(
+                consumer.run,
+                topic,
+                handler,
+                at_once=at_once,
+                invisible=invisible,
+                tags=tags,
+                sql=sql,
+                order=order,
+            )
+        )
+
+    async def stop(self, timeout: float | None = None) -> None:
+        await on_library_loop(stop_consumer, await self._async(), timeout, self._is_handler())
+
+    stop.__doc__ = TrioPopConsumer.stop.__doc__
+
+    async def close(self) -> None:
+        """Stops it. A second call does nothing. Raises `InvalidState` in a handler."""
+        if self._is_handler():
+            raise InvalidState(f"a handler of {self!r} cannot close it; await stop(), which makes `run` return")
+        await super().close()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The background requests that failed at least twice in a row, which this consumer waits for.
+
+        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
+        """
+        held = self._held
+        return held.value.problems if held is not None and held.has_opened else ()
+
+    def _is_handler(self) -> bool:
+        held = self._held
+        return held is not None and held.is_open and HANDLING.get() is held.value

@@ -1,0 +1,153 @@
+"""The blocking `PopConsumer`, and its deliveries. Handlers run in separate threads."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TypeVar
+
+from pyrmq_core.blocking.client import Client, OwnerFace
+from pyrmq_core.blocking.face import blocking_form
+from pyrmq_core.blocking.stop_signals import StopSignals
+from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, is_async, stop_consumer
+from pyrmq_core.client.consumer.pop.delivery import PopDelivery as AsyncPopDelivery
+from pyrmq_core.client.consumer.pop.receiving import POLL_SECONDS
+from pyrmq_core.client.consumer.pop.settings import PopSettings
+from pyrmq_core.client.consumer.pop_consumer import OneHandler
+from pyrmq_core.client.consumer.pop_consumer import PopConsumer as AsyncPopConsumer
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.loop_thread.portal import HeldContext, portal
+from pyrmq_core.model import MessageExt, Problem
+from pyrmq_core.protocol.shown_values import shown
+
+R = TypeVar("R")
+
+
+class PopDelivery:
+    """A popped message: `with delivery as message:` acknowledges it, and an exception gives it back.
+
+    Without a block, call `ack` or `give_back`, each once. Safe to use from many threads.
+    """
+
+    def __init__(self, delivery: AsyncPopDelivery) -> None:
+        self._delivery = delivery
+        self.message = delivery.message
+
+    def __enter__(self) -> MessageExt:
+        return portal().run(self._delivery.__aenter__)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return portal().run(self._delivery.__aexit__, kind, error, traceback)
+
+    @property
+    def is_settled(self) -> bool:
+        """True once it was acknowledged or given back."""
+        return self._delivery.is_settled
+
+    ack = blocking_form(AsyncPopDelivery.ack)
+    extend = blocking_form(AsyncPopDelivery.extend)
+    give_back = blocking_form(AsyncPopDelivery.give_back)
+
+    def _run(self, call: Callable[[AsyncPopDelivery], Awaitable[R]]) -> R:
+        return portal().run(call, self._delivery)
+
+
+class PopConsumer(OwnerFace[AsyncPopConsumer]):
+    """The blocking `pyrmq_core.PopConsumer`. `client` is a blocking `Client`. Safe to use from many threads."""
+
+    @parameters_of(PopSettings[Client])
+    def __init__(self, settings: PopSettings[Client]) -> None:
+        super().__init__(AsyncPopConsumer, settings)
+        self.group = settings.group
+        self._closing = settings.stop_timeout + settings.timeout
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None and self._opened is not None and self._opened.is_open:
+            self.stop(0)
+        self.close()
+
+    def _closing_seconds(self, opened: HeldContext[AsyncPopConsumer]) -> float:
+        return self._closing
+
+    def receive(
+        self,
+        topic: str,
+        max_messages: int = 1,
+        invisible: float = 60.0,
+        wait: float = POLL_SECONDS,
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        order: bool = False,
+    ) -> list[PopDelivery]:
+        deliveries = self._run(
+            lambda consumer: consumer.receive(topic, max_messages, invisible, wait, tags=tags, sql=sql, order=order)
+        )
+        return [PopDelivery(delivery) for delivery in deliveries]
+
+    receive.__doc__ = AsyncPopConsumer.receive.__doc__
+
+    def run(
+        self,
+        topic: str,
+        handler: OneHandler,
+        *,
+        at_once: int = 32,
+        invisible: float = 60.0,
+        tags: str = "*",
+        sql: str | None = None,
+        order: bool = False,
+    ) -> None:
+        """Receives until `stop`: calls `handler(message)` in up to `at_once` threads.
+
+        Returning acknowledges the message, raising has it delivered again, as `pyrmq_core.PopConsumer.run` says. In the
+        main thread Ctrl-C, SIGTERM and SIGHUP stop it: handlers under way have `stop_timeout` seconds. Then
+        `KeyboardInterrupt` or `SystemExit` is raised. A second signal does not wait for handlers.
+        """
+        if is_async(handler):
+            raise InvalidArgument(
+                f"handler={shown(handler)}: it is an async function, and the blocking consumer calls plain ones; the "
+                "PopConsumer of pyrmq_core.aio takes it under asyncio, that of pyrmq_core under trio"
+            )
+        consumer, loop = self._async(), portal()
+        with StopSignals(lambda: loop.submit(consumer.stop)):
+            self._run(
+                lambda consumer: consumer.run(
+                    topic, handler, at_once=at_once, invisible=invisible, tags=tags, sql=sql, order=order
+                )
+            )
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Ends every `run`, and returns when that is done. In a handler it returns at once.
+
+        No more messages are received. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        then their messages come again at once. It may be called from any thread.
+        """
+        portal().run(stop_consumer, self._async(), timeout, self._is_handler())
+
+    def close(self) -> None:
+        """Stops it. A second call does nothing. Raises `InvalidState` in a handler."""
+        if self._is_handler():
+            raise InvalidState(f"a handler of {self!r} cannot close it; call stop, which makes `run` return")
+        super().close()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The background requests that failed at least twice in a row, which this consumer waits for.
+
+        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
+        """
+
+        async def read(consumer: AsyncPopConsumer) -> tuple[Problem, ...]:
+            return consumer.problems
+
+        return self._run(read)
+
+    def _is_handler(self) -> bool:
+        opened = self._opened
+        return opened is not None and opened.is_open and HANDLING.get() is opened.value

@@ -1,0 +1,146 @@
+"""`PopDelivery`: one popped message, until it is acknowledged, given back, or its invisible time ends."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.async_only import AsyncOnly
+from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater
+from pyrmq_core.client.consumer.pop.requests import PopRequests
+from pyrmq_core.client.consumer.pop.settings import check_wait, delay_of, invisible_ms
+from pyrmq_core.errors import InvalidState, RocketMQError
+from pyrmq_core.model import MessageExt
+from pyrmq_core.protocol.requests.pop.receipt import Receipt
+
+log = logging.getLogger(__name__)
+
+# The time for giving a message back behind an exception or a cancellation.
+LEAVING_SECONDS: Final = 3.0
+
+
+class PopDelivery(AsyncOnly):
+    """A popped message: `async with delivery as message:` acknowledges it, and an exception gives it back.
+
+    Other workers of the group do not get the message until its invisible time ends. Without a block, call `ack` or
+    `give_back`, each once. `message.reconsume_times` counts the earlier deliveries.
+    """
+
+    def __init__(
+        self, message: MessageExt, receipt: Receipt, topic: str, requests: PopRequests, most_tries: int
+    ) -> None:
+        self.message = message
+        self._receipt = receipt
+        self._topic = topic
+        self._requests = requests
+        self._most_tries = most_tries
+        self._is_settled = False
+        # An extension replaces the receipt, so the requests about one message go one after another.
+        self._turn = trio.Lock()
+        self._starts_now(receipt.invisible_ms)
+
+    @property
+    def is_settled(self) -> bool:
+        """True once it was acknowledged or given back."""
+        return self._is_settled
+
+    async def ack(self) -> None:
+        """Acknowledges the message. If its invisible time has ended, another worker may have it nevertheless."""
+        async with self._turn:
+            self._check_unsettled()
+            await self._requests.ack(self._topic, self._receipt)
+            self._is_settled = True
+
+    async def extend(self, seconds: float) -> None:
+        """Lets the message be invisible for `seconds` from now on, up to 12 hours, whatever was left before."""
+        milliseconds = invisible_ms("seconds", seconds)
+        async with self._turn:
+            self._check_unsettled()
+            await self._extend(milliseconds)
+
+    async def give_back(self, delay: float | None = None) -> None:
+        """Has the message delivered again after `delay` seconds.
+
+        The default grows with the number of deliveries, from 10 seconds to 2 hours, and is 1 second for an ordered pop.
+        A message that came again `max_reconsume_times` times already moves to the dead letters instead.
+        """
+        milliseconds = None if delay is None else 1 if check_wait("delay", delay) == 0 else invisible_ms("delay", delay)
+        async with self._turn:
+            self._check_unsettled()
+            await self._give_back(milliseconds, None)
+
+    async def __aenter__(self) -> MessageExt:
+        self._check_unsettled()
+        return self.message
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if self._is_settled:
+            return isinstance(error, ConsumeLater)
+        if error is None:
+            await self.ack()
+            return False
+        with trio.move_on_after(LEAVING_SECONDS, shield=True):
+            await self._fail(error)
+        return isinstance(error, ConsumeLater)
+
+    @property
+    def _is_half_over(self) -> bool:
+        return trio.current_time() > self._half_over_at
+
+    @property
+    def _is_over(self) -> bool:
+        return trio.current_time() > self._ends_at
+
+    async def _extend_if_open(self, seconds: float) -> None:
+        async with self._turn:
+            if not self._is_settled:
+                await self._extend(invisible_ms("seconds", seconds))
+
+    async def _extend(self, milliseconds: int) -> None:
+        self._check_in_time()
+        self._receipt = await self._requests.change(self._topic, self._receipt, milliseconds)
+        self._starts_now(milliseconds)
+
+    async def _fail(self, error: BaseException) -> None:
+        """Gives the message back without raising: if that fails, it comes again at the end of its invisible time."""
+        try:
+            async with self._turn:
+                if not self._is_settled:
+                    await self._give_back(None, error)
+        except RocketMQError as failure:
+            log.info("%s comes again when its invisible time ends: %s", self.message.msg_id, failure)
+
+    async def _bury(self) -> None:
+        async with self._turn:
+            await self._requests.move_to_dead_letters(self.message, self._topic, self._receipt)
+            self._is_settled = True
+
+    async def _give_back(self, milliseconds: int | None, error: BaseException | None) -> None:
+        is_ordered, tries = self._receipt.is_ordered, self.message.reconsume_times
+        delay = delay_of(error, tries, self._most_tries, ordered=is_ordered)
+        if delay is None:
+            await self._requests.move_to_dead_letters(self.message, self._topic, self._receipt)
+        else:
+            self._check_in_time()
+            await self._requests.change(self._topic, self._receipt, milliseconds or max(1, round(delay * 1000)))
+        self._is_settled = True
+
+    def _starts_now(self, milliseconds: int) -> None:
+        now = trio.current_time()
+        self._half_over_at, self._ends_at = now + milliseconds / 2000, now + milliseconds / 1000
+
+    def _check_unsettled(self) -> None:
+        if self._is_settled:
+            raise InvalidState(f"the delivery of {self.message.msg_id} was acknowledged or given back before")
+
+    def _check_in_time(self) -> None:
+        if self._is_over:
+            raise InvalidState(
+                f"the invisible time of {self.message.msg_id} has ended, and the message goes to another worker: "
+                "extend a delivery earlier, or receive with a longer `invisible`"
+            )

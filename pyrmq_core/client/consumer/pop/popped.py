@@ -1,0 +1,69 @@
+"""The messages of an answer to a pop, each with its receipt. Pure.
+
+Source: client/impl/MQClientAPIImpl.java (processPopResponse), 5.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pyrmq_core.errors import HeaderError
+from pyrmq_core.model import MessageExt, MessageQueue, PullStatus
+from pyrmq_core.protocol.java.integers import MAX_LONG
+from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.properties import POP_CK
+from pyrmq_core.protocol.messages.record import unpack_record
+from pyrmq_core.protocol.requests.pop.pop_message import PopAnswer, read_order_counts, read_start_offsets
+from pyrmq_core.protocol.requests.pop.receipt import Receipt, topic_mark
+
+
+@dataclass(frozen=True, slots=True)
+class Popped:
+    message: MessageExt
+    receipt: Receipt
+
+
+def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPull]:
+    """Yields the records of an answer in parts of one queue each, in their order. Raises `RecordError`."""
+    records, begin, position, queue_id = memoryview(answer.records), 0, 0, -1
+    while position < len(records):
+        raw = unpack_record(records, position)
+        if raw.queue_id != queue_id and position > begin:
+            yield _pull(records[begin:position], topic, broker_name, queue_id)
+            begin = position
+        queue_id = raw.queue_id
+        position += raw.store_size
+    if position > begin:
+        yield _pull(records[begin:position], topic, broker_name, queue_id)
+
+
+def with_receipts(answer: PopAnswer, messages: Sequence[MessageExt], topic: str, broker_name: str) -> list[Popped]:
+    """Returns the messages with their receipts, under the popped topic, and ordered ones with their tries.
+
+    Raises `HeaderError` for an answer that leaves a message without a receipt.
+    """
+    starts = read_start_offsets(answer.start_offset_info or "")
+    counts = read_order_counts(answer.order_count_info or "")
+    popped = []
+    for message in messages:
+        text = message.properties.get(POP_CK)
+        if text is not None:
+            receipt = Receipt.decode(text)
+        else:
+            mark, queue_id, offset = topic_mark(message.topic), message.queue_id, message.queue_offset
+            start = starts.get((mark, queue_id), offset) if starts else offset
+            if starts and (mark, queue_id) not in starts:
+                raise HeaderError(f"{broker_name} popped a message of queue {queue_id} of {topic} without its receipt")
+            times = (answer.pop_time_ms, answer.invisible_ms, answer.revive_queue_id)
+            receipt = Receipt(start, *times, mark, broker_name, queue_id, offset)
+            tries = counts.get((mark, queue_id, offset), counts.get((mark, queue_id, None), 0))
+            if tries > 0:
+                message = replace(message, reconsume_times=tries)
+        popped.append(Popped(replace(message, topic=topic), receipt))
+    return popped
+
+
+def _pull(records: memoryview, topic: str, broker_name: str, queue_id: int) -> RawPull:
+    queue = MessageQueue(topic, broker_name, queue_id)
+    return RawPull(queue, 0, MAX_LONG, 0, MAX_LONG, PullStatus.FOUND, records)

@@ -1,0 +1,172 @@
+"""`Receiving`: waits for messages of a topic at its brokers, and makes deliveries of them.
+
+The only broker of a topic holds the pop itself: an idle worker costs a request in 15 s. With several brokers, a held
+pop at each could bring more messages than were wanted. So each is popped without a wait, and then they report by
+NOTIFICATION which of them has a message.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+import trio
+
+from pyrmq_core.client.consumer.consume.handler_exceptions import NotHandled
+from pyrmq_core.client.consumer.pop.delivery import PopDelivery
+from pyrmq_core.client.consumer.pop.popped import Popped
+from pyrmq_core.client.consumer.pop.requests import PopOptions, PopRequests
+from pyrmq_core.client.consumer.pop.settings import PopSettings
+from pyrmq_core.client.unique_ids import unique_id
+from pyrmq_core.errors import InvalidState, NetworkError, ResponseError, RocketMQError
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.messages.namespaces import message_without_namespace
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 15.0
+PAUSE_SECONDS: Final = 1.0
+# The first pause after a broker reported a message, and had none for this consumer.
+FIRST_PAUSE_SECONDS: Final = 0.05
+
+
+@dataclass(eq=False, slots=True)
+class _Pop:
+    """A pop in a task of its own, so that the messages of a cancelled receive can be given back."""
+
+    ended: trio.Event = field(default_factory=trio.Event)
+    deliveries: list[PopDelivery] = field(default_factory=list)
+    error: Exception | None = None
+    is_abandoned: bool = False
+
+
+class Receiving:
+    def __init__(self, requests: PopRequests, settings: PopSettings[Any], nursery: trio.Nursery) -> None:
+        self._requests = requests
+        self._settings = settings
+        self._nursery = nursery
+        self._turns = count()
+        # Ordered pops whose answer was lost: with the same id, the broker repeats its messages.
+        self._lost_attempts: dict[tuple[str, str], str] = {}
+
+    async def receive(self, options: PopOptions, wait: float) -> list[PopDelivery]:
+        """Returns the first messages that a broker has within `wait` seconds, or none. Raises as `PopRequests.pop`."""
+        deadline, pause, is_quick = trio.current_time() + wait, FIRST_PAUSE_SECONDS, False
+        while True:
+            began = trio.current_time()
+            brokers = await self._requests.brokers(options.topic)
+            left = max(0.0, min(deadline - began, POLL_SECONDS))
+            if len(brokers) == 1:
+                deliveries = await self._pop(brokers[0], options, left)
+            else:
+                deliveries = await self._pop_in_turn(brokers, options)
+            if deliveries or trio.current_time() >= deadline:
+                return deliveries
+            if is_quick:  # the broker holds too many requests, or its messages are not for this consumer
+                await trio.sleep(min(pause, left))
+                pause = min(2 * pause, PAUSE_SECONDS)
+            if len(brokers) > 1:
+                await self._wait_for_any(brokers, options, left)
+            is_quick = trio.current_time() - began < PAUSE_SECONDS
+            pause = pause if is_quick else FIRST_PAUSE_SECONDS
+
+    async def _pop_in_turn(self, brokers: Sequence[str], options: PopOptions) -> list[PopDelivery]:
+        """Pops from one broker after another until one has messages. Raises the last error if all fail."""
+        turn, failed, error = next(self._turns), 0, None
+        for index in range(len(brokers)):
+            try:
+                deliveries = await self._pop(brokers[(turn + index) % len(brokers)], options, 0.0)
+            except RocketMQError as failure:
+                failed, error = failed + 1, failure
+                continue
+            if deliveries:
+                return deliveries
+        if error is not None and failed == len(brokers):
+            raise error
+        return []
+
+    async def _wait_for_any(self, brokers: Sequence[str], options: PopOptions, wait: float) -> None:
+        """Returns when a broker has a message, or after `wait` seconds. Brokers that fail do not count."""
+        with trio.move_on_after(wait):
+            async with trio.open_nursery() as nursery:
+                for broker_name in brokers:
+                    nursery.start_soon(self._wait_for_one, broker_name, options, wait, nursery.cancel_scope.cancel)
+                await trio.sleep(wait)
+
+    async def _wait_for_one(
+        self, broker_name: str, options: PopOptions, wait: float, end: Callable[[], object]
+    ) -> None:
+        try:
+            if await self._requests.has_message(broker_name, options, wait):
+                end()
+        except RocketMQError as error:
+            log.debug("broker %s does not report its messages of %s: %s", broker_name, options.topic, error)
+            if isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                await trio.sleep(PAUSE_SECONDS)  # a proxy
+                end()
+
+    async def _pop(self, broker_name: str, options: PopOptions, wait: float) -> list[PopDelivery]:
+        pop = _Pop()
+        self._nursery.start_soon(self._run_pop, pop, broker_name, options, wait)
+        try:
+            await pop.ended.wait()
+        except trio.Cancelled:
+            pop.is_abandoned = True
+            raise
+        if pop.error is not None:
+            raise pop.error
+        return pop.deliveries
+
+    async def _run_pop(self, pop: _Pop, broker_name: str, options: PopOptions, wait: float) -> None:
+        try:
+            popped = await self._pop_with_attempt(broker_name, options, wait)
+            pop.deliveries = self._wanted(popped, options)
+        except RocketMQError as error:
+            pop.error = error
+        except trio.Cancelled:
+            pop.error = InvalidState("the consumer was closed")
+            raise
+        finally:
+            pop.ended.set()
+        if pop.is_abandoned:
+            for delivery in pop.deliveries:
+                await delivery._fail(NotHandled("its receive was cancelled"))
+
+    async def _pop_with_attempt(self, broker_name: str, options: PopOptions, wait: float) -> list[Popped]:
+        if not options.order:
+            return await self._requests.pop(broker_name, options, wait, None)
+        key = options.topic, broker_name
+        attempt_id = self._lost_attempts.pop(key, None) or unique_id()
+        try:
+            return await self._requests.pop(broker_name, options, wait, attempt_id)
+        except NetworkError:
+            self._lost_attempts[key] = attempt_id
+            raise
+
+    def _wanted(self, popped: Sequence[Popped], options: PopOptions) -> list[PopDelivery]:
+        """Returns the deliveries of a pop for the caller.
+
+        Messages of other tags, whose hash is equal, are acknowledged. A message whose invisible time ended too often
+        moves to the dead letters.
+        """
+        namespace, most_tries = self._settings.namespace, self._settings.max_reconsume_times
+        deliveries = []
+        for entry in popped:
+            message = message_without_namespace(entry.message, namespace)
+            delivery = PopDelivery(message, entry.receipt, options.topic, self._requests, most_tries)
+            if not options.filter.passes_all and not options.filter.matches(message.tags):
+                self._nursery.start_soon(self._quietly, delivery.ack)
+            elif message.reconsume_times > most_tries:
+                self._nursery.start_soon(self._quietly, delivery._bury)
+            else:
+                deliveries.append(delivery)
+        return deliveries
+
+    async def _quietly(self, settle: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await settle()
+        except RocketMQError as error:
+            log.info("a popped message comes again when its invisible time ends: %s", error)

@@ -1,0 +1,246 @@
+"""`PopRequests`: the requests of one group that pops, to the brokers of a topic. Names are as they are on the wire.
+
+Acknowledgements of a broker go one after another: those that arrive meanwhile share the next request. A proxy answers
+no batch of them, nor does a broker before 5.1.3: there each has a request of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.consumer.pop.popped import Popped, pulls_of, with_receipts
+from pyrmq_core.client.consumer.pop.settings import PopSettings
+from pyrmq_core.client.consumer.pull.puller import Filter
+from pyrmq_core.client.routing.publish_info import not_readable, subscribe_queues
+from pyrmq_core.client.unpacking import unpacked_messages
+from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError, RocketMQError
+from pyrmq_core.model import EVERYTHING, MessageExt, MessageQueue
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
+from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, MessageAwaited
+from pyrmq_core.protocol.requests.pop.pop_message import ANY_QUEUE, POP_ANSWERS, PopAnswer, PopMessage
+from pyrmq_core.protocol.requests.pop.receipt import Receipt
+from pyrmq_core.protocol.requests.pop.settle import (
+    AckMessage,
+    BatchAckMessage,
+    ChangeInvisibleTime,
+    InvisibleTimeChanged,
+    ack_entries,
+)
+
+RULES: Final = BodyRules()
+MOST_ACKS: Final = 512
+DEAD_LETTER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PopOptions:
+    """The topic and the messages that a receive asks for."""
+
+    topic: str
+    max_messages: int
+    invisible_ms: int
+    filter: Filter
+    order: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Ack:
+    topic: str
+    receipt: Receipt
+    ended: trio.Event = field(default_factory=trio.Event)
+    error: RocketMQError | None = None
+
+
+class PopRequests:
+    """The requests of one consumer. `nursery` has the acknowledgements, which no cancelled caller takes along."""
+
+    def __init__(self, session: ClientSession, settings: PopSettings[Any], group: str, nursery: trio.Nursery) -> None:
+        self._session = session
+        self._settings = settings
+        self._group = group
+        self._nursery = nursery
+        self._waiting: defaultdict[str, list[_Ack]] = defaultdict(list)
+        self._acknowledging: set[str] = set()
+        self._open: set[_Ack] = set()
+        self._takes_no_batch: set[str] = set()
+
+    async def brokers(self, topic: str) -> list[str]:
+        """Returns the brokers with queues to read. Raises `NoRoute`, and `ResponseError` if none may be read."""
+        route = await self._session.routes.route(topic)
+        names = list(dict.fromkeys(queue.broker_name for queue in subscribe_queues(topic, route)))
+        if not names:
+            raise not_readable(topic, route) or NoRoute(f"topic {topic} has no queue to read", topic=topic)
+        return names
+
+    async def pop(self, broker_name: str, options: PopOptions, wait: float, attempt_id: str | None) -> list[Popped]:
+        """Pops once, and returns no messages where the broker has none within `wait` seconds.
+
+        Raises `ResponseError` for refusals, `NetworkError`s, `RecordError` for records that cannot be read.
+        """
+        queue = MessageQueue(options.topic, broker_name, ANY_QUEUE)
+        timeout = self._settings.timeout
+        address = await self._session.master_address(queue, timeout=timeout)
+        if await self._session.batch_topics.is_batch_topic(options.topic, broker_name, address, timeout=timeout):
+            raise InvalidArgument(f"topic {options.topic}: a batch topic gives whole batches; read it by PushConsumer")
+        request = PopMessage(
+            consumer_group=self._group,
+            topic=options.topic,
+            queue_id=ANY_QUEUE,
+            max_msg_nums=options.max_messages,
+            invisible_ms=options.invisible_ms,
+            poll_time_ms=round(wait * 1000),
+            born_time_ms=0,  # the broker takes its own clock
+            init_mode=self._settings.init_mode,
+            expression_type=options.filter.KIND,
+            expression=options.filter.expression,
+            order=options.order,
+            attempt_id=attempt_id,
+            broker_name=broker_name,
+        )
+        answer = await self._session.call(address, request.to_command(), timeout=timeout + wait)
+        if answer.code not in POP_ANSWERS:
+            raise response_error(answer, request.CODE, f"{broker_name} ({address})", f"topic {options.topic}")
+        if answer.code != ResponseCode.SUCCESS:
+            return []
+        popped = PopAnswer.from_command(answer)
+        messages: list[MessageExt] = []
+        for pull in pulls_of(popped, options.topic, broker_name):
+            messages += (await unpacked_messages(pull, EVERYTHING, RULES, allow_gaps=True))[0]
+        return with_receipts(popped, messages, options.topic, broker_name)
+
+    async def has_message(self, broker_name: str, options: PopOptions, wait: float) -> bool:
+        """Waits until the broker has a message to pop, and takes none. Raises as `pop`."""
+        request = AwaitMessage(
+            self._group, options.topic, ANY_QUEUE, round(wait * 1000), 0, options.order, None, broker_name
+        )
+        queue = MessageQueue(options.topic, broker_name, ANY_QUEUE)
+        answer = await self._session.ask_broker(queue, request.to_command(), timeout=self._settings.timeout + wait)
+        return MessageAwaited.from_command(answer).has_message
+
+    async def ack(self, topic: str, receipt: Receipt) -> None:
+        """Acknowledges a message. Raises the error of its request."""
+        entry, broker_name = _Ack(topic, receipt), receipt.broker_name
+        self._open.add(entry)
+        self._waiting[broker_name].append(entry)
+        if broker_name not in self._acknowledging:
+            self._acknowledging.add(broker_name)
+            self._nursery.start_soon(self._acknowledge, broker_name)
+        await entry.ended.wait()
+        if entry.error is not None:
+            raise entry.error
+
+    async def finish(self) -> None:
+        """Waits for the acknowledgements under way, for the time of one request. Those without an answer then fail."""
+        with trio.move_on_after(self._settings.timeout):
+            for ack in list(self._open):
+                await ack.ended.wait()
+        for ack in list(self._open):
+            self._end(ack, InvalidState(f"the consumer of group {self._group} closed before the acknowledgement"))
+
+    def _end(self, ack: _Ack, error: RocketMQError | None) -> None:
+        self._open.discard(ack)
+        ack.error = error
+        ack.ended.set()
+
+    async def change(self, topic: str, receipt: Receipt, milliseconds: int) -> Receipt:
+        """Shows the message again after a time from now, and returns its new receipt."""
+        request = ChangeInvisibleTime(
+            consumer_group=self._group,
+            topic=receipt.real_topic(topic, self._group),
+            queue_id=receipt.queue_id,
+            extra_info=receipt.encode(),
+            offset=receipt.queue_offset,
+            invisible_ms=milliseconds,
+            broker_name=receipt.broker_name,
+        )
+        answer = await self._ask(topic, receipt, request.to_command())
+        changed = InvisibleTimeChanged.from_command(answer)
+        # An ordered message that was acknowledged before is answered without a time.
+        return changed.receipt(receipt) if changed.pop_time_ms else receipt
+
+    async def move_to_dead_letters(self, message: MessageExt, topic: str, receipt: Receipt) -> None:
+        """Moves the message to the group's dead letters, and acknowledges it. Raises the error of either request."""
+        request = ConsumerSendMsgBack(
+            offset=message.commit_log_offset,
+            group=self._group,
+            delay_level=DEAD_LETTER,
+            origin_msg_id=message.offset_msg_id,
+            origin_topic=receipt.real_topic(topic, self._group),
+            max_reconsume_times=self._settings.max_reconsume_times,
+            broker_name=receipt.broker_name,
+        )
+        await self._ask(topic, receipt, request.to_command())
+        await self.ack(topic, receipt)
+
+    async def _acknowledge(self, broker_name: str) -> None:
+        try:
+            while entries := self._waiting.pop(broker_name, None):
+                for start in range(0, len(entries), MOST_ACKS):
+                    await self._acknowledge_some(broker_name, entries[start : start + MOST_ACKS])
+        finally:
+            self._acknowledging.discard(broker_name)
+
+    async def _acknowledge_some(self, broker_name: str, entries: Sequence[_Ack]) -> None:
+        # The answer to a batch does not say whether an ordered message's place was right.
+        singles = [ack for ack in entries if ack.receipt.is_ordered]
+        batch = [ack for ack in entries if not ack.receipt.is_ordered]
+        if len(batch) > 1 and broker_name not in self._takes_no_batch:
+            batch = await self._acknowledge_batch(broker_name, batch)
+        singles += batch
+        async with trio.open_nursery() as nursery:
+            for ack in singles:
+                nursery.start_soon(self._acknowledge_one, ack)
+
+    async def _acknowledge_batch(self, broker_name: str, batch: list[_Ack]) -> list[_Ack]:
+        """Acknowledges in one request, and returns the messages that need requests of their own."""
+        topics = dict.fromkeys(ack.topic for ack in batch)
+        rows = [
+            row
+            for topic in topics
+            for row in ack_entries(topic, self._group, [ack.receipt for ack in batch if ack.topic == topic])
+        ]
+        error: RocketMQError | None = None
+        try:
+            command = BatchAckMessage(broker_name, tuple(rows)).to_command()
+            await self._ask(batch[0].topic, batch[0].receipt, command)
+        except ResponseError as refused:
+            if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                self._takes_no_batch.add(broker_name)
+                return batch
+            error = refused
+        except RocketMQError as failed:
+            error = failed
+        for ack in batch:
+            self._end(ack, error)
+        return []
+
+    async def _acknowledge_one(self, ack: _Ack) -> None:
+        receipt = ack.receipt
+        request = AckMessage(
+            consumer_group=self._group,
+            topic=receipt.real_topic(ack.topic, self._group),
+            queue_id=receipt.queue_id,
+            extra_info=receipt.encode(),
+            offset=receipt.queue_offset,
+            broker_name=receipt.broker_name,
+        )
+        failure: RocketMQError | None = None
+        try:
+            await self._ask(ack.topic, receipt, request.to_command())
+        except RocketMQError as error:
+            failure = error
+        self._end(ack, failure)
+
+    async def _ask(self, topic: str, receipt: Receipt, command: Command) -> Command:
+        queue = MessageQueue(topic, receipt.broker_name, receipt.queue_id)
+        return await self._session.ask_broker(queue, command, timeout=self._settings.timeout)

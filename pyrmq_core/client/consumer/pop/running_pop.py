@@ -1,0 +1,157 @@
+"""`RunningPop`: the calls of one handler with popped messages, up to a number at once, and their extension.
+
+An ordered pop returns messages of a queue in their order, and the broker holds the queue back meanwhile. They are
+handled one after another. After a failure those behind it come again with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.consumer.consume.handler_calls import HandlerCalls
+from pyrmq_core.client.consumer.consume.handler_exceptions import NotHandled
+from pyrmq_core.client.consumer.pop.delivery import LEAVING_SECONDS, PopDelivery
+from pyrmq_core.errors import LocalError, ResponseError, RocketMQError
+from pyrmq_core.network.problems import Problems
+from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
+from pyrmq_core.protocol.requests.pop.pop_message import MOST_MESSAGES
+
+PAUSE_SECONDS: Final = 1.0
+RECEIVING: Final = "receiving from"
+EXTENDING: Final = "extending the messages of"
+ACKNOWLEDGING: Final = "acknowledging the messages of"
+# The looks in one invisible time for messages that have spent half of it.
+LOOKS: Final = 6
+# Refusals that no later try changes.
+FINAL_CODES: Final = frozenset(
+    (
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        ResponseCode.INVALID_PARAMETER,
+    )
+)
+
+
+class RunningPop:
+    """The work of one `run`. `receive` returns up to a number of deliveries, perhaps none after a while."""
+
+    def __init__(
+        self,
+        receive: Callable[[int], Awaitable[Sequence[PopDelivery]]],
+        calls: HandlerCalls,
+        topic: str,
+        at_once: int,
+        invisible: float,
+        consume_timeout: float,
+        problems: Problems,
+        *,
+        order: bool,
+    ) -> None:
+        self._receive = receive
+        self._calls = calls
+        self._topic = topic
+        self._at_once = at_once
+        self._invisible = invisible
+        self._timeout = consume_timeout
+        self._problems = problems
+        self._order = order
+        self._handled: dict[PopDelivery, float] = {}  # by the time of their arrival
+        self._changed = trio.Event()
+
+    async def work(self, nursery: trio.Nursery) -> None:
+        """Receives for ever, and handles messages in the nursery. Raises refusals that no later try changes."""
+        nursery.start_soon(self._extend_in_turn)
+        while True:
+            await self._wait_below(self._at_once)
+            try:
+                deliveries = await self._receive(min(self._at_once - len(self._handled), MOST_MESSAGES))
+            except RocketMQError as error:
+                if isinstance(error, LocalError) or (isinstance(error, ResponseError) and error.code in FINAL_CODES):
+                    raise
+                self._problems.failed(RECEIVING, self._topic, error)
+                await trio.sleep(PAUSE_SECONDS)
+            else:
+                self._problems.passed(RECEIVING, self._topic)
+                self._begin(nursery, deliveries)
+
+    async def finish(self) -> None:
+        """Waits until no message is handled."""
+        await self._wait_below(1)
+
+    async def _wait_below(self, count: int) -> None:
+        while len(self._handled) >= count:
+            self._changed = trio.Event()
+            await self._changed.wait()
+
+    def _begin(self, nursery: trio.Nursery, deliveries: Sequence[PopDelivery]) -> None:
+        now = trio.current_time()
+        self._handled.update(dict.fromkeys(deliveries, now))
+        if self._order:
+            for _, queue in groupby(deliveries, key=lambda delivery: delivery.message.queue):
+                nursery.start_soon(self._handle_in_turn, list(queue))
+        else:
+            for delivery in deliveries:
+                nursery.start_soon(self._handle_in_turn, [delivery])
+
+    async def _handle_in_turn(self, deliveries: Sequence[PopDelivery]) -> None:
+        """Handles the messages one after another. Those behind a failed one are given back."""
+        left = list(deliveries)
+        try:
+            while left:
+                is_acknowledged = await self._handle(left[0])
+                self._end(left.pop(0))
+                if not is_acknowledged:
+                    break
+        finally:
+            with trio.move_on_after(LEAVING_SECONDS, shield=True):
+                for delivery in left:
+                    await delivery._fail(NotHandled())
+            for delivery in left:
+                self._end(delivery)
+
+    async def _handle(self, delivery: PopDelivery) -> bool:
+        """Calls the handler and settles the message by its end. Returns whether it was acknowledged."""
+        outcome = await self._calls.call([delivery.message])
+        if outcome.reason is not None:
+            await delivery._fail(outcome.reason)
+            return False
+        while True:
+            try:
+                await delivery.ack()
+            except RocketMQError as error:
+                self._problems.failed(ACKNOWLEDGING, self._topic, error)
+                is_final = isinstance(error, ResponseError) and error.code not in PASSING_CODES
+                if is_final or delivery._is_over:
+                    return False
+                await trio.sleep(PAUSE_SECONDS)
+            else:
+                self._problems.passed(ACKNOWLEDGING, self._topic)
+                return True
+
+    def _end(self, delivery: PopDelivery) -> None:
+        del self._handled[delivery]
+        self._changed.set()
+
+    async def _extend_in_turn(self) -> None:
+        while True:
+            await trio.sleep(self._invisible / LOOKS)
+            oldest = trio.current_time() - self._timeout
+            due = [delivery for delivery, began in self._handled.items() if delivery._is_half_over and began > oldest]
+            await self._extend(due)
+
+    async def _extend(self, deliveries: Iterable[PopDelivery]) -> None:
+        async with trio.open_nursery() as nursery:
+            for delivery in deliveries:
+                nursery.start_soon(self._extend_one, delivery)
+
+    async def _extend_one(self, delivery: PopDelivery) -> None:
+        try:
+            await delivery._extend_if_open(self._invisible)
+        except RocketMQError as error:
+            self._problems.failed(EXTENDING, self._topic, error)
+        else:
+            self._problems.passed(EXTENDING, self._topic)

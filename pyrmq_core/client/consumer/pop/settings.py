@@ -1,0 +1,83 @@
+"""The settings of a `PopConsumer`: the parameters of all faces, written once, and the delays after a failure.
+
+Delays are those of client/impl/consumer/DefaultMQPushConsumerImpl.java (popDelayLevel), 5.4.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.client.arguments import instance_of, seconds_of, whole_number
+from pyrmq_core.client.client_settings import AnyClient
+from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, NotHandled
+from pyrmq_core.client.consumer.settings import ConsumerSettings
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import ConsumeFromWhere
+from pyrmq_core.protocol.requests.pop.pop_message import MOST_MESSAGES, InitMode
+
+# The longest time that a proxy of RocketMQ lets a message be invisible. Brokers have no limit.
+MOST_INVISIBLE_SECONDS: Final = 12 * 3600.0
+# Seconds until a message comes again, by the number of its failed tries.
+RETRY_SECONDS: Final = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+# An ordered queue waits for its failed message, so it waits for a short time.
+ORDERED_RETRY_SECONDS: Final = 1.0
+# The delays of levels 1 to 18 (messageDelayLevel of MessageStoreConfig.java), for handlers that raise `ConsumeLater`.
+LEVEL_SECONDS: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PopSettings(ConsumerSettings[AnyClient]):
+    """The parameters of a pop consumer. `AnyClient` is the `Client` of its face."""
+
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.FIRST_OFFSET
+    max_reconsume_times: int = 16
+    consume_timeout: float = MOST_INVISIBLE_SECONDS
+    stop_timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = instance_of("consume_from_where", self.consume_from_where, ConsumeFromWhere, "a ConsumeFromWhere")
+        if where is ConsumeFromWhere.TIMESTAMP:
+            raise InvalidArgument(
+                "consume_from_where=TIMESTAMP: a group that pops starts at FIRST_OFFSET or LAST_OFFSET"
+            )
+        whole_number("max_reconsume_times", self.max_reconsume_times, 0)
+        seconds_of("consume_timeout", self.consume_timeout)
+        seconds_of("stop_timeout", self.stop_timeout)
+
+    @property
+    def init_mode(self) -> InitMode:
+        return InitMode.MIN if self.consume_from_where is ConsumeFromWhere.FIRST_OFFSET else InitMode.MAX
+
+
+def check_count(max_messages: object) -> int:
+    return whole_number("max_messages", max_messages, 1, MOST_MESSAGES)
+
+
+def check_wait(name: str, seconds: object) -> float:
+    return 0.0 if seconds == 0 and not isinstance(seconds, bool) else seconds_of(name, seconds)
+
+
+def invisible_ms(name: str, seconds: object) -> int:
+    """Returns a time for which a message is invisible, 1 ms at least. Raises `InvalidArgument` beyond 12 hours."""
+    milliseconds = round(seconds_of(name, seconds) * 1000)
+    if milliseconds > MOST_INVISIBLE_SECONDS * 1000:
+        raise InvalidArgument(f"{name}={seconds}: {MOST_INVISIBLE_SECONDS:g} seconds at most")
+    return max(1, milliseconds)
+
+
+def delay_of(error: BaseException | None, tries: int, most_tries: int, *, ordered: bool) -> float | None:
+    """Returns the seconds until a failed message comes again, or None for the dead letters.
+
+    `tries` is how often it was delivered before. A message that no handler got, as when a task is cancelled, comes
+    again at once.
+    """
+    if isinstance(error, NotHandled) or (error is not None and not isinstance(error, Exception)):
+        return 0.0
+    level = error.delay_level if isinstance(error, ConsumeLater) else 0
+    if level < 0 or tries >= most_tries:
+        return None
+    if level > 0:
+        return float(LEVEL_SECONDS[level - 1])
+    return ORDERED_RETRY_SECONDS if ordered else float(RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])

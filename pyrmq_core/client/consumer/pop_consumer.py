@@ -1,0 +1,206 @@
+"""`PopConsumer`: takes single messages of a topic, each with an invisible time, as any number of workers can.
+
+Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (popMessage), 5.4.0.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from pyrmq_core.client.arguments import instance_of, whole_number
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, Handler, HandlerCalls, Messages, is_async
+from pyrmq_core.client.consumer.group.subscriptions import check_subscribed_topic, filter_of
+from pyrmq_core.client.consumer.pop.delivery import PopDelivery
+from pyrmq_core.client.consumer.pop.receiving import POLL_SECONDS, Receiving
+from pyrmq_core.client.consumer.pop.requests import PopOptions, PopRequests
+from pyrmq_core.client.consumer.pop.running_pop import RunningPop
+from pyrmq_core.client.consumer.pop.settings import PopSettings, check_count, check_wait, invisible_ms
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.session_owner import SessionOwner
+from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.model import MessageExt, Problem
+from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.network.problems import Problems
+from pyrmq_core.protocol.messages.namespaces import with_namespace
+from pyrmq_core.protocol.shown_values import shown
+
+log = logging.getLogger(__name__)
+
+OneHandler = Callable[[MessageExt], Awaitable[object]] | Callable[[MessageExt], object]
+
+MOST_AT_ONCE = 1000
+
+
+class PopConsumer(SessionOwner[PopSettings[Any]]):
+    """A worker of a group: it takes single messages, and no queue belongs to it.
+
+    A message that it takes is invisible to the other workers for a time. It is acknowledged, or comes again after that
+    time, on any worker. So a topic has as many workers as wanted, and a slow message holds up no other one. It needs
+    brokers of 5.0 or later, or a proxy. No heartbeat names it, so brokers do not list it as a member of the group.
+
+    `async with PopConsumer("workers", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
+    `client=` it shares one. What a held request brings after the end of a shared client's consumer comes again when its
+    invisible time ends.
+    """
+
+    _KIND = "consumer"
+
+    @parameters_of(PopSettings[Client])
+    def __init__(self, settings: PopSettings[Client]) -> None:
+        self._begin(settings, settings.shared_client(Client, "pyrmq_core.Client"))
+
+    def _configure(self) -> None:
+        self.group = self._settings.group
+        self._stop_timeout = self._settings.stop_timeout
+        self._problems = Problems(log)
+        self._runs: dict[trio.CancelScope, trio.Event] = {}
+        self._is_stopped = False
+        self._requests: PopRequests | None = None
+        self._receiving: Receiving | None = None
+
+    async def _opens(self, stack: AsyncExitStack) -> None:
+        nursery = await stack.enter_async_context(open_owned_nursery())
+        group = with_namespace(self.group, self._settings.namespace)
+        self._requests = PopRequests(self._session, self._settings, group, nursery)
+        self._receiving = Receiving(self._requests, self._settings, nursery)
+
+    async def _closes(self, *, has_failed: bool) -> None:
+        """Stops it. The handlers under way have `stop_timeout` seconds, unless the block ended with an error."""
+        await self.stop(0 if has_failed else None)
+        if self._requests is not None:
+            await self._requests.finish()
+
+    async def receive(
+        self,
+        topic: str,
+        max_messages: int = 1,
+        invisible: float = 60.0,
+        wait: float = POLL_SECONDS,
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        order: bool = False,
+    ) -> list[PopDelivery]:
+        """Returns up to `max_messages` (32 at most), or an empty list if none came within `wait` seconds.
+
+        Each has to be acknowledged within `invisible` seconds, or comes again: see `PopDelivery`. `tags` is "*" or
+        "TagA || TagB", `sql` an SQL92 expression over properties instead. With `order` the broker returns messages of a
+        queue in their order, and no later ones before they are acknowledged or visible again.
+
+        A message that came again `max_reconsume_times` times, and failed or was never acknowledged, moves to the dead
+        letters. The messages of a cancelled call come again at once. Raises `NoRoute` for an unknown topic, and
+        `ResponseError` for refusals: of a broker before 5.0, with the code 3.
+        """
+        wanted = self._options(topic, check_count(max_messages), invisible, tags, sql, order)
+        return await self._opened().receive(wanted, check_wait("wait", wait))
+
+    async def run(
+        self,
+        topic: str,
+        handler: OneHandler,
+        *,
+        at_once: int = 32,
+        invisible: float = 60.0,
+        tags: str = "*",
+        sql: str | None = None,
+        order: bool = False,
+    ) -> None:
+        """Receives until `stop`: calls `handler(message)` for up to `at_once` messages at a time.
+
+        Returning acknowledges the message. Raising has it delivered again, later each time, from 10 seconds to 2 hours
+        (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moves it to the dead letters. While the
+        handler works the message is extended, up to `consume_timeout` seconds. With `order` the messages of a queue are
+        handled one after another, and a failed one comes again before later ones. A plain function runs in worker
+        threads. Several topics take several calls. Requests that fail are tried again, but for refusals that no later
+        try changes: of a broker before 5.0, or of an expression.
+        """
+        whole_number("at_once", at_once, 1, MOST_AT_ONCE)
+        options = self._options(topic, 1, invisible, tags, sql, order)
+        receiving = self._opened()
+        calls = HandlerCalls(_handler_of_lists(handler), at_once)
+        if self._is_stopped:
+            raise InvalidState(f"consumer {self.group} was stopped; make a new one")
+
+        async def receive(count: int) -> Sequence[PopDelivery]:
+            return await receiving.receive(replace(options, max_messages=count), POLL_SECONDS)
+
+        running = RunningPop(
+            receive, calls, topic, at_once, invisible, self._settings.consume_timeout, self._problems, order=order
+        )
+        mark = HANDLING.set(self)  # the tasks and threads that call the handler inherit it
+        scope, ended = trio.CancelScope(), trio.Event()
+        self._runs[scope] = ended
+        try:
+            async with open_owned_nursery() as nursery:
+                with scope:
+                    await running.work(nursery)
+                with trio.move_on_after(self._stop_timeout):
+                    await running.finish()
+        finally:
+            HANDLING.reset(mark)
+            del self._runs[scope]
+            ended.set()
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Ends every `run`, and returns when that is done. In a handler it returns at once.
+
+        No more messages are received. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        then they are cancelled and their messages come again at once.
+        """
+        if timeout is not None:
+            self._stop_timeout = max(0.0, timeout)
+        self._is_stopped = True
+        runs = list(self._runs.items())
+        for scope, _ in runs:
+            scope.cancel()
+        if HANDLING.get() is not self:
+            for _, ended in runs:
+                await ended.wait()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The background requests that failed at least twice in a row, which this consumer waits for.
+
+        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
+        """
+        return (*self._session.problems.present, *self._problems.present)
+
+    def _options(
+        self, topic: str, max_messages: int, invisible: float, tags: str, sql: str | None, order: bool
+    ) -> PopOptions:
+        check_subscribed_topic(topic)
+        wanted = filter_of(tags, sql)
+        milliseconds = invisible_ms("invisible", invisible)
+        is_ordered = instance_of("order", order, bool, "True or False")
+        wrapped = with_namespace(topic, self._settings.namespace)
+        return PopOptions(wrapped, max_messages, milliseconds, wanted, is_ordered)
+
+    def _opened(self) -> Receiving:
+        self._life.check_running()
+        assert self._receiving is not None
+        return self._receiving
+
+
+def _handler_of_lists(handler: OneHandler) -> Handler:
+    if not callable(handler):
+        raise InvalidArgument(f"handler={shown(handler)}: it is a function of a message")
+    called: Callable[[MessageExt], Any] = handler
+    if is_async(handler):
+
+        async def handle_later(messages: Messages) -> None:
+            await called(messages[0])
+
+        return functools.update_wrapper(handle_later, handler)
+
+    def handle(messages: Messages) -> None:
+        called(messages[0])
+
+    return functools.update_wrapper(handle, handler)
