@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 PLACEHOLDER: Final = debezium_values.Placeholder
 POSTGRESQL_4: Final = "debezium_postgresql_4"
 FILES: Final = sorted(GOLDEN.glob("*.jsonl"))
+# One of each tool and database. All of the others take minutes.
+ALWAYS: Final = ("canal_mariadb_5", "debezium_mariadb_5", "debezium_postgresql_6")
 
 
 def verdicts(spark: SparkSession, capture: Capture, folder: Path) -> list[Verdict]:
@@ -45,7 +47,10 @@ def verdicts(spark: SparkSession, capture: Capture, folder: Path) -> list[Verdic
     return [judge(table, capture.rows[table.full_name], partial(seen, table.full_name)) for table in capture.tables]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if path.stem in ALWAYS else pytest.mark.soak, id=path.stem) for path in FILES],
+)
 def test_golden_messages_make_the_tables_of_the_database(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     capture = read_capture(path)
     assert faults(capture.tables, verdicts(spark, capture, tmp_path)) == []

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from pyrmq_spark import cdc
 from tests.interop.changes.judge import columns_of
 from tests.interop.changes.work import Table
-from tests.support.spark import python_path
+from tests.support.spark import NOT_CONNECTED, python_path
 
 KILLED = "the driver was killed"
 
@@ -93,7 +93,7 @@ def by_stream(
             query.trigger(availableNow=True).start().awaitTermination()
             return cdc.table(spark, into)
         except StreamingQueryException as error:
-            if KILLED not in str(error):
+            if KILLED not in str(error) and not NOT_CONNECTED.search(str(error)):
                 raise
 
 
