@@ -17,6 +17,7 @@ from pyrmq_core import (
     Message,
     NoNameServer,
     OffsetRange,
+    PopConsumer,
     Producer,
     PullConsumer,
     ResponseError,
@@ -241,3 +242,9 @@ class TestStreamJobs(StreamJobs):
 
     test_a_deleted_topic_fails_the_query_by_name = None  # type: ignore[assignment]
     test_sql_over_properties = None  # type: ignore[assignment]
+
+
+async def test_a_pop_is_refused_by_name(nameserver: str, topic: str) -> None:
+    async with PopConsumer(fresh("workers"), nameserver=nameserver) as consumer:
+        with pytest.raises(ResponseError, match=r"POP_MESSAGE.*a proxy's remoting port serves no pops"):
+            await consumer.receive(topic)

@@ -44,7 +44,8 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
 
     A message that it takes is invisible to the other workers for a time. It is acknowledged, or comes again after that
     time, on any worker. So a topic has as many workers as wanted, and a slow message holds up no other one. It needs
-    brokers of 5.0 or later, or a proxy. No heartbeat names it, so brokers do not list it as a member of the group.
+    brokers of 5.0 or later, and no proxy between: a proxy's remoting port serves no pops (5.4.0). No heartbeat names
+    it, so brokers do not list it as a member of the group.
 
     `async with PopConsumer("workers", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
     `client=` it shares one. What a held request brings after the end of a shared client's consumer comes again when its

@@ -39,6 +39,11 @@ BY_REMARK: Final = (
     ),
     (
         ResponseCode.SYSTEM_ERROR,
+        r"PullMessageRequestHeader\.getSysFlag",  # 5.4.0's proxy reads a pop as a pull
+        "a proxy's remoting port serves no pops: name the NameServer of its brokers",
+    ),
+    (
+        ResponseCode.SYSTEM_ERROR,
         r"pop message is forbidden because timerWheelEnable",
         "switch timerWheelEnable on at the broker: pop keeps its receipts by timers",
     ),
@@ -66,7 +71,7 @@ OF_NAMESERVERS: Final = frozenset(
 )
 NO_NAMESERVER: Final = "a broker or a proxy answers so: name a NameServer's address, whose port is 9876 by default"
 OF_POP: Final = frozenset((RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME))
-NO_POP: Final = "pop needs a broker of 5.0 or later, or a proxy; a PushConsumer works with earlier ones"
+NO_POP: Final = "pop needs a broker of 5.0 or later; a PushConsumer works with earlier ones, and through proxies"
 # The first bytes of other protocols, where a frame of RocketMQ begins with its length.
 OTHER_PROTOCOLS: Final = (
     (rb"HTTP", "an HTTP server's answer: this is the port of a web server or an HTTP proxy"),

@@ -105,7 +105,7 @@ class Receiving:
         except RocketMQError as error:
             log.debug("broker %s does not report its messages of %s: %s", broker_name, options.topic, error)
             if isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                await trio.sleep(PAUSE_SECONDS)  # a proxy
+                await trio.sleep(PAUSE_SECONDS)  # it is popped again and again instead
                 end()
 
     async def _pop(self, broker_name: str, options: PopOptions, wait: float) -> list[PopDelivery]:

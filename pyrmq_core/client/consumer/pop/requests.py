@@ -1,7 +1,7 @@
 """`PopRequests`: the requests of one group that pops, to the brokers of a topic. Names are as they are on the wire.
 
-Acknowledgements of a broker go one after another: those that arrive meanwhile share the next request. A proxy answers
-no batch of them, nor does a broker before 5.1.3: there each has a request of its own.
+Acknowledgements of a broker go one after another: those that arrive meanwhile share the next request. A broker
+before 5.1.3 answers no batch of them: there each has a request of its own.
 """
 
 from __future__ import annotations
