@@ -6,7 +6,7 @@ Heavy modules are loaded where they are needed: Spark starts a Python process fo
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyrmq_spark.pyspark_releases import check_pyspark, has_admission_control, needs_pyspark
 
@@ -57,6 +57,8 @@ class RocketMQDataSource(DataSource):
     Spark finds it without registration where this package is installed. Elsewhere use `pyrmq_spark.register`.
     """
 
+    _ends_batches = False
+
     def __init__(self, options: MutableMapping[str, str]) -> None:
         options = hide_secrets(options)  # this frame must not have them if Spark shows the locals of an error
         super().__init__(options)
@@ -65,6 +67,10 @@ class RocketMQDataSource(DataSource):
             check_names(options)
             self._connection = read_connection(options, name_server_variable())
         freeze_loaded_objects()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Makes a copy. Spark plans each batch of a stream with a new source, and ends it with a copy of another."""
+        self.__dict__.update(state, _ends_batches=True)
 
     @classmethod
     def name(cls) -> str:
@@ -155,6 +161,8 @@ class RocketMQDataSource(DataSource):
             log.info("not written, since a broker sets them: %s", ", ".join(columns.left_out))
         if options.is_committed:
             columns.check_not_delayed()
+        if self._ends_batches:  # the plan of the batch looked up the topics, and its rows are stored
+            return options, columns
         if options.topic is not None and options.create_topic != "auto":
             from pyrmq_spark.write.create_topic import create_topic
 

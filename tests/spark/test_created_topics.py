@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -9,11 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
-from pyrmq_core import InvalidArgument
+from pyrmq_core import InvalidArgument, NoRoute
 from pyrmq_core.blocking import Admin, EmbeddedCluster
 from pyrmq_core.protocol.framing.command import refusal
 from pyrmq_core.testing import Command, Peer, RequestCode
-from pyrmq_spark import worker
+from pyrmq_spark import RocketMQDataSource, worker
 from pyrmq_spark.options import read_connection, read_sink
 from pyrmq_spark.spark_errors import InvalidOption
 from pyrmq_spark.write.columns import sink_schema
@@ -97,3 +98,15 @@ def test_a_type_without_a_creation_is_refused() -> None:
     for options in ({}, {"createTopic": "batch"}):
         with pytest.raises(InvalidOption, match="createTopic=normal makes: set that, too"):
             read_sink({"messageType": "fifo", **options})
+
+
+def test_the_end_of_a_streams_batch_looks_up_no_topic(cluster: EmbeddedCluster) -> None:
+    """Its writer is made from a copy of the source. A writer for the next batch, from a new source, makes the topic."""
+    schema = StructType([StructField("body", StringType())])
+    options = {"nameServer": cluster.nameserver, "topic": "made", "createTopic": "normal"}
+    ending: RocketMQDataSource = pickle.loads(pickle.dumps(RocketMQDataSource(options)))
+    ending.streamWriter(schema, overwrite=False).commit([], batchId=0)
+    with Admin(nameserver=cluster.nameserver) as admin, pytest.raises(NoRoute):
+        admin.route("made")
+    RocketMQDataSource(options).streamWriter(schema, overwrite=False)
+    assert types(cluster, "made") == [None]
