@@ -12,14 +12,15 @@ from random import Random
 from typing import Final
 
 import pytest
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
-from pyrmq_spark.cdc import canal_rows, columns, debezium_rows, debezium_values, order, upsert
+from pyrmq_spark.cdc import canal_rows, columns, debezium, debezium_rows, debezium_values, order, upsert
 from tests.interop.changes.captures import Capture, read_capture
 from tests.interop.changes.judge import Verdict, faults, judge
 from tests.interop.changes.record import GOLDEN
-from tests.interop.changes.ways import by_batch, by_batches
+from tests.interop.changes.ways import arguments_of, by_batch, by_batches
+from tests.interop.changes.work import Table
 from tests.support.spark import spark
 
 __all__ = ["spark"]
@@ -31,6 +32,7 @@ POSTGRESQL_4: Final = "debezium_postgresql_4"
 FILES: Final = sorted(GOLDEN.glob("*.jsonl"))
 # One of each tool and database. All of the others take minutes.
 ALWAYS: Final = ("canal_mariadb_5", "debezium_mariadb_5", "debezium_postgresql_6")
+MIN_CHANGES: Final = 5  # of rows that were there
 
 
 def verdicts(spark: SparkSession, capture: Capture, folder: Path) -> list[Verdict]:
@@ -54,6 +56,44 @@ def verdicts(spark: SparkSession, capture: Capture, folder: Path) -> list[Verdic
 def test_golden_messages_make_the_tables_of_the_database(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     capture = read_capture(path)
     assert faults(capture.tables, verdicts(spark, capture, tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("stem", "full_name", "is_history"),
+    [
+        ("debezium_postgresql_3", "public.deferred", True),
+        # Its connector sent some changes twice, and took a second snapshot of a log that began anew.
+        ("debezium_mariadb_5", "s5.plain", False),
+    ],
+)
+def test_a_stream_has_the_order_of_the_database(
+    spark: SparkSession, stem: str, full_name: str, tmp_path: Path, *, is_history: bool
+) -> None:
+    """So have a pipeline and SCD 2, which go by `sequence`: each change begins with the row that the last one left."""
+    capture = read_capture(GOLDEN / f"{stem}.jsonl")
+    table = next(table for table in capture.tables if table.full_name == full_name)
+    changes = streamed(spark, capture, table, tmp_path)
+    latest = changes.groupBy("key").agg(F.max_by(F.struct("op", "after"), "sequence").alias("last"))
+    rows = latest.where("last.op <> 'delete'").select("last.after.*")
+    assert faults([table], [judge(table, capture.rows[full_name], lambda: rows)]) == []
+    if is_history:
+        left = F.lag("after").over(Window.partitionBy("key").orderBy("sequence"))
+        begins = changes.withColumn("left", left).where("NOT before <=> left")
+        assert begins.count() == 0
+        assert changes.where("op <> 'insert'").count() > MIN_CHANGES
+
+
+def streamed(spark: SparkSession, capture: Capture, table: Table, folder: Path) -> DataFrame:
+    """Returns the changes of a table as a stream gives them, without a look at several messages."""
+    messages = capture.frame(spark, table)
+    messages.write.parquet(str(folder / "messages"))
+    arguments = arguments_of(table, capture.origin["tool"])
+    del arguments["tool"], arguments["accept"]
+    stream = spark.readStream.schema(messages.schema).parquet(str(folder / "messages"))
+    changes = debezium(stream, **arguments, full_images=table.has_full_rows)
+    query = changes.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    query.trigger(availableNow=True).start(str(folder / "changes")).awaitTermination()
+    return spark.read.parquet(str(folder / "changes"))
 
 
 def of_last_dot(table: str, database: Column, name: Column, schema: Column | None = None) -> Column:

@@ -15,7 +15,7 @@ from tests.interop.changes.connectors import MARKER
 from tests.interop.changes.databases import Database, PostgreSQL, Session, StatementError
 from tests.support.jvm import POLL_SECONDS
 
-WAIT_SECONDS: Final = 60.0
+WAIT_SECONDS: Final = 240.0
 SIGNALS: Final = "create table dbz_signal (id varchar(64) primary key, type varchar(32) not null, data varchar(2048))"
 
 
