@@ -32,6 +32,7 @@ from pyrmq_core.servers.broker.store_services.key_indexing import KeyIndexing
 from pyrmq_core.servers.broker.store_services.retention import Retention
 from pyrmq_core.servers.broker.tables.consumer_filters import ConsumerFilters
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.servers.broker.tables.request_modes import RequestModes
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.servers.broker.tables.topics import TopicTable
 from pyrmq_core.servers.broker.timers.service import Timers
@@ -57,6 +58,7 @@ class Tables:
     groups: GroupTable
     offsets: GroupOffsets
     filters: ConsumerFilters
+    modes: RequestModes
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.framing.versions import too_old_for
 from pyrmq_core.protocol.requests.nameserver.cluster_info import BrokerMemberGroup, GetBrokerMemberGroup
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
 from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import RegisterTopicInNamesrv
-from pyrmq_core.protocol.routes.route import QueueData
+from pyrmq_core.protocol.routes.route import QueueData, TopicRouteData
 from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
@@ -271,11 +272,18 @@ class BrokerRegistration:
         Raises `RocketMQError` if no NameServer answers. Each has `timeout` seconds.
         """
         request = GetBrokerMemberGroup(self._header.broker_name, self._header.cluster_name).to_command()
+        return dict(BrokerMemberGroup.from_command(await self._first_answer(request, timeout)).broker_addrs)
+
+    async def route(self, topic: str, timeout: float) -> TopicRouteData:
+        """Returns a topic's route as the first answering NameServer has it. Raises as `members`."""
+        request = GetRouteInfo(topic, accept_standard_json_only=True).to_command()
+        return RouteInfo.from_command(await self._first_answer(request, timeout)).route
+
+    async def _first_answer(self, request: Command, timeout: float) -> Command:
         failure: RocketMQError = InvalidState("no NameServer is named")
         for server in self._servers:
             try:
-                answer = await self._call(server, request, timeout)
-                return dict(BrokerMemberGroup.from_command(answer).broker_addrs)
+                return await self._call(server, request, timeout)
             except RocketMQError as error:
                 failure = error
         raise failure

@@ -50,7 +50,7 @@ class RunningBroker:
         broker = self.broker
         if not self.is_killed:
             try:
-                for file in (broker.tables.topics.file, broker.tables.groups.file):
+                for file in (broker.tables.topics.file, broker.tables.groups.file, broker.tables.modes.file):
                     if file.is_behind:
                         file.save()
                 for path, table in rarely_written(broker).items():

@@ -38,6 +38,7 @@ from pyrmq_core.servers.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.tables.config_files import FOLDER
 from pyrmq_core.servers.broker.tables.consumer_filters import ConsumerFilters
+from pyrmq_core.servers.broker.tables.request_modes import RequestModes
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.servers.broker.tables.topics import REVIVE_QUEUES
 from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
@@ -214,7 +215,7 @@ def make_broker(
         identity,
         access,
         store,
-        Tables(topics, groups, offsets, filters),
+        Tables(topics, groups, offsets, filters, RequestModes(files)),
         Clients(clients, parts.held, notices, MemberChanges(settings, clients, groups, filters, notices)),
         Deliveries(parts.delays, parts.timers, transactions, reviver),
         Services(parts.flusher, parts.retention, parts.index, services),
@@ -234,6 +235,7 @@ def _load(broker: Broker) -> None:
     tables.groups.load()
     tables.offsets.load()
     tables.filters.load(broker.identity.booted_ms)
+    tables.modes.load()
     if not broker.settings.config.is_slave and broker.deliveries.timers.enabled:
         reviver = broker.deliveries.reviver
         if raised := reviver.log.restore_offsets(broker.store.reader, tables.offsets):
@@ -283,6 +285,7 @@ def _tasks(broker: Broker) -> list[Task]:
         partial(clients.notices.run, clients.table),
         tables.topics.file.run,
         tables.groups.file.run,
+        tables.modes.file.run,
         partial(keep_written, broker),
         partial(expire_clients, broker),
     ]

@@ -45,6 +45,7 @@ SYSTEM_TOPICS = {
     "RMQ_SYS_TRANS_HALF_TOPIC",
     "RMQ_SYS_TRANS_OP_HALF_TOPIC",
     "rmq_sys_wheel_timer",
+    "rmq_sys_REVIVE_LOG_DefaultCluster",
     "DefaultCluster_REPLY_TOPIC",
 }
 

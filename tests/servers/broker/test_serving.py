@@ -353,7 +353,7 @@ async def test_a_failed_sync_ends_all_storing(tmp_path: Path) -> None:
 
 async def test_unknown_codes_are_refused_by_name(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
-        for code, name in ((400, "QUERY_ASSIGNMENT"), (9999, "9999")):
+        for code, name in ((200056, "POP_ROLLBACK"), (9999, "9999")):
             answer = await served.ask(Command(code))
             assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             assert name in (answer.remark or "")

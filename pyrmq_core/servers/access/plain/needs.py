@@ -18,6 +18,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, popped_topic
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
+from pyrmq_core.protocol.requests.pop.assignments import QueryAssignment
 from pyrmq_core.protocol.requests.pop.settle import BatchAckMessage
 from pyrmq_core.servers.access.plain.permissions import PUB, SUB
 
@@ -43,6 +44,7 @@ ADMIN_CODES: Final = frozenset(
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
         RequestCode.EXCHANGE_BROKER_HA_INFO,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
     }
 )
 
@@ -91,6 +93,11 @@ def _batch_ack(request: Command) -> Needs:
     return _popped([(entry.topic, entry.consumer_group) for entry in BatchAckMessage.from_command(request).entries])
 
 
+def _assignment(request: Command) -> Needs:
+    query = QueryAssignment.from_command(request)
+    return _popped([(query.topic, query.consumer_group)])
+
+
 def _popped(pairs: Iterable[tuple[str, str]]) -> Needs:
     needed = {}
     for topic, group in pairs:
@@ -116,6 +123,7 @@ _NEEDS: Final[Mapping[int, Callable[[Command], Needs]]] = {
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pops,
     RequestCode.NOTIFICATION: _pops,
     RequestCode.POLLING_INFO: _pops,
+    RequestCode.QUERY_ASSIGNMENT: _assignment,
     RequestCode.BATCH_ACK_MESSAGE: _batch_ack,
     RequestCode.QUERY_MESSAGE: _reads("topic"),
     RequestCode.HEART_BEAT: _heart_beat,

@@ -20,6 +20,7 @@ from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, popped_topic
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
+from pyrmq_core.protocol.requests.pop.assignments import QueryAssignment, SetRequestMode
 from pyrmq_core.protocol.requests.pop.settle import BatchAckMessage
 
 TOPIC, GROUP, CLUSTER = "Topic", "Group", "Cluster"
@@ -117,6 +118,18 @@ def _batch_ack(request: Command, _: str) -> Iterable[Need]:
         yield _group(entry.consumer_group, "Sub")
 
 
+def _assignment(request: Command, _: str) -> Iterable[Need]:
+    query = QueryAssignment.from_command(request)
+    yield Need(TOPIC, popped_topic(query.topic, query.consumer_group), SUB)
+    yield _group(query.consumer_group, "Sub")
+
+
+def _request_mode(request: Command, _: str) -> Iterable[Need]:
+    mode = SetRequestMode.from_command(request)
+    yield Need(TOPIC, mode.topic, ("Update",))
+    yield _group(mode.consumer_group, "Update")
+
+
 def _locks(request: Command, _: str) -> Iterable[Need]:
     locks = LockQueues.from_command(request)
     yield _group(locks.consumer_group, "Sub")
@@ -186,6 +199,8 @@ _NEEDS: Final[Mapping[int, Finder]] = {
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pops,
     RequestCode.NOTIFICATION: _pops,
     RequestCode.POLLING_INFO: _pops,
+    RequestCode.QUERY_ASSIGNMENT: _assignment,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
     RequestCode.BATCH_ACK_MESSAGE: _batch_ack,
     RequestCode.QUERY_MESSAGE: _one_topic("Sub", "Get"),
     RequestCode.QUERY_CONSUMER_OFFSET: _group_and_topic("Sub", "Get"),

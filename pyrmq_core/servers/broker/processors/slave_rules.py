@@ -33,6 +33,8 @@ POPS: Final = frozenset(
         RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
         RequestCode.NOTIFICATION,
         RequestCode.POLLING_INFO,
+        RequestCode.QUERY_ASSIGNMENT,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
     )
 )
 TRANSACTIONS: Final = frozenset((RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE))

@@ -32,6 +32,7 @@ from pyrmq_core.servers.broker.processors.delays import DelayedQueues
 from pyrmq_core.servers.broker.processors.end_transaction import TransactionRequests
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handler, Handlers
 from pyrmq_core.servers.broker.processors.offsets import OffsetRequests
+from pyrmq_core.servers.broker.processors.pops.assignments import AssignmentRequests
 from pyrmq_core.servers.broker.processors.pops.notification import NotificationRequests
 from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests
 from pyrmq_core.servers.broker.processors.pops.settle import SettleRequests
@@ -63,6 +64,7 @@ FAMILIES: Final[tuple[type[Any], ...]] = (
     PopRequests,
     SettleRequests,
     NotificationRequests,
+    AssignmentRequests,
     OffsetRequests,
     ResetRequests,
     HeartbeatRequests,
@@ -85,8 +87,6 @@ FAMILIES: Final[tuple[type[Any], ...]] = (
 NOT_BUILT: Final[Mapping[int, str]] = {
     **dict.fromkeys(
         (
-            RequestCode.QUERY_ASSIGNMENT,
-            RequestCode.SET_MESSAGE_REQUEST_MODE,
             RequestCode.PEEK_MESSAGE,
             RequestCode.POP_ROLLBACK,
         ),
@@ -170,6 +170,7 @@ def _of_consumption(broker: Broker) -> Iterator[Family]:
     yield PopRequests(settings, topics, groups, offsets, broker.deliveries.reviver, writer)
     yield SettleRequests(settings, topics, broker.deliveries.reviver, writer)
     yield NotificationRequests(settings, topics, groups, offsets, reader, broker.deliveries.reviver.waits)
+    yield AssignmentRequests(settings, topics, groups, table, tables.modes, broker.cluster.registration)
     yield OffsetRequests(reader, offsets, groups, topics, table)
     yield ResetRequests(settings, topics, groups, offsets, reader, table, clients.held, long_work)
     yield HeartbeatRequests(settings, table, groups, tables.filters, topics, broker.cluster.announcer, clients.changes)
@@ -211,6 +212,7 @@ def _of_administration(broker: Broker) -> Iterator[Family]:
         identity,
         store,
         offsets,
+        tables.modes,
         deliveries.delays,
         deliveries.timers,
         registration,

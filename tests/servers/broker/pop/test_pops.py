@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 import trio
 
+from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import LateAnswer, Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -18,6 +19,8 @@ from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests, _HeldPop
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter
 from pyrmq_core.servers.broker.processors.table import families_of
+from pyrmq_core.servers.broker.store.appending import Append
+from pyrmq_core.servers.broker.store.batch_pieces import piece
 from tests.servers.broker.pop.popping import ack, ack_all, change, deliveries, pop, pop_message, pop_some
 from tests.servers.broker.serving import Served, serving, until
 
@@ -138,6 +141,21 @@ def read(store: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
+async def test_what_is_visible_again_before_a_kill_is_so_once(tmp_path: Path) -> None:
+    async with serving(tmp_path, flushConsumerOffsetInterval="1000000") as served:
+        await served.send("T", b"x")
+        await pop(served, invisible_ms=0)
+        assert len(await pop_some(served)) == 1
+        served.running.kill()
+        await served.ended.wait()
+    async with serving(tmp_path) as served:
+        broker = served.running.broker
+        queues, reader = broker.deliveries.reviver.queues, broker.store.reader
+        end = reader.bounds((broker.settings.config.revive_topic, 0))[1]
+        await until(lambda: bool(queues) and queues[0].done == end)
+        assert reader.bounds(("%RETRY%G_T", 0)) == (0, 1)
+
+
 async def test_held_pops_are_woken_one_for_each_message_in_their_order(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         await served.send("T", b"first")
@@ -175,8 +193,9 @@ async def test_a_burst_wakes_as_many_pops_as_it_fills(tmp_path: Path) -> None:
             for _ in range(5):
                 nursery.start_soon(wait)
             await until(lambda: waits.held.count == 5)
-            stored = [await served.send("T", b"%d" % number, queue_id=number % 4) for number in range(5)]
-            assert {answer.code for answer in stored} == {0}
+            pieces = [piece(0, b"%d" % number, b"") for number in range(5)]
+            host = served.running.broker.identity.store_host
+            served.running.broker.store.put(Append("T", 0, pieces, 0, host, host), clock.now_ms())
         assert sorted(popped) == [b"0", b"1", b"2", b"3", b"4"]
 
 
@@ -233,6 +252,21 @@ async def test_the_first_place_of_a_new_group(tmp_path: Path) -> None:
         await served.send("T", b"old")
         assert [popped.body for popped in await pop(served, init_mode=1)] == [b"old"]  # a young queue begins at 0
         assert [popped.body for popped in await pop(served, consumer_group="H", init_mode=0)] == [b"old"]
+
+
+@pytest.mark.parametrize("factor", [None, "0"])
+async def test_the_highest_queue_of_a_priority_topic_comes_first(tmp_path: Path, factor: str | None) -> None:
+    async with serving(tmp_path) as served:
+        tables = served.running.broker.tables
+        tables.topics.put(TopicConfig("T", 4, 4, 6, attributes={"message.type": "PRIORITY"}), 0)
+        for queue_id in range(4):
+            await served.send("T", b"%d" % queue_id, queue_id=queue_id)
+        orders = set()
+        for number in range(12):
+            group = f"g{number}"
+            tables.groups.put({"groupName": group, "attributes": {"priority.factor": factor} if factor else {}}, 0)
+            orders.add(b"".join([each.body for each in await pop(served, consumer_group=group)]))
+        assert (orders == {b"3210"}) is (factor is None)
 
 
 async def test_a_reset_is_followed_by_the_next_pop(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.tables.config_files import encode_config
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.servers.broker.tables.request_modes import RequestModes
 from pyrmq_core.servers.broker.timers import timer_checkpoint as timer_checkpoint_file
 from pyrmq_core.servers.broker.timers.service import Timers
 from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
@@ -43,6 +44,7 @@ class SlaveRequests:
     identity: Identity
     store: MessageStore
     offsets: GroupOffsets
+    modes: RequestModes
     delays: DelayLevels
     timers: Timers
     registration: BrokerRegistration
@@ -90,7 +92,7 @@ class SlaveRequests:
         return success(body=dumps({"dataVersion": NO_VERSION.to_members(), "timingCount": {}}))
 
     def message_request_modes(self, _request: Command, _: Peer) -> Command:
-        return success(body=dumps({"messageRequestModeMap": {}}))
+        return success(body=dumps(self.modes.members()))
 
     def min_broker_id_changed(self, _request: Command, _: Peer) -> Command:
         if self.acting is not None:

@@ -59,6 +59,8 @@ MOST_MESSAGES: Final = 32
 # A pop that comes this long after its time is not looked at, and one that ends so soon does not wait.
 TOO_LATE_MS: Final = 500
 ENDS_SOON_MS: Final = 50
+# The default of priority.factor: the percentage of pops that take the highest queue first.
+ALL_IN_ORDER: Final = 100
 FOUND: Final = "FOUND"
 NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
 WRONG_OFFSETS: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
@@ -160,17 +162,29 @@ class PopRequests:
         return outcome
 
     def _queues(self, header: PopMessage, draw: int) -> Iterator[tuple[str, int]]:
-        """Yields the queues in the order of the pop: in one of five pops the retry topics come first."""
+        """Yields the queues in the order of the pop: in one of five pops the retry topics come first.
+
+        In a topic of the type PRIORITY the highest queue is first, and the retry topics are last.
+        """
+        is_by_priority = self._is_by_priority(header, draw)
         retry_topics = [pop_retry_topic(header.topic, header.consumer_group, mark) for mark in (RETRY_V1, RETRY_V2)]
-        is_retry_first = draw < self.settings.config.pop_from_retry_probability
+        is_retry_first = draw < self.settings.config.pop_from_retry_probability and not is_by_priority
         if is_retry_first:
             yield from self._all_queues(retry_topics, draw)
         if header.queue_id >= 0:
             yield header.topic, header.queue_id
         else:
-            yield from self._all_queues([header.topic], draw)
+            yield from self._all_queues([header.topic], 0 if is_by_priority else draw)
         if not is_retry_first:
             yield from self._all_queues(retry_topics, draw)
+
+    def _is_by_priority(self, header: PopMessage, draw: int) -> bool:
+        """Returns whether this pop is one of those that the group's priority.factor, in percent, leaves in order."""
+        topic, group = self.topics.get(header.topic), self.groups.known(header.consumer_group)
+        if topic is None or group is None or topic.attributes.get("message.type") != "PRIORITY":
+            return False
+        factor = group["attributes"].get("priority.factor")
+        return draw < (ALL_IN_ORDER if factor is None else int(factor))
 
     def _all_queues(self, topics: list[str], draw: int) -> Iterator[tuple[str, int]]:
         for config in filter(None, map(self.topics.get, topics)):
