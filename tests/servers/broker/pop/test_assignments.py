@@ -39,8 +39,12 @@ def test_members_that_pop_share_queues_and_leave_none_out(members: int, share: i
         assert all(queues == [MessageQueue("T", "a", -1), MessageQueue("T", "b", -1)] for queues in lists)
     else:
         assert {queue for queues in lists for queue in queues} == set(QUEUES)
-        most = 1 if members > len(QUEUES) else -(-len(QUEUES) // members) * (share + 1)
-        assert all(len(queues) <= most for queues in lists)
+        own = [list(assigned(PULL, "AVG", each, QUEUES, ids) or ()) for each in ids]
+        for number, queues in enumerate(lists):
+            if members > len(QUEUES):
+                assert len(queues) == 1
+            else:
+                assert queues == [queue for step in range(share + 1) for queue in own[(number + step) % members]]
 
 
 def test_a_member_that_is_not_listed_and_an_unknown_strategy() -> None:

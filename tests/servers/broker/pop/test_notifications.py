@@ -1,5 +1,6 @@
 """Notifications: the wait for a message to pop, apart from pops, and the number of pops that wait."""
 
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -59,6 +60,23 @@ async def test_a_message_wakes_a_notification_and_a_pop(tmp_path: Path) -> None:
             await served.send("T", b"y")
         assert sorted(map(str, answers)) in (["True", "[b'y']"], ["False", "[b'y']"])
         assert not waits._waiting
+
+
+async def test_a_notification_that_came_last_is_woken_beside_the_first_pop(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await served.send("T", b"x")
+        await pop(served)
+        waits = served.running.broker.deliveries.reviver.waits
+        async with trio.open_nursery() as nursery:
+            for number in range(1, 3):
+                nursery.start_soon(partial(pop, served, poll_time_ms=20_000))
+                await until(lambda: waits.held.count == number)  # noqa: B023 - awaited in the loop
+            nursery.start_soon(partial(notified, served, poll_time_ms=20_000))
+            await until(lambda: waits.held.count == 3)
+            await served.send("T", b"y")
+            await until(lambda: waits.held.count == 1)
+            assert await polling(served) == 1
+            await served.send("T", b"z")
 
 
 async def test_notifications_are_refused_as_pops_are(tmp_path: Path) -> None:

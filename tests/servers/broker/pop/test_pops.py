@@ -189,13 +189,15 @@ async def test_a_burst_wakes_as_many_pops_as_it_fills(tmp_path: Path) -> None:
             popped.extend([each.body for each in await pop(served, messages=1, poll_time_ms=20_000)])
 
         waits = served.running.broker.deliveries.reviver.waits
-        async with trio.open_nursery() as nursery:
-            for _ in range(5):
-                nursery.start_soon(wait)
-            await until(lambda: waits.held.count == 5)
-            pieces = [piece(0, b"%d" % number, b"") for number in range(5)]
-            host = served.running.broker.identity.store_host
-            served.running.broker.store.put(Append("T", 0, pieces, 0, host, host), clock.now_ms())
+        # Sooner than the end of the polls, where each would look once more.
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(wait)
+                await until(lambda: waits.held.count == 5)
+                pieces = [piece(0, b"%d" % number, b"") for number in range(5)]
+                host = served.running.broker.identity.store_host
+                served.running.broker.store.put(Append("T", 0, pieces, 0, host, host), clock.now_ms())
         assert sorted(popped) == [b"0", b"1", b"2", b"3", b"4"]
 
 
