@@ -76,7 +76,7 @@ def topics(
 
 
 class _Load:
-    """The load of a view's topic, with the columns of its bodies. Spark calls `apply` for each query of the view."""
+    """Loads the topic of a view, with the columns of its bodies. Spark calls `apply` for each query of the view."""
 
     class Java:
         """The interface of the JVM by which it calls this object."""

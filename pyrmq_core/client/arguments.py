@@ -79,7 +79,7 @@ def instance_of(name: str, value: object, kind: type[T], words: str) -> T:
 
 
 def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
-    """Returns the values as a tuple, which a later change of the caller's list does not change."""
+    """Copies the values to a tuple. `name` and `words` are for the error if that is impossible."""
     if not isinstance(values, Iterable):
         raise InvalidArgument(f"{name}={shown(values)}: it is a list of {words}")
     return tuple(values)

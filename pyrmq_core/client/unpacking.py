@@ -1,4 +1,4 @@
-"""Unpacks bodies in a thread, in short steps, one step of the loop at a time.
+"""Unpacks bodies in a thread, in short steps. A loop runs one step at a time.
 
 A sender decides how long it takes to unpack a body and to look at it, so none of it is done in the loop: other tasks
 go on meanwhile, and a cancelled task ends after its step.

@@ -295,7 +295,7 @@ class HeldContext(Generic[T]):
             self.close_timed_out(seconds)
 
     def begin_close(self) -> Future[None] | None:
-        """Begins to leave the context, and returns the future of its end, or None in another process."""
+        """Begins to leave the context. Returns its end as a future, or None in a child after `fork`."""
         if self._pid != os.getpid():
             return None
         self._portal.check_outside()

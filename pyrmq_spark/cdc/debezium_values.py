@@ -178,7 +178,7 @@ class Placeholder(NamedTuple):
         return self.word, in_base_64, octets.hex(), f'{{"{self.word}":"{self.word}"}}'
 
     def stands_in(self, value: Column, field: Field) -> Column | None:
-        """Returns whether a value is the placeholder, or None for a type without unchanged long values."""
+        """Returns the condition that `value` is the placeholder, or None for a type that has none."""
         match field.kind:
             case "string" | "decimal" | "binary":
                 return value.isin(*self.texts)

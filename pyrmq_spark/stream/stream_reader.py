@@ -320,9 +320,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start += size
 
     def _rows_waiting(self, ends: Offsets) -> int | None:
-        """Returns the rows in records that no batch has read yet, or None if the records are too many, or
-        unreadable.
-        """
+        """Counts the rows of a committed stream that no batch has read. None for too many or unreadable records."""
         backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
         if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:
             return None

@@ -17,7 +17,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class WriteAttempt:
-    """The write that a task belongs to, equal when the write is repeated. Its round-robin counters start at `base`."""
+    """A task's part of a write, equal when it is repeated. Its round robin starts at `base` + `partition`."""
 
     query: str
     batch: int

@@ -48,7 +48,7 @@ GO_ON: Final = ". Tasks of an interrupted cell may go on sending: spark.sparkCon
 
 
 class RocketMQWriter(DataSourceArrowWriter):
-    """The batch writer, made on the driver and sent to tasks. Partition i begins at its random base number + i."""
+    """The batch writer, made on the driver and sent to tasks. Round robin starts at a random base + partition."""
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
         self._connection = connection

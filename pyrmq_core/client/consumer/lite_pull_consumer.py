@@ -65,7 +65,7 @@ class TopicWatch:
                 self._problems.passed(COMPARISON, "topics")
 
     async def compare(self) -> None:
-        """Compares the queues once. A topic that no NameServer knows is no change: its brokers may be away."""
+        """Calls the listeners of topics whose queues changed. An unknown topic counts as unchanged."""
         for topic, queues in (await self._lookups.current_queues(tuple(self._listeners))).items():
             if queues is None or topic not in self._listeners:
                 continue

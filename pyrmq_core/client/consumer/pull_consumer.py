@@ -76,7 +76,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().current_queues(topics)
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
-        """Returns the queues as `current_queues` does, with existing queues that may not be read."""
+        """Returns each topic's queues, unreadable ones too. None for a topic no NameServer knows."""
         return await self._asking().topic_queues(topics)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:

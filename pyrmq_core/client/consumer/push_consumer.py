@@ -34,7 +34,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
     """A member of a consumer group: its queues are pulled, and each message is passed to a handler.
 
     `async with PushConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
-    `client=` it shares one. Subscribe, then `run` a handler, or iterate over deliveries. Each runs once.
+    `client=` it shares one. Subscribe, then `run` a handler or iterate over deliveries, once in all.
     """
 
     _KIND = "consumer"

@@ -1,4 +1,4 @@
-"""`PushMember`: a push consumer as brokers' requests reach it: new members, resets, questions about its state.
+"""`PushMember`: answers brokers' requests to a push consumer: new members, resets, questions about it.
 
 Sources: client/impl/ClientRemotingProcessor.java, client/impl/consumer/DefaultMQPushConsumerImpl.java
 (consumerRunningInfo), client/impl/factory/MQClientInstance.java (resetOffset), 5.4.0.

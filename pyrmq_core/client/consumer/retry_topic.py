@@ -66,9 +66,9 @@ class RetryTopic:
 async def give_back_nothing(
     client: ClientSession, group: str, queue: MessageQueue, *, timeout: float, namespace: str | None
 ) -> None:
-    """Sends a nonexistent message back to the group (its name on the wire), at the queue's broker.
+    """Has the queue's broker make the group's retry topic, and the group if its settings allow that.
 
-    The broker makes the group, if its settings allow that, and the retry topic, and then refuses the message.
+    It sends back a message that does not exist, which is refused. `group` includes the namespace.
     """
     request = ConsumerSendMsgBack(NOWHERE, group, 0, origin_topic=RETRY_PREFIX + group, broker_name=queue.broker_name)
     address = await client.master_address(queue, timeout=timeout, namespace=namespace)

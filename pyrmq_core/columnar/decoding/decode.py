@@ -241,7 +241,7 @@ class _Columns:
 
     @staticmethod
     def _check_room(text_bytes: int) -> None:
-        """Raises `Unreadable` if the repeated text would exceed the limit. The path by row then reads it."""
+        """Raises `Unreadable` if a column's text is too large. `decode_messages` then reads the pulls."""
         if text_bytes > MAX_DECOMPRESSED_BYTES:
             raise Unreadable
 

@@ -64,8 +64,8 @@ class Peer:
 class LateAnswer(ABC):
     """An answer that has no task while it waits: a connection may have thousands of them.
 
-    The connection calls `wait` once, and awaits `make` when `ready` was called. A handler around another handler may
-    await the answer as a whole.
+    The connection calls `wait` once. After `ready` was called, it awaits `make`. A handler that wraps another may
+    await the `LateAnswer`.
     """
 
     __slots__ = ()

@@ -174,8 +174,8 @@ class BrokerRegistration:
     async def _keep_alive(self, server: _NameServer) -> None:
         """Sends heartbeats between the registrations, so that the NameServer soon notices the end of this broker.
 
-        If a NameServer does not know this broker, as after a long pause, it gets the topics again. The next
-        registration reports a failure.
+        A NameServer that no longer knows this broker gets its topics again. Errors are ignored here: the next
+        registration reports them.
         """
         config = self._config
         while True:

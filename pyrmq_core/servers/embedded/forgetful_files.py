@@ -1,7 +1,7 @@
 """`ForgetfulFiles`: files that remember which pages are not synced, so that a simulated power cut can undo them.
 
-A page's last synced content is kept from its first write until its file is synced. So is the name of a new file that is
-opened without a sync of it. Other names count as synced at once, since the store makes, replaces and removes files in
+A page's last synced content is kept from its first write until its file is synced. A power cut also removes a new
+file whose name is not synced. Other names count as synced at once, since the store makes, replaces and removes files in
 steps that sync themselves. A sync that fails drops its pages, as Linux does: they are read as written until the power
 is cut, and no later sync brings them to the medium.
 """

@@ -67,5 +67,5 @@ class Counts:
 
 
 def bounded(labels: Labels, series: int, most: int) -> Labels:
-    """Returns the labels of a new series, or of the series for the rest."""
+    """Returns `labels`, or the shared OTHER if there are `most` series."""
     return labels if series < most else (OTHER,) * len(labels)

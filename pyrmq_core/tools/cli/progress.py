@@ -28,7 +28,7 @@ class ProgressLine:
     def update(self, done: int, position: int | None = None, more: str = "") -> None:
         """Shows the number of finished items, and `more` after it.
 
-        `position` is the part of `total` that is done, if that has another unit.
+        `position` moves the bar if `total` has another unit, such as bytes.
         """
         seconds = time.monotonic() - self._began
         if self._shown is None:

@@ -62,8 +62,8 @@ class FormToken:
 class Guards:
     """The ASGI layer that accepts requests for one of `hosts`, and changes, if allowed, from this page's forms.
 
-    A request is under way from the end of its body to the start of its answer, within `ANSWER_WITHIN_SECONDS`: a slow
-    peer occupies none of the `RequestSlots`.
+    A request holds a `RequestSlot` from the end of its body to the start of its answer: slow peers hold none. The
+    answer has `ANSWER_WITHIN_SECONDS` to start.
     """
 
     def __init__(self, app: App, hosts: Iterable[str], *, allow_changes: bool) -> None:

@@ -111,7 +111,7 @@ class Wanted:
 
 
 class MessageReads:
-    """The reads of one page server."""
+    """Reads messages for the pages."""
 
     def __init__(self, admin: Admin, consumer: PullConsumer) -> None:
         self._admin = admin

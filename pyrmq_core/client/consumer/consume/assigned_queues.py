@@ -235,7 +235,7 @@ class AssignedQueues:
             self._note_offset(assigned.process_queue)
 
     def _note_offset(self, process_queue: ProcessQueue) -> None:
-        """Sets the offset to commit in memory. After a correction by the broker it may be lower than before."""
+        """Gives the offset store the offset to commit. Only a correction or a reset may lower it."""
         is_corrected = process_queue.corrected is not None
         self._store.update(process_queue.queue, process_queue.offset_to_commit, increase_only=not is_corrected)
 

@@ -137,7 +137,7 @@ class OrderlyService:
                 await trio.sleep(self._suspension_of(outcome))
 
     async def _settle(self, assigned: AssignedQueue, messages: Messages, outcome: Outcome) -> Sequence[MessageExt]:
-        """Acknowledges messages. Returns those to try again before any other, with one more try counted."""
+        """Acknowledges consumed messages and dead letters. Returns those to retry, with one more try."""
         process_queue = assigned.process_queue
         failed = list(outcome.failed)
         process_queue.finish(messages[: len(messages) - len(failed)])

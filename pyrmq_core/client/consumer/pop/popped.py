@@ -39,7 +39,7 @@ def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPul
 
 
 def with_receipts(answer: PopAnswer, messages: Sequence[MessageExt], topic: str, broker_name: str) -> list[Popped]:
-    """Returns the messages with their receipts, under the popped topic, and ordered ones with their tries.
+    """Returns each message with its receipt, and with `topic` as its topic. Ordered ones get their tries.
 
     Raises `HeaderError` for an answer that leaves a message without a receipt.
     """

@@ -168,7 +168,7 @@ class RangeProgress:
         return pulls
 
     def _accept(self, pulls: list[RawPull]) -> PullSlice | None:
-        """Delivers the new part of each pull. If offsets before one are missing, returns their slice, and leaves it.
+        """Delivers the new part of each pull. Stops before missing offsets, and returns a slice to pull them.
 
         A filter may skip more offsets than were requested. A pull of a batch topic has complete batches, which may
         begin before its start.

@@ -71,9 +71,9 @@ class UnreadableRecords:
         self._tries = 0
 
     def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
-        """Returns a pull's readable messages, and warns of the others. Raises `error` while tries are left.
+        """Raises `error` while tries are left. Then returns the readable messages and warns of the others.
 
-        The tries of a pull count anew if it begins elsewhere.
+        A pull that begins elsewhere has new tries.
         """
         if pull.start != self._start:
             self._start, self._tries = pull.start, 0

@@ -108,7 +108,7 @@ class SendOrder:
     def drop(self) -> list[Payload]:
         """Removes and returns the payloads that a failure leaves unsent.
 
-        Payloads in the lane of a request under way are dropped when it ends.
+        Payloads behind a request to the same target stay until it ends.
         """
         dropped: list[Payload] = []
         if self.failure is not None:

@@ -44,9 +44,8 @@ class BackgroundSends:
     ) -> SendState | None:
         """Sends in the background. `ended` receives the receipt or the error once, perhaps before this returns.
 
-        If `loop.writes_here`, this thread itself writes the request, without a switch to the loop's thread. This is
-        done only for a single send, since several sends are better written together. Otherwise returns None and starts
-        nothing.
+        If `loop.writes_here`, this thread itself writes the request. It starts nothing and returns None if writing here
+        is impossible, or if another send is under way: several sends are better written together.
         """
         if loop.writes_here and (self._ended or self._is_closed or not self._sender.writes_from_threads):
             return None

@@ -253,7 +253,7 @@ def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
 
 
 def _level(text: str) -> int:
-    """Parses a level as a send does. Returns 0 for a text that no accepted send has."""
+    """Returns the delay level that the text spells, or 0 if it is no 32-bit number."""
     try:
         return parse_int(text)
     except ValueError:

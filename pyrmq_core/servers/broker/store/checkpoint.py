@@ -92,7 +92,7 @@ class Checkpoint:
 
     @staticmethod
     def decode(data: bytes | None, own_data: bytes | None = None) -> Checkpoint:
-        """Decodes both files. Returns defaults for a missing or short `data`: the log is read from its start."""
+        """Decodes RocketMQ's file and this broker's own. Returns defaults if `data` is missing or short."""
         if data is None or len(data) < EARLIER.size + CRC.size:
             return Checkpoint()
         (*values, _) = FIELDS.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Timer messages, whose delivery time is free: kept in `rmq_sys_wheel_timer` and RocketMQ's own timer files.
+"""Timer messages, delivered at any set time: kept in `rmq_sys_wheel_timer` and RocketMQ's own timer files.
 
     timer_rules        a send's delivery time: allowed, rounded, exact
     timer_log          timerlog/*: one entry of 52 bytes for each message that waits, linked to the one before

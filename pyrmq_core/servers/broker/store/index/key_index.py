@@ -276,7 +276,7 @@ class KeyIndex:
         self._unchecked = deque([file])
 
     def _remove_after_gap(self) -> Iterator[None]:
-        """Removes all files after a gap: a file's first record has to be the next record with keys in the log."""
+        """Removes the first file before which records with keys are missing, and all later files."""
         offset = self._store.start
         for number, file in enumerate(self._files):
             begin = file.header.begin_offset
