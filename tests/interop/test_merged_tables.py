@@ -26,8 +26,8 @@ SECONDS = 1200  # the end of a job that hangs
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(2600)]
 
 
-# Both take minutes, and the same steps.
-@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.soak)])
+@pytest.mark.soak  # each takes five minutes: an older PySpark is started for each of its batches
+@pytest.mark.parametrize("kind", list(RELEASES))
 def test_a_merged_table_equals_its_database(kind: str, tmp_path: Path) -> None:
     try:
         packages = apart(PYSPARK)
