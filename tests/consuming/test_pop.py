@@ -25,6 +25,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.messages.record import encode_record
+from pyrmq_core.protocol.messages.sysflag import COMPRESSED
 from pyrmq_core.protocol.requests.pop.notification import MessageAwaited
 from pyrmq_core.protocol.requests.pop.pop_message import POLLING_FULL, POLLING_TIMEOUT, PopAnswer, PopMessage
 from pyrmq_core.protocol.requests.pop.settle import (
@@ -52,6 +53,7 @@ class PopBroker:
     arrived: trio.Event = field(default_factory=trio.Event)
     takes_batches: bool = True
     tries: int = 0
+    compressed: bytes = b"no body is this"  # its record says that it is compressed
 
     def add(self, *bodies: bytes) -> None:
         self.waiting += bodies
@@ -106,6 +108,7 @@ class PopBroker:
             store_timestamp_ms=1,
             store_host="127.0.0.1:2",
             reconsume_times=self.tries,
+            sys_flag=COMPRESSED if body == self.compressed else 0,
         )
 
 
@@ -169,6 +172,24 @@ async def test_acknowledgements_that_wait_share_a_request() -> None:
         assert all(delivery.is_settled for delivery in deliveries)
 
 
+@pytest.mark.parametrize("tries", [0, 16])
+async def test_a_record_that_cannot_be_read_costs_itself(tries: int, caplog: pytest.LogCaptureFixture) -> None:
+    """It comes again, and moves to the dead letters in the end."""
+    async with scene() as at:
+        at.broker.tries = tries
+        at.broker.add(b"a", at.broker.compressed, b"b")
+        deliveries = await at.consumer.receive(TOPIC, 32)
+        assert [delivery.message.body for delivery in deliveries] == [b"a", b"b"]
+        if tries:
+            await at.server.wait_seen(Code.ACK_MESSAGE)
+            (buried,) = at.of(Code.CONSUMER_SEND_MSG_BACK)
+            assert (buried.ext["delayLevel"], buried.ext["offset"]) == ("-1", "1001")
+        else:
+            (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+            assert "is not consumed and comes again" in warning
+            assert at.of(Code.CONSUMER_SEND_MSG_BACK) == []
+
+
 async def test_a_broker_without_batches_gets_single_acknowledgements() -> None:
     async with scene() as at:
         at.broker.takes_batches = False
@@ -203,10 +224,11 @@ async def test_a_handler_that_works_has_its_message_extended_and_the_new_receipt
             await at.consumer.stop()
 
         with trio.fail_after(SECONDS):
-            await at.consumer.run(TOPIC, handle, invisible=0.6)
-        assert [request.ext["invisibleTime"] for request in at.of(Code.CHANGE_MESSAGE_INVISIBLETIME)][:2] == ["600"] * 2
+            await at.consumer.run(TOPIC, handle, invisible=3)
+        changes = map(ChangeInvisibleTime.from_command, at.of(Code.CHANGE_MESSAGE_INVISIBLETIME))
+        assert [change.invisible_ms for change in changes][:2] == [3000, 3000]
         (acked,) = map(AckMessage.from_command, at.of(Code.ACK_MESSAGE))
-        assert acked.extra_info == "0 2 600 1 0 broker-a 0 0"
+        assert acked.extra_info == "0 2 3000 1 0 broker-a 0 0"
 
 
 async def test_no_more_handlers_run_than_at_once_and_no_more_messages_are_taken() -> None:

@@ -162,10 +162,10 @@ class OrderedPopJobs:
             await first[0].ack()
             await first[1].give_back(0)
             await first[2].give_back(0)
-            rest = await received(other, topic, 5, order=True)
-            assert bodies_of(rest) == ["b", "c", "d", "e", "f"]
-            assert [delivery.message.reconsume_times for delivery in rest] == [1, 1, 0, 0, 0]
-            for delivery in rest:
+            left = await received(other, topic, 5, order=True)
+            assert bodies_of(left) == ["b", "c", "d", "e", "f"]
+            assert [delivery.message.reconsume_times for delivery in left] == [1, 1, 0, 0, 0]
+            for delivery in left:
                 await delivery.ack()
 
     async def test_a_handler_gets_messages_in_order_and_a_failed_one_before_those_behind_it(

@@ -1,5 +1,6 @@
 """The requests of consumers that pop: both ways, garbage, and what Java's client and a broker of 5.4.0 wrote."""
 
+import base64
 import contextlib
 import json
 
@@ -34,6 +35,7 @@ from pyrmq_core.protocol.requests.pop.pop_message import (
 )
 from pyrmq_core.protocol.requests.pop.receipt import MOST_SPREAD, Receipt, pop_retry_topic, topic_mark
 from pyrmq_core.protocol.requests.pop.settle import (
+    AckEntry,
     AckMessage,
     BatchAckMessage,
     ChangeInvisibleTime,
@@ -193,6 +195,20 @@ def test_batch_acknowledgements_name_every_message(popped: list[Receipt]) -> Non
     assert heard == said
     listed = {(entry.mark, entry.queue_id, offset) for entry in heard.entries for offset in entry.offsets}
     assert listed == {(receipt.mark, receipt.queue_id, receipt.queue_offset) for receipt in popped}
+
+
+@pytest.mark.parametrize(
+    ("entries", "bits", "words"),
+    [
+        (2, b"\xff" * 1024, "more than 8192"),
+        (8193, b"", "more than 8192"),
+        (1, bytes(1 << 20), "bytes are more than"),
+    ],
+)
+def test_a_batch_of_too_much_is_refused(entries: int, bits: bytes, words: str) -> None:
+    row = AckEntry("G", "T", "0", 5, 4, 3, 1, 2, ()).to_members() | {"b": base64.b64encode(bits).decode()}
+    with pytest.raises(BodyError, match=words):
+        BatchAckMessage.from_command(Command(200151, body=json.dumps({"acks": [row] * entries}).encode()))
 
 
 def test_an_entry_with_too_many_bits_is_refused() -> None:

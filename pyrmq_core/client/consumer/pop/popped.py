@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyrmq_core.errors import HeaderError
-from pyrmq_core.model import MessageExt, MessageQueue, PullStatus
+from pyrmq_core.model import EVERYTHING, MessageExt, MessageQueue, PullStatus
 from pyrmq_core.protocol.java.integers import MAX_LONG
+from pyrmq_core.protocol.messages.bodies import MAX_DECOMPRESSED_BYTES, BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.properties import POP_CK
+from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
 from pyrmq_core.protocol.messages.record import unpack_record
 from pyrmq_core.protocol.requests.pop.pop_message import PopAnswer, read_order_counts, read_start_offsets
 from pyrmq_core.protocol.requests.pop.receipt import Receipt, topic_mark
@@ -20,8 +22,11 @@ from pyrmq_core.protocol.requests.pop.receipt import Receipt, topic_mark
 
 @dataclass(frozen=True, slots=True)
 class Popped:
+    """A message with its receipt. With an `error` it cannot be read, and its body is as it is stored."""
+
     message: MessageExt
     receipt: Receipt
+    error: Exception | None = None
 
 
 def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPull]:
@@ -38,7 +43,19 @@ def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPul
         yield _pull(records[begin:position], topic, broker_name, queue_id)
 
 
-def with_receipts(answer: PopAnswer, messages: Sequence[MessageExt], topic: str, broker_name: str) -> list[Popped]:
+def readable_part(pull: RawPull, rules: BodyRules) -> list[Readable]:
+    """Returns messages and the records that cannot be read, up to 256 MiB of bodies. What is left out comes again."""
+    items: list[Readable] = []
+    plain_bytes = 0
+    for item in iterate_readable(pull, EVERYTHING, rules):
+        plain_bytes += len(item.body) if isinstance(item, MessageExt) else 0
+        if plain_bytes > MAX_DECOMPRESSED_BYTES and items:
+            break
+        items.append(item)
+    return items
+
+
+def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, broker_name: str) -> list[Popped]:
     """Returns each message with its receipt, and with `topic` as its topic. Ordered ones get their tries.
 
     Raises `HeaderError` for an answer that leaves a message without a receipt.
@@ -46,7 +63,10 @@ def with_receipts(answer: PopAnswer, messages: Sequence[MessageExt], topic: str,
     starts = read_start_offsets(answer.start_offset_info or "")
     counts = read_order_counts(answer.order_count_info or "")
     popped = []
-    for message in messages:
+    for item in items:
+        message, error = (item.message, item.error) if isinstance(item, UnreadableRecord) else (item, None)
+        if message is None:
+            continue
         text = message.properties.get(POP_CK)
         if text is not None:
             receipt = Receipt.decode(text)
@@ -60,7 +80,7 @@ def with_receipts(answer: PopAnswer, messages: Sequence[MessageExt], topic: str,
             tries = counts.get((mark, queue_id, offset), counts.get((mark, queue_id, None), 0))
             if tries > 0:
                 message = replace(message, reconsume_times=tries)
-        popped.append(Popped(replace(message, topic=topic), receipt))
+        popped.append(Popped(replace(message, topic=topic), receipt, error))
     return popped
 
 

@@ -150,7 +150,7 @@ class Receiving:
         """Returns the deliveries of a pop for the caller.
 
         Messages of other tags, whose hash is equal, are acknowledged. A message whose invisible time ended too often
-        moves to the dead letters.
+        moves to the dead letters. One that cannot be read stays invisible, and comes again.
         """
         namespace, most_tries = self._settings.namespace, self._settings.max_reconsume_times
         deliveries = []
@@ -159,8 +159,10 @@ class Receiving:
             delivery = PopDelivery(message, entry.receipt, options.topic, self._requests, most_tries)
             if not options.filter.passes_all and not options.filter.matches(message.tags):
                 self._nursery.start_soon(self._quietly, delivery.ack)
-            elif message.reconsume_times > most_tries:
+            elif message.reconsume_times > most_tries - (entry.error is not None):
                 self._nursery.start_soon(self._quietly, delivery._bury)
+            elif entry.error is not None:
+                log.warning("%s of %s is not consumed and comes again: %s", message.msg_id, message.queue, entry.error)
             else:
                 deliveries.append(delivery)
         return deliveries

@@ -14,17 +14,18 @@ from typing import Any, Final
 import trio
 
 from pyrmq_core.client.client_session import ClientSession
-from pyrmq_core.client.consumer.pop.popped import Popped, pulls_of, with_receipts
+from pyrmq_core.client.consumer.pop.popped import Popped, pulls_of, readable_part, with_receipts
 from pyrmq_core.client.consumer.pop.settings import PopSettings
 from pyrmq_core.client.consumer.pull.puller import Filter
 from pyrmq_core.client.routing.publish_info import not_readable, subscribe_queues
-from pyrmq_core.client.unpacking import unpacked_messages
-from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError, RocketMQError
+from pyrmq_core.client.unpacking import in_thread, unpacked_messages
+from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, RecordError, ResponseError, RocketMQError
 from pyrmq_core.model import EVERYTHING, MessageExt, MessageQueue
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.messages.readable import Readable
 from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
 from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, MessageAwaited
 from pyrmq_core.protocol.requests.pop.pop_message import ANY_QUEUE, POP_ANSWERS, PopAnswer, PopMessage
@@ -38,7 +39,8 @@ from pyrmq_core.protocol.requests.pop.settle import (
 )
 
 RULES: Final = BodyRules()
-MOST_ACKS: Final = 512
+# With bits for 16,000 messages each, so many fit into a body that brokers of ours read.
+MOST_ACKS: Final = 256
 DEAD_LETTER: Final = -1
 
 
@@ -85,7 +87,7 @@ class PopRequests:
     async def pop(self, broker_name: str, options: PopOptions, wait: float, attempt_id: str | None) -> list[Popped]:
         """Pops once, and returns no messages where the broker has none within `wait` seconds.
 
-        Raises `ResponseError` for refusals, `NetworkError`s, `RecordError` for records that cannot be read.
+        Raises `ResponseError` for refusals, `NetworkError`s, `RecordError` for records whose ends are unknown.
         """
         queue = MessageQueue(options.topic, broker_name, ANY_QUEUE)
         timeout = self._settings.timeout
@@ -113,10 +115,13 @@ class PopRequests:
         if answer.code != ResponseCode.SUCCESS:
             return []
         popped = PopAnswer.from_command(answer)
-        messages: list[MessageExt] = []
+        items: list[Readable] = []
         for pull in pulls_of(popped, options.topic, broker_name):
-            messages += (await unpacked_messages(pull, EVERYTHING, RULES, allow_gaps=True))[0]
-        return with_receipts(popped, messages, options.topic, broker_name)
+            try:
+                items += (await unpacked_messages(pull, EVERYTHING, RULES, allow_gaps=True))[0]
+            except RecordError:  # those around an unreadable record are delivered
+                items += await in_thread(readable_part, pull, RULES)
+        return with_receipts(popped, items, options.topic, broker_name)
 
     async def has_message(self, broker_name: str, options: PopOptions, wait: float) -> bool:
         """Waits until the broker has a message to pop, and takes none. Raises as `pop`."""

@@ -143,8 +143,8 @@ def read_order_counts(text: str) -> dict[OrderKey, int]:
     counts: dict[OrderKey, int] = {}
     for mark, key, count in _entries(text, "orderCountInfo"):
         queue, is_message, offset = key.removeprefix(MESSAGE_KEY).partition("%")
-        whole = mark, _number(parse_int, queue, text), _number(parse_long, offset, text) if is_message else None
-        _add(counts, whole, _number(parse_int, count, text), text)
+        message = mark, _number(parse_int, queue, text), _number(parse_long, offset, text) if is_message else None
+        _add(counts, message, _number(parse_int, count, text), text)
     return counts
 
 
@@ -156,11 +156,11 @@ def _entries(text: str, what: str) -> Iterator[tuple[str, str, str]]:
         yield words[0], words[1], words[2]
 
 
-def _number(read: Callable[[str], int], text: str, whole: str) -> int:
+def _number(read: Callable[[str], int], text: str, info: str) -> int:
     try:
         return read(text)
     except ValueError as error:
-        raise HeaderError(f"POP_MESSAGE answer: {text[:40]!r} in {whole[:80]!r}: {error}") from error
+        raise HeaderError(f"POP_MESSAGE answer: {text[:40]!r} in {info[:80]!r}: {error}") from error
 
 
 def _add(table: dict[K, V], key: K, value: V, text: str) -> None:

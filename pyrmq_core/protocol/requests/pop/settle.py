@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.framing.codes import RequestCode
@@ -24,6 +25,11 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderRes
 from pyrmq_core.protocol.java.integers import int_member, long_member
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.requests.pop.receipt import MOST_SPREAD, Receipt
+
+# The longest body of a batch, and the most messages that one acknowledges: far more than clients send.
+MAX_BATCH_BYTES: Final = 1 << 20
+MOST_ACKS: Final = 8192
+NOT_ZERO: Final = re.compile(rb"[^\0]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +135,18 @@ class BatchAckMessage:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
+        if len(command.body) > MAX_BATCH_BYTES:
+            raise BodyError(f"acknowledgements: {len(command.body)} bytes are more than {MAX_BATCH_BYTES}")
         members = load_object(command.body, "acknowledgements")
+        entries: list[AckEntry] = []
+        left = MOST_ACKS
         try:
-            entries = tuple(AckEntry.from_members(entry) for entry in members.get("acks") or ())
-            return cls(str(members.get("brokerName") or ""), entries)
+            for row in members.get("acks") or ():
+                entries.append(AckEntry.from_members(row))
+                left -= max(1, len(entries[-1].offsets))
+                if left < 0:
+                    raise ValueError(f"there are more than {MOST_ACKS}")
+            return cls(str(members.get("brokerName") or ""), tuple(entries))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BodyError(f"acknowledgements: a member is missing or of the wrong type: {error!r}") from error
 
@@ -155,5 +169,6 @@ def _bits(text: object) -> list[int]:
         raise ValueError(f"the bits are not base64: {error}") from error
     if len(data) * 8 > MOST_SPREAD:
         raise ValueError(f"{len(data)} bytes of bits are more than {MOST_SPREAD // 8}")
-    bits = int.from_bytes(data, "little")
-    return [bit for bit in range(bits.bit_length()) if bits >> bit & 1]
+    # Byte by byte: shifts of the whole number would be quadratic.
+    places = ((match.start(), match[0][0]) for match in NOT_ZERO.finditer(data))
+    return [8 * at + bit for at, byte in places for bit in range(8) if byte >> bit & 1]

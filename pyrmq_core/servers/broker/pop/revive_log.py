@@ -65,17 +65,17 @@ class ReviveLog:
         raised: set[tuple[str, str, int]] = set()
         for key in (TIMER_QUEUE, *((self.topic, queue_id) for queue_id in range(self.queues))):
             for point in self._check_points(reader, key, reader.search(key, offsets.saved_ms, upper=False)):
-                place, behind = (point.key.group, point.key.topic, point.key.queue_id), max(point.offsets) + 1
-                if (offsets.committed(*place) or 0) < behind <= reader.bounds(place[1:])[1]:
-                    offsets.commit(*place, behind)
-                    raised.add(place)
+                queue, behind = (point.key.group, point.key.topic, point.key.queue_id), max(point.offsets) + 1
+                if (offsets.committed(*queue) or 0) < behind <= reader.bounds(queue[1:])[1]:
+                    offsets.commit(*queue, behind)
+                    raised.add(queue)
         return len(raised)
 
     def _check_points(self, reader: StoreReader, key: QueueKey, start: int) -> Iterator[CheckPoint]:
         low, high = reader.bounds(key)
         for offset in range(max(start, low), high):
-            place = reader.entry(key, offset)
-            record = reader.record_of(place.physical_offset, place.size)
+            pointer = reader.entry(key, offset)
+            record = reader.record_of(pointer.physical_offset, pointer.size)
             if record is None or (key == TIMER_QUEUE and self.topic.encode() not in record.properties):
                 continue
             entry, _ = self.read(record)

@@ -15,7 +15,9 @@ from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.pop.pop_message import POLLING_FULL, POLLING_TIMEOUT, PopAnswer
 from pyrmq_core.protocol.requests.pop.receipt import Receipt
+from pyrmq_core.protocol.requests.pop.settle import BatchAckMessage, ack_entries
 from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.pop import reviver
 from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests, _HeldPop
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter
 from pyrmq_core.servers.broker.processors.table import families_of
@@ -349,6 +351,33 @@ async def test_an_acknowledgement_that_cannot_count_is_refused(tmp_path: Path, c
             answer = await served.ask(Command(code, {**fields, "extraInfo": changed}))
             assert answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.MESSAGE_ILLEGAL)
             assert text in (answer.remark or "")
+
+
+@pytest.mark.parametrize("changed", [{"topic": "T\n"}, {"consumer_group": "G" * 300}, {"mark": "3"}])
+async def test_a_batch_with_an_acknowledgement_that_cannot_count_writes_none(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    async with serving(tmp_path) as served:
+        await served.send("T", b"x")
+        (popped,) = await pop(served)
+        (row,) = ack_entries("T", "G", [popped.receipt])
+        stored = served.running.broker.store.end
+        answer = await served.ask(BatchAckMessage("broker-a", (row, replace(row, **changed))).to_command())
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert served.running.broker.store.end == stored
+
+
+async def test_no_pop_gets_a_message_while_too_many_wait_for_their_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as served:
+        await served.send("T", b"x")
+        with monkeypatch.context() as patch:
+            patch.setattr(reviver, "MOST_BEHIND", -1)
+            assert [await pop(served) for _ in range(3)] == [[], [], []]
+        assert [delivery.body for delivery in await pop(served)] == [b"x"]
+    lines = [record.getMessage() for record in caplog.records if "pops get no message" in record.getMessage()]
+    assert len(lines) == 1
 
 
 async def test_nothing_is_sent_to_the_revive_log(tmp_path: Path) -> None:

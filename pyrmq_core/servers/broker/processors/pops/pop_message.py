@@ -18,6 +18,8 @@ import trio
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import LateAnswer, Peer
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.names import is_retry_topic
@@ -38,7 +40,7 @@ from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2, Receipt
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, HeldPull, held_bytes
 from pyrmq_core.servers.broker.pop.records import CheckPoint, PopKey
-from pyrmq_core.servers.broker.pop.reviver import Reviver
+from pyrmq_core.servers.broker.pop.reviver import MOST_BEHIND, Reviver
 from pyrmq_core.servers.broker.pop.waits import Waiter
 from pyrmq_core.servers.broker.processors.handlers import HELP, Answer, Handlers
 from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, lite_refusal, topic_fault
@@ -54,6 +56,8 @@ from pyrmq_core.servers.broker.store.reading import GetLimits, GetStatus
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.servers.broker.tables.topics import READ, TopicTable
+
+log = line_logger(__name__)
 
 MOST_MESSAGES: Final = 32
 # A pop that comes this long after its time is not looked at, and one that ends so soon does not wait.
@@ -101,6 +105,7 @@ class PopRequests:
     offsets: GroupOffsets
     reviver: Reviver
     writer: MessageWriter
+    line: RareLine = field(default_factory=RareLine)
 
     def handlers(self) -> Handlers:
         return {RequestCode.POP_MESSAGE: checked(self.pop, topic=topic_fault, consumerGroup=group_fault)}
@@ -151,6 +156,8 @@ class PopRequests:
         """Takes messages, and writes their checkpoints. Raises `RequestRefused` if the first cannot be written."""
         draw, outcome = random.randrange(100), PopOutcome(now_ms, self.reviver.next_queue())
         if self.reviver.is_behind:
+            if self.line.is_due():
+                log.warning("pops get no message: more than %d wait for their end%s", MOST_BEHIND, self.line.left_out())
             return outcome
         for topic, queue_id in self._queues(header, draw):
             try:
@@ -195,7 +202,7 @@ class PopRequests:
         self, topic: str, queue_id: int, header: PopMessage, chosen: PullFilter, outcome: PopOutcome
     ) -> None:
         reader, group, limits = self.reviver.store.reader, header.consumer_group, self.settings.config.pull_limits
-        place = group, topic, queue_id
+        queue = group, topic, queue_id
         offset = self._offset(group, topic, queue_id, header.init_mode)
         most = min(header.max_msg_nums, limits.max_messages) - outcome.messages
         left_bytes = limits.max_bytes - outcome.size_bytes
@@ -206,20 +213,20 @@ class PopRequests:
         result = get_filtered(reader, (topic, queue_id), offset, most_here, chosen)
         if result.status in WRONG_OFFSETS and result.next_offset >= 0:
             offset = result.next_offset
-            self.offsets.commit(*place, offset)
+            self.offsets.commit(*queue, offset)
             result = get_filtered(reader, (topic, queue_id), offset, most_here, chosen)
         if result.records:
             key = PopKey(topic, group, queue_id, offset, outcome.pop_time_ms, self.settings.config.broker_name)
             point = CheckPoint(key, header.invisible_ms, _offsets_of(result.records))
             stored = self.writer.put(self.reviver.log.append(point, outcome.revive_queue_id, outcome.pop_time_ms))
-            self.offsets.commit(*place, result.next_offset)
+            self.offsets.commit(*queue, result.next_offset)
             outcome.queues.append(Popped(topic, queue_id, offset, point.offsets, result.records))
             outcome.messages += len(point.offsets)
             outcome.size_bytes += len(result.records)
             outcome.log_end = stored.end
             self.writer.counts.figures.note_get(topic, group, queue_id, result.count, len(result.records), 0)
         elif result.status in PASSED_OVER and result.next_offset > offset:
-            self.offsets.commit(*place, result.next_offset)
+            self.offsets.commit(*queue, result.next_offset)
             outcome.has_moved = True
         outcome.rest += max(0, result.max_offset - result.next_offset)
 

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import trio
+
 from pyrmq_core.errors import HeaderError
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -38,7 +40,7 @@ from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.pop.records import BATCH_ACK_TAG, Ack, CheckPoint, PopKey, ReviveEntry
 from pyrmq_core.servers.broker.pop.reviver import Reviver
 from pyrmq_core.servers.broker.processors.handlers import HELP, Handlers
-from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault
+from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, topic_fault
 from pyrmq_core.servers.broker.processors.put_message import MessageWriter, RequestRefused
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.tables.topics import TopicTable
@@ -47,8 +49,8 @@ from pyrmq_core.servers.broker.timers.timer_rules import BadTimer
 # A receipt has eight words; older clients leave out the last ones, which the request has as fields, too.
 FEWEST_WORDS: Final = 6
 MOST_RECEIPT_CHARS: Final = 1024
-# The most acknowledged messages of one request, far more than clients send.
-MOST_ACKS: Final = 8192
+# The entries of a batch that are written before other tasks run.
+WRITTEN_AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +92,16 @@ class SettleRequests:
         if batch is None or not batch.entries:
             return refusal(ResponseCode.NO_MESSAGE, "it has no acknowledgement")
         try:
-            if sum(len(entry.offsets) for entry in batch.entries) > MOST_ACKS or len(batch.entries) > MOST_ACKS:
-                raise illegal(f"it has more than {MOST_ACKS} acknowledgements")
             for entry in batch.entries:
+                if fault := topic_fault(entry.topic) or group_fault(entry.consumer_group):
+                    raise illegal(fault)
+                self._check_mark(entry.mark)
                 self._check_place(batch.broker_name, entry.revive_queue_id)
-            for entry in batch.entries:
+            for number, entry in enumerate(batch.entries, 1):
                 if offsets := self._stored_offsets(entry):
                     await self._write([self._batch_of(entry, offsets)], entry.revive_queue_id)
+                if number % WRITTEN_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
         except RequestRefused as error:
             return refusal(error.code, str(error))
         return success()
@@ -174,9 +179,12 @@ class SettleRequests:
         return tuple(offset for offset in entry.offsets if low <= offset <= high)
 
     @staticmethod
+    def _check_mark(mark: str) -> None:
+        if mark not in MARKS:
+            raise illegal(f"the mark of the topic is {mark[:20]!r} instead of 0, 1 or 2")
+
+    @staticmethod
     def _topic_of(entry: AckEntry) -> str:
-        if entry.mark not in MARKS:
-            raise illegal(f"the mark of the topic is {entry.mark[:20]!r} instead of 0, 1 or 2")
         if entry.mark == POPPED_TOPIC:
             return entry.topic
         return pop_retry_topic(entry.topic, entry.consumer_group, entry.mark)
