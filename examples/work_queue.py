@@ -34,7 +34,8 @@ def work(client: Client) -> None:
         def handle(message: MessageExt) -> None:
             if message.body == b"picture-3" and message.reconsume_times == 0:
                 raise ConsumeLater(1)  # again after a second, on any worker
-            print(message.body.decode(), "try", message.reconsume_times + 1, flush=True)
+            line = f"{message.body.decode()} try {message.reconsume_times + 1}\n"
+            print(line, end="", flush=True)  # in one write, since two workers print at once
             done.add(message.body)
             if len(done) == JOBS:
                 first.stop()
