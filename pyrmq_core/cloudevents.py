@@ -82,7 +82,7 @@ def event_message(topic: str, event: CloudEvent, *, dialect: Dialect = "java", k
     """Returns a message with the event, which `Producer.send` takes.
 
     `java` is the binding of CloudEvents' Java SDK, `spring` and `eventmesh` are those programs' names in the same form,
-    and `structured` is one JSON text. Raises `InvalidArgument` for an event that these cannot hold.
+    and `structured` is one JSON text. Raises `InvalidArgument` for an event that cannot be written.
     """
     if dialect != "structured" and dialect not in NAMES:
         raise InvalidArgument(f"dialect={shown(dialect)}: it is one of {', '.join((*NAMES, 'structured'))}")
@@ -107,7 +107,7 @@ def event_message(topic: str, event: CloudEvent, *, dialect: Dialect = "java", k
 def _from_properties(
     properties: Mapping[str, str], body: bytes, place: str, before: str, extended: str, content_type: str
 ) -> CloudEvent:
-    """Returns a binary event. `before` stands before its attributes, and `extended` before its extensions."""
+    """Reads an event from properties. Attributes' names have the prefix `before`, those of extensions `extended`."""
     attributes = {name: properties[before + name] for name in ATTRIBUTES if before + name in properties}
     if content_type in properties:
         attributes["datacontenttype"] = properties[content_type]
@@ -184,6 +184,6 @@ def _next(text: str, position: int) -> int:
 
 
 def _is_json(content_type: str | None) -> bool:
-    """Returns whether data of the type stands in a structured event as JSON. Without a type it is JSON."""
+    """Returns whether a structured event has data of this type as JSON, not as a string. None counts as JSON."""
     kind = (content_type or "application/json").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json") or kind == "text/json"

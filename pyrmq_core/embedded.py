@@ -1,7 +1,7 @@
 """`EmbeddedCluster`: NameServers and brokers in this process, on free ports, for tests and for trying things out.
 
 A test can answer, drop, delay or cut chosen requests of any server (`control`), and end servers as a crash does
-(`kill`) or as a power failure does (`power_cut`). The servers' wing is loaded with this module.
+(`kill`) or as a power failure does (`power_cut`). Importing this module loads the servers.
 """
 
 from pyrmq_core.model import TopicConfig

@@ -47,7 +47,7 @@ class Message:
     `keys` are words under which a broker's index finds the message (a string is split at spaces). `tags` is one word
     that brokers filter by. `sharding_key` keeps messages of one key in one queue, in order. `delay_level` is 1 to 18 (1
     s to 2 h), while `deliver_at` and `delay` need a broker of 5.0 or later. `flag` is stored and never interpreted.
-    `priority`, from 0 on, is the queue that brokers of 5.4 or later store the message in, or the last one of the topic.
+    `priority` (0 or more) is the id of the queue in which brokers of 5.4 or later store the message, at most the last.
     """
 
     topic: str
@@ -146,7 +146,7 @@ class MessageExt:
     """A message as a broker stored it (common/message/MessageExt.java).
 
     `msg_id` is the producer's UNIQ_KEY, or `offset_msg_id` if there is none. `body` is decompressed, `sys_flag` is as
-    stored. `properties` are all of the message, RocketMQ's own too, as Java's `getProperties()` returns them. A message
+    stored. `properties` has all properties, RocketMQ's own too, as Java's `getProperties()` returns them. A message
     within a record of a batch topic has its own queue offset, and the record's commit-log offset and times.
     """
 
@@ -198,7 +198,7 @@ class MessageExt:
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue of `topic`. A retried message shows its first topic, and the queue of its retry topic."""
+        """The message's queue. A retried message has the original topic, but its retry topic's broker and queue id."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
     @property
@@ -213,7 +213,10 @@ class MessageExt:
 
 
 class SendStatus(enum.Enum):
-    """The safety of a stored message (client/producer/SendStatus.java). The value is the response code."""
+    """The broker's report on a stored message: flushed to disk and copied to a slave, or not in time.
+
+    Source: client/producer/SendStatus.java. The value is the response code.
+    """
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10

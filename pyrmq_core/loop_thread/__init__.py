@@ -1,5 +1,5 @@
-"""The thread of the library's trio loop, which the faces for threads and for asyncio both use.
+"""The thread of the library's trio loop, which runs the calls of `blocking` and `aio`.
 
-`portal` has the loop's thread, and other threads' calls on the loop. A lock lets a calling thread use the loop's state
-while the loop waits. Contexts can stay open on the loop.
+`portal` starts the thread, takes calls from other threads, and keeps clients open on the loop. `threads` has a lock
+with which a calling thread uses the loop's state while the loop waits.
 """

@@ -83,7 +83,7 @@ class Portal:
         return future
 
     def run(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Returns the call's result. An interrupt of the waiting thread (Ctrl-C) cancels the call."""
+        """Runs the call on the loop and waits for its result. An interrupt of this thread (Ctrl-C) cancels the call."""
         self.check_outside()
         future = self.submit(call, *args)
         try:
@@ -241,7 +241,7 @@ class HeldContext(Generic[T]):
     """An async context manager that a task on the loop keeps open until `close`, in this process alone."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T], *, wait: bool = True) -> None:
-        """Opens the context, and waits until it is open. With `wait=False`, `opening` has its value later."""
+        """Opens the context, and waits until it is open. With `wait=False` only the future `opening` says that."""
         self._portal = portal
         self._pid = os.getpid()
         self._scope = trio.CancelScope()

@@ -1,4 +1,4 @@
-"""The start of the loop's thread, which says why it fails, and the lock by which other threads use its state."""
+"""The errors of a loop thread that cannot start, and the lock by which other threads use the loop's state."""
 
 from __future__ import annotations
 
