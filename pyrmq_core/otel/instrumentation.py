@@ -16,9 +16,8 @@ NAME = "pyrmq_core"
 class Instrumentation:
     """Metrics and traces by OpenTelemetry's conventions for messaging.
 
-    `Producer(..., hooks=[otel])`, `PushConsumer(..., hooks=[otel])`, `LitePullConsumer(..., hooks=[otel])` and
-    `Client(..., rpc_hooks=[otel])`. One object serves all of a process. Without arguments the global providers are
-    used. `metrics=False` or `traces=False` switches metrics or traces off.
+    Pass it to `Producer(..., hooks=[otel])`, `PushConsumer(..., hooks=[otel])`, `LitePullConsumer(..., hooks=[otel])`
+    and `Client(..., rpc_hooks=[otel])`. A process needs only one. Without arguments the global providers are used.
     """
 
     def __init__(
@@ -33,7 +32,7 @@ class Instrumentation:
         self._spans = Spans(trace.get_tracer(NAME, tracer_provider=tracer_provider)) if traces else None
 
     def message_created(self, message: Message) -> Message | None:
-        """Returns the message with its trace context among its properties, as W3C's `traceparent`."""
+        """Returns the message with its trace context as property `traceparent`, or None if traces are off."""
         return None if self._spans is None else self._spans.created(message)
 
     def send_message_before(self, context: SendContext) -> None:
@@ -67,7 +66,7 @@ class Instrumentation:
         return None
 
     def do_after_response(self, address: str, request: Command, answer: Command) -> None:
-        """Reports an answer's code, and the figures of its queue in a pull's answer."""
+        """Counts the answer by its code. For a pull, also records the body's size and the queue's lag."""
         if self._metrics is not None:
             self._metrics.answered(address, request, answer)
 
