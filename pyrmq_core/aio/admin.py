@@ -1,4 +1,4 @@
-"""The asyncio `Admin`: its methods and its families' methods are the asyncio forms of trio's methods."""
+"""The asyncio `Admin`. Its methods, and those of its families such as `topics`, are made from the trio `Admin`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ F = TypeVar("F", bound=AdminFamily)
 
 
 class AsyncioFamily(Generic[F]):
-    """A property of the asyncio `Admin`, whose value is the asyncio form of a family of the trio `Admin`.
+    """A property of the asyncio `Admin`: the asyncio form of a family of the trio `Admin`, such as `topics`.
 
-    The value has the type of the trio family, and the same public coroutine functions. A method added to the trio
-    family is available here at once.
+    The value has the type of the trio family, and the same public coroutine functions.
     """
 
     def __init__(self, kind: type[F], family_of: Callable[[TrioAdmin], F]) -> None:

@@ -1,6 +1,6 @@
 """The asyncio `Client`: connections, routes and heartbeats, shared by the producers and consumers that get it.
 
-`OwnerFace` is the base of the faces that use a client.
+`OwnerFace` is the base class of the producer, the consumers and `Admin`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pyrmq_core.model import MessageExt
 class Delivery:
     """One message: `async with delivery as message:`. Leaving the block acknowledges it, an exception gives it back.
 
-    A block that was cancelled leaves its message to the group.
+    After a cancelled block the message is delivered to the group again.
     """
 
     def __init__(self, delivery: TrioDelivery) -> None:

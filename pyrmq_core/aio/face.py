@@ -1,4 +1,4 @@
-"""The base of all asyncio faces, and the functions that make their methods, with types, from the trio methods."""
+"""`AsyncioFace`, the base of the asyncio classes, and functions that make their methods from the trio methods."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
 
 class AsyncioFace(AsyncOnly, Generic[T]):
-    """A face over a trio object, which `make` makes. `async with`, `await open()` or the first call opens it.
+    """A wrapper of a trio object, which `make` creates. `async with`, `await open()` or the first call opens it.
 
-    It may be used from several asyncio loops. A child after `fork` makes its own face: in the child, a face that the
+    Several asyncio loops may use the wrapper. A child after `fork` makes its own: in the child, a wrapper that the
     parent opened raises `InvalidState`.
     """
 
@@ -46,7 +46,7 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         return self
 
     async def close(self) -> None:
-        """Closes the object, after waiting for work under way as the trio face does. A second call does nothing."""
+        """Closes the object, after waiting for work under way as the trio class does. A second call does nothing."""
         held, self._held, self._closed = self._held, None, True
         if held is not None:
             await close_held(held, self._closing_seconds(held))
@@ -55,10 +55,10 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         return 0.0
 
     def _opens_here(self) -> None:
-        """Does nothing. Subclasses act before it is opened, in the task that opens it."""
+        """Is called by the task that opens the trio object, before the opening. Subclasses override it."""
 
     def _opened_now(self, held: HeldContext[T]) -> None:
-        """Does nothing. Subclasses act once it is open, in the thread of the library's loop."""
+        """Is called in the library's loop once the trio object is open. Subclasses override it."""
 
     def _service_state(self) -> ServiceState:
         if self._closed:

@@ -66,7 +66,7 @@ def here() -> LoopReturns:
 
 
 async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:
-    """Runs the call on the library's loop and returns its result. A cancelled task cancels it and waits for its end."""
+    """Runs the call on the library's loop and returns its result. If cancelled, cancels the call and waits for it."""
     returns = here()
     running = _LoopCall(returns, call)
     future = portal().submit(running.run, *args)

@@ -42,7 +42,7 @@ class PopDelivery(AsyncOnly):
 
     @property
     def is_settled(self) -> bool:
-        """True once it was acknowledged or given back."""
+        """True once the message was acknowledged or given back."""
         return self._delivery.is_settled
 
     async def ack(self) -> None:
@@ -136,7 +136,7 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
     stop.__doc__ = TrioPopConsumer.stop.__doc__
 
     async def close(self) -> None:
-        """Stops it. A second call does nothing. Raises `InvalidState` in a handler."""
+        """Stops the consumer. A second call does nothing. Raises `InvalidState` in a handler."""
         if self._is_handler():
             raise InvalidState(f"a handler of {self!r} cannot close it; await stop(), which makes `run` return")
         await super().close()

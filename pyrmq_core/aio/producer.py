@@ -102,7 +102,10 @@ class SendWindow(LoopContext[TrioSendWindow]):
         return self._entered().summary
 
     async def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room only. Raises the first failure of any earlier payload. If cancelled, it has sent nothing."""
+        """Waits for room, then sends in the background. Raises the first failure of any earlier payload.
+
+        If cancelled, it has sent nothing.
+        """
         window = self._entered()
         while not window.enter_nowait(payload):
             await on_library_loop(window.wait_for_room, payload)
@@ -166,7 +169,7 @@ class Producer(OwnerFace[TrioProducer]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> SendResult:
-        """Returns when the message is stored. Raises as the trio face does.
+        """Returns when the message is stored. Raises the errors of `pyrmq_core.Producer.send`.
 
         `select` is a plain function, called on the library's own loop: it must not wait. If the task is cancelled, the
         request is withdrawn if it is not yet written. Otherwise the message is perhaps stored.

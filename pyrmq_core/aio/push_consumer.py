@@ -75,7 +75,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
         await on_library_loop(stop_consumer, await self._async(), timeout, self._is_handler())
 
     async def close(self) -> None:
-        """Stops it and leaves the group. A second call does nothing. Raises `InvalidState` in a handler."""
+        """Stops the consumer and leaves the group. A second call does nothing. Raises `InvalidState` in a handler."""
         if self._is_handler():
             raise InvalidState(f"a handler of {self!r} cannot close it; await stop(), which makes `run` return")
         await super().close()
@@ -101,7 +101,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once, and with `orderly`, one of a queue. Messages that were not
+        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages that were not
         taken, or not settled, are delivered again. A wait for the next delivery may be cancelled, by `asyncio.timeout`
         too, and loses no message.
         """
@@ -146,7 +146,7 @@ class HandlerOnLoop:
                 await stop_consumer(self._consumer, 0, is_handler=True)
 
     def _context_here(self) -> Context:
-        """Returns the context for a call: the context of `run`, with the hooks' variables of this task (a span)."""
+        """Returns a copy of `run`'s context with the variables that hooks set in this task, such as a span."""
         context = self._context.copy()
         for variable, value in copy_context().items():
             if context.get(variable) is not value:
