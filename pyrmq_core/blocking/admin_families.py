@@ -1,4 +1,4 @@
-"""The blocking families of `Admin`: a line for each method makes it from the trio method."""
+"""The blocking forms of `Admin`'s families of methods, such as `Admin.topics`, made from the trio methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class BlockingFamily(Generic[F]):
-    """A family of an `Admin`. Its first call opens the `Admin` if it is not open."""
+    """A family of `Admin`'s methods, such as `admin.topics`. Their first call opens the `Admin` if it is not open."""
 
     def __init__(self, face: BlockingFace[AsyncAdmin], family_of: Callable[[AsyncAdmin], F]) -> None:
         self._face = face

@@ -1,6 +1,6 @@
 """The blocking `Client`: connections, routes and heartbeats, shared by the producers and consumers that get it.
 
-`OwnerFace` is the base of the faces that use a client.
+`OwnerFace` is the base class of the producer, the consumers and `Admin`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Client(BlockingFace[AsyncClient]):
 
 
 class OwnerFace(BlockingFace[Owner]):
-    """The face over a producer, a consumer or an `Admin`, with the settings from which each process makes its own."""
+    """A wrapper of a trio producer, consumer or `Admin`. It keeps the settings: each process makes its own object."""
 
     group: str
 

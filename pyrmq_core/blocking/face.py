@@ -1,4 +1,4 @@
-"""The base of all blocking faces, and the functions that make their methods, with types, from the trio methods."""
+"""`BlockingFace`, the base of the blocking classes, and functions that make their methods from the trio methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class BlockingFace(Generic[T]):
-    """A face over an async object that `_make` makes. `open`, `with` or the first call opens it."""
+    """A wrapper of an async object, which `_make` creates. `open`, `with` or the first call opens it."""
 
     def __init__(self) -> None:
         self._opened: HeldContext[T] | None = None
@@ -38,7 +38,7 @@ class BlockingFace(Generic[T]):
         return self
 
     def close(self) -> None:
-        """Closes the object, after waiting for work under way as the async face does. A second call does nothing."""
+        """Closes the object, after waiting for work under way as the async class does. A second call does nothing."""
         opened, self._opened, self._closed = self._opened, None, True
         if opened is not None and self._pid == os.getpid():
             opened.close(self._closing_seconds(opened))
@@ -47,7 +47,7 @@ class BlockingFace(Generic[T]):
         return 0.0
 
     def _opened_now(self, opened: HeldContext[T]) -> None:
-        """Does nothing. Subclasses act once it is open."""
+        """Is called once the async object is open. Subclasses override it."""
 
     def _service_state(self) -> ServiceState:
         if self._closed:
@@ -124,13 +124,13 @@ def blocking_form_of_function(method: Callable[Concatenate[T, P], R]) -> Callabl
 
 
 class OpenContext(Generic[T]):
-    """An async context manager of the library's loop, which has been entered, as a `with` block."""
+    """A `with` block around an async context manager that is already open on the library's loop."""
 
     def __init__(self, opened: HeldContext[T]) -> None:
         self._opened = opened
 
     def close(self) -> None:
-        """Abandons the requests under way."""
+        """Closes the context manager. Its requests under way are cancelled."""
         self._opened.abandon()
         self._opened.close()
 
@@ -150,7 +150,7 @@ def blocking_form_of_context(
     method: Callable[Concatenate[T, P], AbstractAsyncContextManager[V]],
     form: Callable[[HeldContext[V]], R],
 ) -> Callable[Concatenate[BlockingFace[T], P], R]:
-    """Returns the blocking form of a method whose result is used in `async with`: `form` of what that enters."""
+    """Returns the blocking form of a method that returns a context manager. It opens that, and `form` wraps it."""
 
     @wraps(method)
     def call(self: BlockingFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -44,7 +44,7 @@ class PopDelivery:
 
     @property
     def is_settled(self) -> bool:
-        """True once it was acknowledged or given back."""
+        """True once the message was acknowledged or given back."""
         return self._delivery.is_settled
 
     ack = blocking_form(AsyncPopDelivery.ack)
@@ -131,7 +131,7 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
         portal().run(stop_consumer, self._async(), timeout, self._is_handler())
 
     def close(self) -> None:
-        """Stops it. A second call does nothing. Raises `InvalidState` in a handler."""
+        """Stops the consumer. A second call does nothing. Raises `InvalidState` in a handler."""
         if self._is_handler():
             raise InvalidState(f"a handler of {self!r} cannot close it; call stop, which makes `run` return")
         super().close()

@@ -94,7 +94,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         portal().run(stop_consumer, self._async(), timeout, self._is_handler())
 
     def close(self) -> None:
-        """Stops it and leaves the group. A second call does nothing. Raises `InvalidState` in a handler."""
+        """Stops the consumer and leaves the group. A second call does nothing. Raises `InvalidState` in a handler."""
         if self._is_handler():
             raise InvalidState(f"a handler of {self!r} cannot close it; call stop, which makes `run` return")
         super().close()
@@ -118,7 +118,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once, and with `orderly`, one of a queue. Messages that were not
+        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages that were not
         taken, or not settled, are delivered again.
         """
         return Deliveries(self._on_loop(lambda consumer: consumer.deliveries(orderly=orderly)))
