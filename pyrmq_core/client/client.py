@@ -31,7 +31,7 @@ class Client(AsyncOnly):
 
     @classmethod
     def _of(cls, settings: ClientSettings) -> Self:
-        """Returns a client of settings that exist already, for the blocking face."""
+        """Makes a client from its settings, for the blocking and the asyncio `Client`."""
         client = cls.__new__(cls)
         client._session = ClientSession(settings)
         return client

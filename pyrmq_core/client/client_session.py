@@ -192,8 +192,8 @@ class ClientSession:
     ) -> Command:
         """Sends one request to the master of the queue's broker. Raises `ResponseError` for any answer but SUCCESS.
 
-        With `namespace` the queue, which errors name, is the tenant's own. A request that fails by the network is sent
-        once more if the broker has another address by then, as when its master died and a slave is left.
+        `queue.topic` does not include the `namespace`. A request that fails by the network is sent once more if the
+        broker has another address by then, as when its master died and a slave is left.
         """
         address = await self.master_address(queue, timeout=timeout, namespace=namespace)
         try:

@@ -18,7 +18,7 @@ AnyClient = TypeVar("AnyClient")
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The parameters of both `Client`s."""
+    """The parameters of the trio, blocking and asyncio `Client`."""
 
     _: KW_ONLY
     nameserver: str | Sequence[str] | None = None

@@ -1,4 +1,4 @@
-"""Constructors whose parameters are the fields of a settings value, written once for both faces."""
+"""Constructors whose parameters are a settings class's fields: written once for trio, blocking and asyncio classes."""
 
 from __future__ import annotations
 

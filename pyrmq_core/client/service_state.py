@@ -1,4 +1,4 @@
-"""The life of a client or a producer: just created, running, shut down, or start failed (common/ServiceState.java)."""
+"""The states of a client, producer or consumer from its creation to its shutdown (common/ServiceState.java)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyrmq_core.errors import InvalidState
 
 
 class ServiceState(enum.Enum):
-    """The state of a client or a producer."""
+    """The state of a client, producer, consumer or `Admin`."""
 
     CREATE_JUST = "CREATE_JUST"
     RUNNING = "RUNNING"
@@ -22,8 +22,8 @@ class ServiceState(enum.Enum):
 class Life:
     """The service state, whose checks refuse calls at the wrong time, in the words of Java's client.
 
-    `kind` is `producer` or `client`, `name` its group or id. A failed start leaves START_FAILED, because that is set
-    before the work begins (DefaultMQProducerImpl.java, start).
+    Errors name the object by `kind`, such as `producer`, and `name`, its group or id. A failed start leaves
+    START_FAILED, because that is set before the work begins (DefaultMQProducerImpl.java, start).
     """
 
     def __init__(self, kind: str, name: str) -> None:
@@ -61,7 +61,7 @@ class Life:
 
 
 def check_trio() -> None:
-    """Raises `InvalidState` outside a trio program. The error names the face to use there."""
+    """Raises `InvalidState` outside a trio program. The error names the package to use there."""
     if trio.lowlevel.in_trio_run():
         return
     asyncio = sys.modules.get("asyncio")  # loaded only in a program that uses asyncio

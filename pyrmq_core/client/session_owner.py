@@ -24,7 +24,7 @@ class SessionOwner(AsyncOnly, Generic[S]):
 
     @classmethod
     def _of(cls, settings: S, client: Client | None) -> Self:
-        """Returns an object of settings that exist already, for the other faces."""
+        """Makes an object from its settings, for the blocking and asyncio classes."""
         owner = cls.__new__(cls)
         owner._begin(settings, client)
         return owner
@@ -41,7 +41,7 @@ class SessionOwner(AsyncOnly, Generic[S]):
         """Makes the parts that need no loop. Subclasses define it."""
 
     async def _opens(self, stack: AsyncExitStack) -> None:
-        """Makes the parts that need the open session. Subclasses define it. `InvalidState` ends the opening."""
+        """Makes the parts that need the open session. Subclasses define it. After `InvalidState` one may open again."""
 
     async def _closes(self, *, has_failed: bool) -> None:
         """Ends the work under way, in order unless the block has failed. Subclasses define it."""

@@ -1,4 +1,4 @@
-"""Public names for texts of peers: without characters that cannot be encoded, or that steer a terminal."""
+"""Public functions for texts of peers: they replace characters that cannot be encoded or that steer a terminal."""
 
 from pyrmq_core.network.log_lines import line_logger, visible_text
 
