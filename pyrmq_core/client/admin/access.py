@@ -67,7 +67,7 @@ class PolicyInfo:
 
 @dataclass(frozen=True, slots=True)
 class AccountInfo:
-    """One account of `plain_acl.yml`. Its default permissions count where no entry names a topic or group."""
+    """One account of `plain_acl.yml`. Its default permissions apply to topics and groups without an entry."""
 
     access_key: str
     admin: bool
@@ -113,9 +113,9 @@ class _AccessFamily(AdminFamily):
         cluster: str | None,
         is_done: Callable[[Server], Awaitable[bool]],
     ) -> tuple[tuple[str, ...], list[Server]]:
-        """Makes a change that a broker refuses if it is done there. Returns all brokers' names, and where it was done.
+        """Makes a change at the brokers that lack it. Returns all brokers' names, and the servers that had it already.
 
-        An earlier call may have ended amid its steps. Raises the refusal if it was done everywhere.
+        A broker refuses a change that it has, perhaps from a call that failed halfway. If all refuse, raises that.
         """
         servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
 
@@ -162,8 +162,8 @@ class Users(_AccessFamily):
     ) -> tuple[str, ...]:
         """Makes a user, `Normal` or `Super`. Returns the names of the brokers.
 
-        Where some brokers have the user, from a call that ended amid its steps, it gets this password and type. A user
-        that all have is refused.
+        If only some brokers have the user, as after a call that failed halfway, it gets this password and type there. A
+        user that all brokers have is refused.
         """
         members = {"username": username, "password": password, "userType": user_type}
         command, about = CreateUser(username, members).to_command(), USERS.format(f"user {username}")
@@ -238,7 +238,7 @@ class Policies(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Changes the entries about these resources, with the same arguments."""
+        """Changes the subject's entries about these resources. The arguments are those of `create`."""
         return await self._put(UpdateAcl, subject, resources, actions, decision, source_ips, broker, cluster)
 
     async def delete(
@@ -246,7 +246,7 @@ class Policies(_AccessFamily):
     ) -> tuple[str, ...]:
         """Removes all policies of a subject, or its entry about one resource.
 
-        Brokers that have none, after a call that ended amid its steps, are passed over. If none has any it is refused.
+        Brokers without such a policy, as after a call that failed halfway, are skipped. If none has one, raises.
         """
         command = DeleteAcl(subject, resource=resource).to_command()
 

@@ -48,7 +48,7 @@ LOOK_AGAIN_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class AdminSettings(ClientChoice[AnyClient]):
-    """The parameters of an `Admin`. `AnyClient` is the `Client` of its face."""
+    """The parameters of an `Admin`. `AnyClient` is the trio, blocking or asyncio `Client`."""
 
     timeout: float = TIMEOUT_SECONDS
 
@@ -60,7 +60,7 @@ class AdminSettings(ClientChoice[AnyClient]):
 class Admin(SessionOwner[AdminSettings[Any]]):
     """Administration of a cluster, with a client of its own or a shared client. Errors name the server that refused.
 
-    `namespace` is the prefix of topics at servers, and appears nowhere else.
+    `namespace` is a prefix of topics and groups at the servers. Arguments and results are without it.
     """
 
     _KIND = "Admin"
@@ -243,12 +243,12 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def kv_values(self, namespace: str) -> dict[str, str]:
-        """Returns all values of a namespace by key, none if there are none."""
+        """Returns all values of a namespace by key. An unknown namespace has none."""
         query = GetKvList(namespace).to_command()
         return await self._servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Puts a value on every NameServer, since they do not share it. A failure is raised when all were queried."""
+        """Puts a value on every NameServer, since they do not share it. A failure is raised when all were tried."""
         await self._servers.change_nameservers(PutKvConfig(namespace, key, value).to_command(), f"{namespace} {key}")
 
     async def delete_kv(self, namespace: str, key: str) -> None:

@@ -1,7 +1,7 @@
 """Dead letters of a group: read from its topic `%DLQ%group`, and sent again.
 
 A dead letter that is sent again stays where it is: RocketMQ deletes no single message. `retry` sends a copy to the
-group's retry topic, which its members consume under the first topic, with all tries before them. `origin` sends it to
+group's retry topic, which its members consume under the first topic, with no try counted yet. `origin` sends it to
 the first topic, to all groups. Both keep the unique key, as a retry does.
 """
 
@@ -59,7 +59,7 @@ class DeadLetters:
         self._puller = Puller(session, group, namespace)
 
     async def newest(self, max_num: int, begin: datetime | None, body_bytes: int | None = None) -> MessageList:
-        """Returns the newest `max_num` of each queue, by store time, of brokers that answer. Raises if none does."""
+        """Returns the newest `max_num` letters of each queue, by store time. Raises if no broker answers."""
         whole_number("max_num", max_num, 1, MAX_LETTERS)
         begin_ms = None if begin is None else first_millisecond(begin)
         topic = DLQ_PREFIX + self._group

@@ -141,7 +141,7 @@ class GroupOffsets:
         return any(answer.connections for answer in connections.values())
 
     async def _topics_at(self, server: Server) -> tuple[str, ...]:
-        """Returns the topics in which the group has offsets. Request 343 for them is missing in 4.9."""
+        """Returns the topics in which the group has offsets. Brokers of 4.9 lack the request for that (code 343)."""
         progress = await progress_of(self._servers, server, self._on_wire, None, times=False)
         return tuple(sorted({queue.topic for queue in progress.stats.offsets}))
 

@@ -46,14 +46,14 @@ MAX_FOUND_BYTES: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MessageList:
-    """Messages by store time, and the errors of the brokers that gave no answer, or a message that cannot be read."""
+    """Messages by store time, and for each broker the error if it gave no answer or an unreadable message."""
 
     messages: tuple[MessageExt, ...]
     failures: Mapping[str, RocketMQError]
 
 
 class MessageQueries:
-    """Look-ups of one client. With `namespace`, topics are the tenant's own. Each query may take `timeout` seconds."""
+    """Look-ups of one client. Topics are without the `namespace`. Each query may take `timeout` seconds."""
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None = None) -> None:
         self._client = client
@@ -88,8 +88,8 @@ class MessageQueries:
     ) -> MessageList:
         """Returns messages of the topic that have the key, by store time: of each broker the newest `max_num`.
 
-        A key with spaces is the whole of a message's keys. An index has their words, so each of these is looked up: the
-        first one of `{"id": 7}` may be that of every message.
+        A `key` with spaces has to be the whole text of a message's keys. An index has single words, so each word is
+        looked up: the first word of `{"id": 7}` may be in every message.
         """
         whole_number("max_num", max_num, 1, MAX_INT)
         words = sorted({word for word in _text("key", key).split(" ") if word}, key=len, reverse=True)[:MAX_KEY_WORDS]
@@ -124,10 +124,10 @@ class MessageQueries:
         is_wanted: Callable[[MessageExt], bool],
         body_bytes: int | None,
     ) -> MessageList:
-        """Returns the topic's messages that its brokers find and `is_wanted` accepts, since an index holds only hashes.
+        """Queries all brokers of the topic. `is_wanted` checks the messages, since an index holds only hashes.
 
-        Raises an error only when no broker answers. A record that cannot be read costs itself, and so do the messages
-        whose bodies are more than 256 MiB together: the broker's error names the first.
+        Raises an error only when no broker answers. Left out are records that cannot be read, and messages beyond 256
+        MiB of bodies: the broker's error names the first.
         """
         check_topic(topic)
         on_wire = requests[0].topic
@@ -223,7 +223,7 @@ def too_much_found(message: MessageExt) -> BodyTooLarge:
 
 
 def _messages(records: bytes, broker_name: str) -> Iterator[Readable]:
-    """Yields the messages of records of any queues. A record whose end is unknown ends them."""
+    """Decodes records of any queues. Stops at a record of unknown length."""
     position = 0
     while position < len(records):
         try:

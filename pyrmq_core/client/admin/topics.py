@@ -47,9 +47,9 @@ from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
 T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS: Final = 0.02
-# The KV namespace of order topics (common/namesrv/NamesrvUtil.java): `broker-a:4;broker-b:4` by topic.
 # Of a number of queues.
 MOST_DIGITS: Final = 10
+# The KV namespace of order topics (common/namesrv/NamesrvUtil.java): `broker-a:4;broker-b:4` by topic.
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 PERMISSIONS: Final = (Permission.WRITE, Permission.READ, Permission.READ | Permission.WRITE)
 
@@ -173,9 +173,9 @@ class Topics(AdminFamily):
         return await self._servers.keep_kv(ORDER_NAMESPACE, on_wire, order_text(wanted), f"the order of topic {topic}")
 
     async def keep_manifest(self, manifest: str, topic: str, broker: str) -> tuple[str, ...]:
-        """Sets at each NameServer that lacks it: that this is the manifest of a topic, at this broker.
+        """Records at the NameServers that `manifest` is the manifest of `topic`, with its one queue at `broker`.
 
-        Returns the addresses of the NameServers that lacked it. Raises as `keep_order`.
+        Returns the addresses of the NameServers that lacked that. Raises as `keep_order`.
         """
         of_tenant = self._servers.on_wire
         kinds = await self._servers.keep_kv(

@@ -46,7 +46,7 @@ class BrokerStatus:
 
     @property
     def reachable(self) -> bool:
-        """True if the broker answered, also if it refused its figures to these keys."""
+        """True if the broker answered, also if it refused to report its figures."""
         return self.runtime_info is not None or isinstance(self.error, ResponseError)
 
     @property
@@ -82,7 +82,7 @@ class BrokerStatus:
 
     @property
     def booted(self) -> datetime | None:
-        """The time of its start, by the broker's clock."""
+        """The broker's start time, by its own clock."""
         at_ms = None if self.runtime_info is None else self.runtime_info.boot_timestamp_ms
         return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
 
@@ -195,7 +195,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription(ShownAsTable):
-    """One group: its settings by broker name, its members, and the group's data in their heartbeats."""
+    """One group: its settings by broker name, its members, and the settings that their heartbeats report."""
 
     ROWS: ClassVar = "members"
     COLUMNS: ClassVar = ("queues",)
