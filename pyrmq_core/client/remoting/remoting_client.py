@@ -165,11 +165,11 @@ class PinnedConnection:
         return self._connection.is_closed
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Delivers bodies without a copy to calls that borrow, and answers of `form` unparsed, from now on."""
+        """Passes bodies to borrowing calls without a copy, and answers of `form` unparsed, from now on."""
         self._connection.lend_answers(form)
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
-        """Sends a request. `done` receives the answer, whatever its code, or the error. As `Connection.post`."""
+        """Sends a request. `done` receives any answer, or the error. Returns a function that abandons the call."""
         request, hooked = self._remoting.hooked(self._connection.address, command, done)
         return self._connection.post(request, timeout=timeout, done=hooked)
 

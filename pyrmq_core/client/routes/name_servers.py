@@ -143,7 +143,7 @@ class NameServers:
         lacks: Callable[[T], bool],
         seconds: float,
     ) -> list[T]:
-        """Returns the first result of these NameServers that `lacks` does not reject, in a list, empty without one."""
+        """Queries these NameServers at once. Returns the first result not rejected by `lacks`, or an empty list."""
         results: list[T] = []
 
         async def ask(address: str) -> None:

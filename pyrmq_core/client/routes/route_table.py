@@ -344,7 +344,7 @@ def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ())
 class BatchTopics:
     """The client's knowledge of batch topics, whose brokers store a batch as one record.
 
-    A broker's answer is never older than the topic's route.
+    After each query for a topic's route, its brokers are queried again.
     """
 
     def __init__(self, caller: RemotingClient, routes: Routes) -> None:

@@ -107,7 +107,7 @@ class TopicPublishInfo:
         self._counter = counter
 
     def next_number(self) -> int:
-        """Returns the counter after its next step. 2,147,483,647 is followed by 0."""
+        """Advances the counter and returns it. 2,147,483,647 is followed by 0."""
         self._counter = (self._counter + 1) & COUNTER_MASK
         return self._counter
 
