@@ -24,7 +24,7 @@ BATCH_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MessageEncoder:
-    """Settings of one producer. `own_properties` go with every single message.
+    """The encoder of one producer's messages, with its settings. `own_properties` go with every single message.
 
     `hooks` are called with each message in the caller's thread and context, and may return another message. Messages
     with bodies below `joined_below_bytes` may share a request: 0 without automatic batching.

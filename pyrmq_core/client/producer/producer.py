@@ -151,10 +151,10 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         select: Select | None = None,
         wait: bool = True,
     ) -> PendingSend:
-        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). `await pending.wait()` ends it.
+        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). `pending.wait` has its result.
 
-        With `wait=False` it raises `WindowFull` instead of waiting. What brokers answer is final, as in Java's async
-        send: only failures of the wire are tried again.
+        With `wait=False` it raises `WindowFull` instead of waiting. A broker's answer is final, as in Java's async
+        send: only network failures are tried again.
         """
         # A send without arguments has its steps inlined here: each call would cost a hundredth of a batched send.
         parts = self._parts or self._open()
@@ -317,7 +317,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         keep_refused: bool = False,
         list_ranges: bool = False,
     ) -> AbstractAsyncContextManager[SendWindow]:
-        """Returns a window, for a `with` block, to callers that encode payloads. `timeout` is for each payload."""
+        """Returns a window, for a `with` block, that sends encoded payloads. `timeout` is for each payload."""
         sender, seconds = self._open().sender, self._seconds(timeout)
         return open_send_window(
             sender,
@@ -358,7 +358,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
 
     def _draft(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> Draft:
-        """Checks and encodes a message without any server, in any thread, for the blocking and asyncio faces."""
+        """Checks and encodes a message without any server, in any thread, for the blocking and asyncio classes."""
         began, parts = time.monotonic(), self._open()
         payload = self._encoding.content(message, timeout)
         return Draft(parts, payload, target_of(message, queue), self._seconds(timeout), began)

@@ -1,4 +1,4 @@
-"""The settings of a producer: the parameters of both `Producer`s, written once."""
+"""The settings of a producer: the parameters of the trio, blocking and asyncio `Producer`, written once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyrmq_core.protocol.shown_values import shown
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(SendSettings, ClientChoice[AnyClient]):
-    """A producer's settings. `AnyClient` is the `Client` of its face."""
+    """A producer's settings. `AnyClient` is the trio, blocking or asyncio `Client`."""
 
     send_timeout: float = 3.0
     send_latency_fault_enable: bool = False

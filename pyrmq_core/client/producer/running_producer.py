@@ -136,7 +136,7 @@ async def run_detector(client: ClientSession, faults: FaultLatency) -> None:
 
 
 async def _probe(client: ClientSession, faults: FaultLatency, broker_name: str) -> None:
-    """Probes one broker with a cheap request, or removes a broker without a known master."""
+    """Probes one broker with a cheap request. Removes a broker without a known master from `faults`."""
     topic = next(iter(client.routes.topics), None)
     try:
         master = client.routes.broker(broker_name).master

@@ -79,7 +79,7 @@ class BatchSends:
 
 
 def _most_waits(messages: Sequence[Message]) -> int:
-    """Returns the most waits of a list: one for each part, and for the topic's route and settings."""
+    """Returns how many timeouts a list's send may take: one for each part, and for the topic's route and settings."""
     targets = len({(message.sharding_key, message.tags) for message in messages})
     size = sum(len(message.body) for message in messages)
     return 2 + targets + size // BATCH_BYTES + len(messages) // MAX_RECORD_MESSAGES

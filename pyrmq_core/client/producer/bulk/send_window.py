@@ -221,7 +221,7 @@ class SendWindow:
         self._over(payload, to, stored_in)
 
     async def _send_halves(self, payload: Payload, to: Target, refusal: SendFailed) -> MessageQueue | None:
-        """Sends the halves in order. Returns the queue of the last stored message, None if none is stored."""
+        """Sends both halves of a refused batch, in order. Returns the queue of the last stored message, or None."""
         if payload.count == 1:
             self._refused.append(RefusedMessage(payload, refusal))
             return None

@@ -110,7 +110,7 @@ class FaultLatency:
                 return self._select_4(info, now)
 
     def pick_one_at_least(self, now: float) -> str | None:
-        """Returns a broker when none is available: in 5.x any reachable broker, in 4.x the better half in turn."""
+        """Returns a broker when none is available: in 5.x any reachable one, in 4.x one of the better half, in turn."""
         items = self._shuffled()
         if self.settings.rule is SelectionRule.RELEASE_5:
             return next((item.name for item in items if item.reachable), None)

@@ -24,7 +24,7 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 
 
 class QueueSelector:
-    """The selection of one producer. Topics and queues are without the namespace of `settings`, unlike in requests."""
+    """The queue selector of one producer. Topics and queues are without the namespace, unlike in requests."""
 
     def __init__(self, client: ClientSession, settings: SendSettings, faults: FaultLatency | None) -> None:
         self._client = client
