@@ -11,8 +11,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -34,7 +33,8 @@ from pyrmq_core.tools.web.pages.single_pages import (
     send_page,
 )
 from pyrmq_core.tools.web.pages.topics import topic_page, topics_page
-from pyrmq_core.tools.web.rendering import STATIC, Pages
+from pyrmq_core.tools.web.rendering import Pages
+from pyrmq_core.tools.web.static_files import StaticFiles, compress_page
 from pyrmq_core.tools.web.zones import COOKIE, COOKIE_SECONDS, UTC_ZONE, form_zone, local_path, path_of, zone_of
 
 PageOf = Callable[[Request, LookUps], Awaitable[Shown]]
@@ -71,7 +71,9 @@ SLICE_BYTES: Final = 64 * 1024
 MAX_DOWNLOADS: Final = 16
 
 
-def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken) -> Starlette:
+def application(
+    look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken, files: StaticFiles
+) -> Starlette:
     """Returns the application that shows the pages, which the caller wraps in `Guards`.
 
     `changes` is None if no changes are allowed.
@@ -85,7 +87,8 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
         return show
 
     def page(request: Request, template: str, values: Mapping[str, object], status: int) -> Response:
-        return pages.page(template, values, status, zone=zone_of(request), path=path_of(request))
+        shown = pages.page(template, values, status, zone=zone_of(request), path=path_of(request))
+        return compress_page(shown, request, token.text)
 
     async def change(request: Request) -> Response:
         assert changes is not None  # this route exists only if changes are allowed
@@ -123,7 +126,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
             Route("/body", body, methods=["GET"]),
             Route("/zone", choose_zone, methods=["GET"]),
             *(Route(path, change, methods=["POST"]) for path in changing),
-            Mount("/static", StaticFiles(directory=STATIC)),
+            Route("/static/{name}", files.answer, methods=["GET"]),
         ],
         exception_handlers={RocketMQError: failed, TooManyLookUps: failed, HTTPException: failed},
     )

@@ -16,7 +16,6 @@ from starlette.responses import HTMLResponse
 from pyrmq_core.tools.web.zones import OFFERED, UTC_ZONE, Zone
 
 HERE: Final = Path(__file__).parent
-STATIC: Final = HERE / "static"
 TEMPLATES: Final = HERE / "templates"
 
 

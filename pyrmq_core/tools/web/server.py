@@ -29,6 +29,7 @@ from pyrmq_core.tools.web.history import SAMPLE_SECONDS, History
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.rendering import Pages
 from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS, SharedAnswers
+from pyrmq_core.tools.web.static_files import StaticFiles
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +38,6 @@ PORT = 8080
 RENEW_SECONDS = 5
 # The head of a request has to come within this time after the connection, or after the last answer.
 HEAD_SECONDS: Final = 10
-# With this version in its scope, Starlette sends a file without a task group of its own. Hypercorn starts to wait for
-# the next head while it sends the last piece: started in a group that ends with that piece, the wait would be
-# cancelled.
-SENDS_ALONE: Final = {"version": "3.0", "spec_version": "2.4"}
 # The most connections; beyond it a newcomer displaces the oldest one whose peer keeps the page waiting.
 MAX_CONNECTIONS: Final = 256
 
@@ -80,7 +77,7 @@ async def serve_web(
     ):
         shared = SharedAnswers()
         look_ups = LookUps(admin, consumer, shared, History())
-        token = FormToken()
+        token, files = FormToken(), StaticFiles()
         pages = Pages(
             navigation=NAVIGATION,
             nameservers=nameservers,
@@ -89,9 +86,10 @@ async def serve_web(
             renew_seconds=RENEW_SECONDS,
             sample_seconds=round(SAMPLE_SECONDS),
             token=token.text,
+            static=files.address,
         )
         changes = Changes(admin, producer, look_ups) if settings.allow_changes else None
-        app = application(look_ups, pages, changes, token)
+        app = application(look_ups, pages, changes, token, files)
         hosts = {*settings.allow_hosts, settings.host, host, *(LOOPBACK_NAMES if _serves_loopback(host) else ())}
         guarded = Guards(app, hosts, allow_changes=settings.allow_changes)
         nursery.start_soon(look_ups.sample)
@@ -121,7 +119,7 @@ async def _serve_one(app: App, config: Config, connection: ByteConnection) -> No
             connection.is_known = False
             await send(message)
 
-        await app({**scope, "asgi": SENDS_ALONE}, receive_marked, send_marked)
+        await app(scope, receive_marked, send_marked)
 
     context = WorkerContext(None)
     async with paced(connection.stream, context.terminated.set) as stream:

@@ -12,9 +12,11 @@ import trio.testing
 from pyrmq_core import Client
 from pyrmq_core.network.addresses import parse_address
 from pyrmq_core.tools.web.server import HEAD_SECONDS, WebSettings, serve_web
+from pyrmq_core.tools.web.static_files import StaticFiles
 
-HALF = b"GET /static/page.css HTTP/1.1\r\nHost: loc"
-HALVES = (HALF, HALF.replace(b"/static/page.css", b"/messages"))
+FILE = StaticFiles().address("page.css").encode()
+HALF = b"GET %s HTTP/1.1\r\nHost: loc" % FILE
+HALVES = (HALF, HALF.replace(FILE, b"/messages"))
 OTHER_HALF = b"alhost\r\n\r\n"
 
 

@@ -69,9 +69,23 @@ async function draw(place) {
   place.dataset.points = String(seconds.length);
 }
 
-function drawAll() {
-  if (typeof uPlot === "undefined") return Promise.resolve();
-  return Promise.all([...main.querySelectorAll(".chart")].map(draw));
+// Loads what draws curves, on pages that have one.
+let library = null;
+function loadLibrary() {
+  const loaded = (element) => new Promise((done) => (element.onload = element.onerror = done));
+  const [script, sheet] = [document.createElement("script"), document.createElement("link")];
+  [script.src, sheet.href] = document.documentElement.dataset.curves.split(" ");
+  sheet.rel = "stylesheet";
+  library = Promise.all([loaded(script), loaded(sheet)]);
+  document.head.append(sheet, script);
+}
+
+async function drawAll() {
+  const places = [...main.querySelectorAll(".chart")];
+  if (!places.length) return;
+  if (!library) loadLibrary();
+  await library;
+  if (typeof uPlot !== "undefined") await Promise.all(places.map(draw));
 }
 
 // What a reader is about to lose: text in a form, a control that is chosen, text that is marked for copying.
