@@ -164,6 +164,7 @@ ADMIN = {
     "delete_kv",
     "delete_topic",
     "groups",
+    "health",
     "kv_value",
     "kv_values",
     "messages",

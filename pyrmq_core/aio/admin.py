@@ -90,6 +90,7 @@ class Admin(OwnerFace[TrioAdmin]):
     create_topic = asyncio_form(TrioAdmin.create_topic)
     delete_kv = asyncio_form(TrioAdmin.delete_kv)
     delete_topic = asyncio_form(TrioAdmin.delete_topic)
+    health = asyncio_form(TrioAdmin.health)
     kv_value = asyncio_form(TrioAdmin.kv_value)
     kv_values = asyncio_form(TrioAdmin.kv_values)
     put_kv = asyncio_form(TrioAdmin.put_kv)

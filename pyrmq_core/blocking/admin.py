@@ -79,6 +79,7 @@ class Admin(OwnerFace[AsyncAdmin]):
     create_topic = blocking_form(AsyncAdmin.create_topic)
     delete_kv = blocking_form(AsyncAdmin.delete_kv)
     delete_topic = blocking_form(AsyncAdmin.delete_topic)
+    health = blocking_form(AsyncAdmin.health)
     kv_value = blocking_form(AsyncAdmin.kv_value)
     kv_values = blocking_form(AsyncAdmin.kv_values)
     put_kv = blocking_form(AsyncAdmin.put_kv)

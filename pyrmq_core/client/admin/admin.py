@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,6 +11,8 @@ import trio
 from pyrmq_core.client.admin.access import Accounts, Policies, Users
 from pyrmq_core.client.admin.brokers import Brokers
 from pyrmq_core.client.admin.groups import Groups
+from pyrmq_core.client.admin.health import HealthBounds, take_health
+from pyrmq_core.client.admin.health_rules import MAX_DISK, Health
 from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
@@ -121,6 +123,25 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     def producers(self) -> Producers:
         """Calls about the connected producers."""
         return Producers(self._servers)
+
+    async def health(
+        self,
+        *,
+        max_disk: int = MAX_DISK,
+        max_lag: int | None = None,
+        lag_of: Sequence[str] = (),
+        groups: bool = False,
+        before: Health | None = None,
+    ) -> Health:
+        """Returns what is wrong in the cluster and what is in order, by the rules of `pyrmq health`.
+
+        A master's disk may be used to `max_disk` percent, and a group be `max_lag` messages behind, of all groups or
+        those of `lag_of`. With `groups` the members of groups are queried for subscriptions that differ, and dead
+        letters of the last 24 hours are counted. With `before`, an earlier result, also the disks that fill and the
+        lags that grow are named.
+        """
+        bounds = HealthBounds(max_disk, max_lag, lag_of)
+        return await take_health(self._servers, bounds, of_groups=groups, before=before)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Returns the topic's route, as a NameServer knows it now. Raises `NoRoute` if it knows none.

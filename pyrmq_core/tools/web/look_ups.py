@@ -15,6 +15,7 @@ import trio
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, RocketMQError
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.tools.web.body_text import SUMMARY_BYTES
+from pyrmq_core.tools.web.health_looks import HealthLooks
 from pyrmq_core.tools.web.history import SAMPLE_SECONDS, Curve, History, Sample
 from pyrmq_core.tools.web.look_up_queue import LookUpQueue, TooManyLookUps
 from pyrmq_core.tools.web.message_reads import SHOWN_MESSAGES, FoundMessages, MessageReads, ShownMessage, Wanted
@@ -22,6 +23,7 @@ from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS, SharedAnswers
 from pyrmq_core.tools.web.topic_figures import TopicFigures
 
 if TYPE_CHECKING:
+    from pyrmq_core.client.admin.health_rules import Health
     from pyrmq_core.client.admin.message_queries import MessageList
     from pyrmq_core.client.admin.message_tracks import MessageTrack
     from pyrmq_core.client.admin.messages import MessageTrace
@@ -70,9 +72,11 @@ class LookUps:
         searches: SharedAnswers | None = None,
         figures: TopicFigures | None = None,
         reads: MessageReads | None = None,
+        health: HealthLooks | None = None,
     ) -> None:
         self.history = history
         self.figures = TopicFigures(self._stats_once, self.groups) if figures is None else figures
+        self.health = HealthLooks(self._health_once) if health is None else health
         self._admin = admin
         self._consumer = consumer
         self._shared = shared
@@ -83,7 +87,7 @@ class LookUps:
         self._reads = MessageReads(admin, consumer) if reads is None else reads
 
     def of_viewer(self, address: str) -> LookUps:
-        shared = (self._shared, self.history, address, self._searches, self.figures, self._reads)
+        shared = (self._shared, self.history, address, self._searches, self.figures, self._reads, self.health)
         return LookUps(self._admin, self._consumer, *shared)
 
     async def _get(
@@ -126,6 +130,9 @@ class LookUps:
 
     async def _stats_once(self, topic: str) -> TopicStats:
         return await self._shared.once(partial(self._admin.topics.stats, topic))
+
+    async def _health_once(self, before: Health | None) -> Health:
+        return await self._shared.once(partial(self._admin.health, groups=True, before=before))
 
     async def groups_of(self, topic: str) -> tuple[str, ...]:
         return await self._get(("groups of", topic), partial(self._admin.topics.groups, topic))

@@ -94,6 +94,7 @@ async def serve_web(
         guarded = Guards(app, hosts, allow_changes=settings.allow_changes)
         nursery.start_soon(look_ups.sample)
         nursery.start_soon(look_ups.figures.look_up)
+        nursery.start_soon(look_ups.health.look_up)
         most = connections_with_files(MAX_CONNECTIONS)
         serve_one = functools.partial(_serve_one, guarded, _config())
         await nursery.start(functools.partial(serve_listener, serve_one, listener, max_connections=most, patience=0.0))

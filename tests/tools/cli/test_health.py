@@ -5,21 +5,34 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from pyrmq_core import Command, Message, MessageQueue, ResponseError
-from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
-from pyrmq_core.client.admin.values import BrokerStatus
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.client.admin.health_rules import (
+    FAIL,
+    OK,
+    WARN,
+    Health,
+    check_brokers,
+    check_disks,
+    check_growth,
+    check_order,
+    check_subscriptions,
+    check_versions,
+)
+from pyrmq_core.client.admin.values import BrokerStatus, GroupMember, GroupSummary
 from pyrmq_core.errors import ConnectFailed
 from pyrmq_core.protocol.acl import sign
+from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
+from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumerRunningInfo
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 from pyrmq_core.protocol.routes.route import BrokerData
 from pyrmq_core.testing import CutConnection, Peer, RequestCode
-from pyrmq_core.tools.cli.doctor import FAIL, OK, WARN
-from pyrmq_core.tools.cli.operation.health import check_brokers, check_order
 from tests.support.apache import ask
 from tests.support.commands import ended, started
 from tests.support.guarded import AUTH_5, KEY, MEMBER, READER_SECRET, SECRET, member_requests
@@ -147,6 +160,81 @@ def test_order_topics_with_a_broker_that_is_away() -> None:
     (check,) = check_order({"T": "a:2;b:2;c:1"}, info)
     assert (check.status, check.found) == (FAIL, "order topic T has queues at b, c, without a master")
     assert [check.status for check in check_order({"T": "a"}, info)] == [WARN]
+
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def row(name: str, version: str, ratio: float = 0.5, cluster: str = "C") -> BrokerStatus:
+    info = RuntimeInfo({"brokerVersionDesc": version, "commitLogDiskRatio": str(ratio)})
+    return BrokerStatus(cluster, name, 0, f"{name}:1", info)
+
+
+def test_a_broker_of_another_version() -> None:
+    same = [row("a", "V5_3_2"), row("b", "V5_3_2"), row("c", "V4_9_7", cluster="D")]
+    assert list(check_versions(same)) == []
+    (check,) = check_versions([*same, row("e", "V5_1_0")])
+    assert (check.status, check.subject) == (WARN, "e")
+    assert check.found == "e (0) e:1 is of 5.1.0, and 2 of 3 brokers of 5.3.2"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "at"),
+    [
+        (0.50, 0.60, "15:10"),  # a tenth in 10 minutes: 30 points are left
+        (0.60, 0.60, None),
+        (0.60, 0.50, None),
+        (0.5999, 0.60, None),  # more than a day
+        (0.80, 0.91, None),  # full already: another check says so
+    ],
+)
+def test_a_disk_that_fills(before: float, now: float, at: str | None) -> None:
+    later = NOON + timedelta(hours=2, minutes=40)
+    earlier = Health((), later - timedelta(minutes=10), disks={"a:1": before})
+    checks = list(check_disks(earlier, Health((), later, disks={"a:1": now}), [row("a", "V5_3_2")], 90))
+    assert len(checks) == (at is not None)
+    assert all(f"90% at 2026-01-31 {at} UTC" in check.found for check in checks)
+
+
+def test_a_lag_that_grows() -> None:
+    groups = [
+        GroupSummary(name, members, None, None, lag, (), ())
+        for name, members, lag in (("idle", 0, 500), ("late", 2, 1700), ("new", 0, 900), ("at-work", 1, 140))
+    ]
+    before = Health((), NOON, lags={"idle": 400, "late": 500, "at-work": 50, "CID_RMQ_SYS_X": 0})
+    now = Health((), NOON + timedelta(minutes=1), lags={group.group: group.lag for group in groups})
+    assert [check.found for check in check_growth(before, now, groups)] == [
+        "group late is 1,700 messages behind, 20.0 a second more",
+        "group idle is 500 messages behind, 1.7 a second more; no member is connected",
+    ]
+
+
+def member(name: str, *topics: str) -> GroupMember:
+    subscriptions = tuple(SubscriptionData(topic, "*") for topic in ("%RETRY%g", *topics))
+    info = ConsumerRunningInfo(subscriptions=subscriptions) if topics else None
+    return GroupMember(name, "x:1", "JAVA", "5.4.0", info)
+
+
+def test_members_that_read_different_topics() -> None:
+    assert list(check_subscriptions("g", [member("m1", "A", "B"), member("m2", "B", "A"), member("silent")])) == []
+    (check,) = check_subscriptions("g", [member("m1", "A"), member("m2", "A", "B"), member("m3", "A")])
+    assert (check.status, check.subject) == (FAIL, "g")
+    assert check.found == "members of group g differ: m1 reads A; m2 reads A, B"
+
+
+def test_what_two_looks_find(cluster: EmbeddedCluster, terminal: Terminal) -> None:
+    """A broker that is closed for writing, members that differ, and a dead letter, as a user sees them."""
+    assert "closed for writing" in terminal.text("broker", "wipe-write-perm", "broker-b")
+    try:
+        results = checks(terminal, 1, "--over", "0.1")
+    finally:
+        terminal.text("broker", "add-write-perm", "broker-b")
+    assert ("writes", FAIL, "broker-b is closed for writing") in results
+    with Admin(nameserver=cluster.nameserver) as admin, Producer("G", nameserver=cluster.nameserver) as producer:
+        admin.create_topic("%DLQ%shipping", queues=1)
+        producer.send(Message("%DLQ%shipping", b"x"))
+    letters = "group shipping has 1 dead letter of the last 24 hours"
+    assert ("letters", WARN, letters) in checks(terminal, 0, "--over", "0.1")
 
 
 def test_an_order_topic_in_a_cluster(cluster: EmbeddedCluster, terminal: Terminal) -> None:

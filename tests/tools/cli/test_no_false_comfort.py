@@ -10,13 +10,13 @@ import pytest
 
 from pyrmq_core import Command, InvalidArgument, Message, MessageQueue, ResponseError
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.client.admin.health_rules import slaves_awaited
 from pyrmq_core.client.admin.values import BrokerStatus
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import refusal
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.testing import Peer, RequestCode
 from pyrmq_core.tools.cli.operation.broker import broker_members, brokers_text
-from pyrmq_core.tools.cli.operation.health import slaves_awaited
 from tests.support.guarded import AUTH_5, KEY, SECRET
 from tests.support.terminal import Terminal, soon
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument, NoRoute
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic, is_retry_topic
+from pyrmq_core.tools.web.health_looks import MOST_LINES, lines_of
 from pyrmq_core.tools.web.history import Curve
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.message_reads import FoundMessages, Wanted
@@ -48,13 +49,18 @@ PRODUCER_ORDERS: Final[Mapping[str, Callable[[ConnectedProducer], Any]]] = {
 
 
 async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns what is wrong, and then each cluster with its brokers."""
     brokers = await look_ups.brokers(watch=True)
+    await look_ups.health.view()
+    health = look_ups.health.latest
+    lines = [] if health is None else lines_of(health)
     rows = ordered(request, matching(request, brokers, _texts_of_broker), BROKER_ORDERS)
     clusters = {
         name: [broker for broker in rows if broker.cluster == name] for name in sorted({b.cluster for b in brokers})
     }
     values = {"clusters": clusters, "filter": query(request, "filter"), "sort": query(request, "sort")}
-    return Shown("cluster.html", values)
+    wrong = {"health": health, "wrong": lines[:MOST_LINES], "left_out": max(0, len(lines) - MOST_LINES)}
+    return Shown("cluster.html", {**values, **wrong, "error": look_ups.health.error})
 
 
 async def producers_page(request: Request, look_ups: LookUps) -> Shown:

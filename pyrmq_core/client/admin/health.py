@@ -1,0 +1,278 @@
+"""`Admin.health`: what is wrong in a cluster, by the rules that `pyrmq health` and the page in the browser share.
+
+`take_health` queries the servers, and `health_rules` decides from their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.admin.brokers import Brokers
+from pyrmq_core.client.admin.groups import Groups
+from pyrmq_core.client.admin.health_rules import (
+    FAIL,
+    MAX_DISK,
+    OK,
+    WARN,
+    Health,
+    HealthCheck,
+    check_agreement,
+    check_brokers,
+    check_disks,
+    check_growth,
+    check_lags,
+    check_order,
+    check_subscriptions,
+    check_versions,
+    first_names,
+    slaves_awaited,
+)
+from pyrmq_core.client.admin.servers import AdminServers
+from pyrmq_core.client.admin.topics import ORDER_NAMESPACE, Topics
+from pyrmq_core.client.admin.values import BrokerStatus, GroupSummary
+from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError
+from pyrmq_core.model import Permission
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, TOOLS_GROUP, is_dead_letter_topic, is_system_group
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
+from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvList, KvTable
+from pyrmq_core.protocol.routes.route import TopicRouteData
+
+NEW_LETTERS_OF: Final = timedelta(hours=24)
+# The most members that are queried for their subscriptions, and the most topics of dead letters.
+MAX_MEMBERS: Final = 500
+MAX_LETTER_TOPICS: Final = 500
+QUERIES_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class HealthBounds:
+    """The most used percent of a disk, and the most messages of lag, of all groups or of `lag_of`."""
+
+    max_disk: int = MAX_DISK
+    max_lag: int | None = None
+    lag_of: Sequence[str] = ()
+
+
+async def take_health(servers: AdminServers, bounds: HealthBounds, *, of_groups: bool, before: Health | None) -> Health:
+    info = await servers.cluster_info()
+    checks = await _check_nameservers(servers)
+    brokers = await Brokers(servers).list()
+    now_at = datetime.now(UTC)
+    disks = {row.address: row.disk_ratio for row in brokers if row.disk_ratio is not None}
+    checks += [*check_brokers(brokers, bounds.max_disk), *check_versions(brokers)]
+    checks += [*await _check_replication(servers, brokers), *await _check_queues(servers, info)]
+    checks += await _check_writes(servers, info)
+    groups: Sequence[GroupSummary] = ()
+    if of_groups or (bounds.max_lag is not None and not bounds.lag_of):
+        try:
+            listed = await Groups(servers).list()
+        except ResponseError as error:
+            checks.append(HealthCheck("lag", WARN if bounds.max_lag is None else FAIL, f"not known: {error}"))
+        else:
+            groups = listed.groups
+            checks += [HealthCheck("lag", WARN, str(error)) for error in listed.failures.values()]
+    since = None if before is None else before.taken
+    now = Health((), now_at, since, disks, {group.group: group.lag for group in groups})
+    if of_groups:
+        checks += await _check_members(servers, groups)
+        checks += await _check_dead_letters(servers, now_at - NEW_LETTERS_OF)
+    if before is not None:
+        checks += [*check_disks(before, now, brokers, bounds.max_disk), *check_growth(before, now, groups)]
+    beyond = {group.group: group.queues_beyond_end for group in groups}
+    if bounds.lag_of:
+        checks += await _check_named_lags(servers, bounds)
+    elif groups or bounds.max_lag is not None:
+        checks += check_lags(now.lags, beyond, bounds.max_lag)
+    return replace(now, checks=tuple(checks))
+
+
+async def _check_nameservers(servers: AdminServers) -> list[HealthCheck]:
+    """Checks each NameServer. One of several that is missing is a warning, since clients try the next.
+
+    NameServers that list different brokers are a failure: a Java client believes the NameServer that it chose.
+    """
+    checks = []
+    brokers: dict[str, set[str]] = {}
+    for address in servers.session.nameservers.addresses:
+        try:
+            answer = await servers.session.call(address, GetClusterInfo().to_command(), timeout=servers.timeout)
+            if answer.code != ResponseCode.SUCCESS:
+                raise response_error(answer, GetClusterInfo.CODE, f"NameServer {address}")
+            table = ClusterInfo.from_command(answer).broker_addr_table.values()
+        except RocketMQError as error:
+            checks.append(HealthCheck("nameserver", WARN, f"{address}: {error}", subject=address))
+        else:
+            checks.append(HealthCheck("nameserver", OK, address, subject=address))
+            addresses = ((data.broker_name, *server) for data in table for server in data.broker_addrs.items())
+            brokers[address] = {f"{name} ({broker_id}) {broker}" for name, broker_id, broker in addresses}
+    return [*checks, *check_agreement(brokers)]
+
+
+async def _check_replication(servers: AdminServers, rows: Iterable[BrokerStatus]) -> list[HealthCheck]:
+    """Checks that masters have the slaves for which their sends wait. Masters that wait for none have no line."""
+    checks = []
+    for row in rows:
+        name = row.broker_name
+        if not row.is_master or not row.reachable or row.error is not None:
+            continue
+        try:
+            awaited = slaves_awaited(await Brokers(servers).config(name))
+            following = await _slaves_of(servers, name) if awaited else 0
+        except RocketMQError as error:
+            checks.append(HealthCheck("replication", WARN, f"of {name} is not known: {error}", subject=name))
+            continue
+        if following < awaited:
+            text = f"{name} waits for {awaited} slaves before it answers a send, and {following} follow it"
+            remedy = "its sends end with FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE: start its slaves"
+            checks.append(HealthCheck("replication", FAIL, text, remedy, name))
+    return checks
+
+
+async def _slaves_of(servers: AdminServers, broker: str) -> int:
+    """Returns the number of slaves that are near their master, or of a 4.9 broker's registered slaves."""
+    try:
+        return (await Brokers(servers).ha_status(broker)).in_sync_slave_nums
+    except ResponseError:
+        registered = (await servers.cluster_info()).broker_addr_table.get(broker)
+        return 0 if registered is None else len(registered.broker_addrs) - (registered.master is not None)
+
+
+async def _check_queues(servers: AdminServers, info: ClusterInfo) -> list[HealthCheck]:
+    """Checks that each broker with queues has a master. Routes are looked up only if a broker has no master."""
+    headless = {name for name, broker in info.broker_addr_table.items() if broker.master is None}
+    query = GetKvList(ORDER_NAMESPACE).to_command()
+    try:
+        values = await servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
+        checks = list(check_order(values, info))
+    except ResponseError as error:
+        checks = [HealthCheck("order", WARN, f"not known: {error}")]
+    if not headless:
+        return [*checks, HealthCheck("queues", OK, "every registered queue has a master")]
+
+    async def brokers_of(topic: str) -> set[str]:
+        route = await _route(servers, servers.on_wire(topic))
+        return set() if route is None else {queues.broker_name for queues in route.queue_datas}
+
+    brokers_with = await query_many(await Topics(servers).list(), brokers_of)
+    for name in sorted(headless):
+        topics = sorted(topic for topic, brokers in brokers_with.items() if name in brokers)
+        text = f"{name} has no master: its queues of {len(topics)} topics take no message ({first_names(topics)})"
+        checks.append(HealthCheck("queues", FAIL, text, "start its master", name))
+    return checks
+
+
+async def _check_writes(servers: AdminServers, info: ClusterInfo) -> list[HealthCheck]:
+    """Checks that each master is open for writing, by the topic that each broker has under its own name."""
+    masters = sorted(name for name, broker in info.broker_addr_table.items() if broker.master is not None)
+
+    async def is_closed(name: str) -> bool:
+        try:
+            route = await _route(servers, name)
+        except RocketMQError:  # the check of NameServers has it
+            return False
+        perms = [data.perm for data in (route.queue_datas if route is not None else ()) if data.broker_name == name]
+        return any(not perm & Permission.WRITE for perm in perms)
+
+    closed = await query_many(masters, is_closed, trio.CapacityLimiter(QUERIES_AT_ONCE))
+    return [
+        HealthCheck(
+            "writes", FAIL, f"{name} is closed for writing", f"pyrmq broker add-write-perm {name} opens it", name
+        )
+        for name in masters
+        if closed[name]
+    ]
+
+
+async def _route(servers: AdminServers, on_wire: str) -> TopicRouteData | None:
+    return await servers.session.routes.query(on_wire, timeout=servers.timeout)
+
+
+async def _check_members(servers: AdminServers, groups: Iterable[GroupSummary]) -> list[HealthCheck]:
+    """Checks that the members of each group have the same subscriptions, which they themselves report."""
+    asked, left = [], 0
+    members = 0
+    for group in groups:
+        if group.members > 1 and not is_system_group(group.group):
+            members += group.members
+            if members <= MAX_MEMBERS:
+                asked.append(group.group)
+            else:
+                left += 1
+
+    async def of(group: str) -> list[HealthCheck]:
+        try:
+            return list(check_subscriptions(group, (await Groups(servers).describe(group)).members))
+        except InvalidArgument:  # it was deleted meanwhile
+            return []
+        except RocketMQError as error:
+            return [HealthCheck("members", WARN, f"of group {group} are not known: {error}", subject=group)]
+
+    answers = await query_many(asked, of, trio.CapacityLimiter(QUERIES_AT_ONCE))
+    checks = [check for each in answers.values() for check in each]
+    if left:
+        text = f"of {left} groups were not asked what they read: at most {MAX_MEMBERS} are"
+        checks.append(HealthCheck("members", WARN, text))
+    return checks
+
+
+async def _check_dead_letters(servers: AdminServers, since: datetime) -> list[HealthCheck]:
+    """Checks which groups have dead letters that were stored since then."""
+    queues = QueueOffsets(servers.session, TOOLS_GROUP, timeout=servers.timeout, namespace=servers.namespace)
+    since_ms = round(since.timestamp() * 1000)
+
+    async def new_letters(topic: str) -> int | RocketMQError:
+        try:
+            there = (await queues.current_queues([topic]))[topic] or ()
+            ends, begins = await queues.max_offsets(there), await queues.offsets_at(dict.fromkeys(there, since_ms))
+        except RocketMQError as error:
+            return error
+        return sum(max(0, ends[queue] - begins[queue]) for queue in there)
+
+    try:
+        topics = [name for name in await Topics(servers).list() if is_dead_letter_topic(name)]
+    except RocketMQError as error:
+        return [HealthCheck("letters", WARN, f"not known: {error}")]
+    counted = await query_many(topics[:MAX_LETTER_TOPICS], new_letters, trio.CapacityLimiter(QUERIES_AT_ONCE))
+    checks = []
+    for topic, number in counted.items():
+        group = topic.removeprefix(DLQ_PREFIX)
+        if isinstance(number, RocketMQError):
+            checks.append(HealthCheck("letters", WARN, f"of group {group} are not known: {number}", subject=group))
+        elif number:
+            text = f"group {group} has {number:,} dead letter{'s' if number > 1 else ''} of the last 24 hours"
+            checks.append(HealthCheck("letters", WARN, text, "mend what refuses them, then send them again", group))
+    if len(topics) > MAX_LETTER_TOPICS:
+        text = f"of {len(topics) - MAX_LETTER_TOPICS} groups were not counted: at most {MAX_LETTER_TOPICS} are"
+        checks.append(HealthCheck("letters", WARN, text))
+    return checks
+
+
+async def _check_named_lags(servers: AdminServers, bounds: HealthBounds) -> list[HealthCheck]:
+    lags: dict[str, int] = {}
+    beyond: dict[str, int] = {}
+    checks = []
+    try:
+        for group in bounds.lag_of:
+            progress = await Groups(servers).progress(group)
+            if progress.lag is not None:
+                lags[group] = progress.lag
+                beyond[group] = sum(row.lag < 0 for row in progress.queues)
+            else:
+                absent = f"group {group} has no offsets, so its lag is not known"
+                advice = "look at its name; it has some when a member consumes"
+                checks.append(HealthCheck("lag", FAIL, absent, advice, group))
+            checks += [
+                HealthCheck("lag", WARN, f"{group}: {error}", subject=group) for error in progress.failures.values()
+            ]
+    except ResponseError as error:
+        checks.append(HealthCheck("lag", FAIL, f"not known: {error}"))
+    return [*checks, *check_lags(lags, beyond, bounds.max_lag)]

@@ -1,0 +1,207 @@
+"""The rules by which a cluster's health is judged: they decide from the values that `health` queries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from pyrmq_core.client.admin.topics import parse_order
+from pyrmq_core.client.admin.values import BrokerStatus, GroupMember, GroupSummary
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.messages.names import is_retry_topic, is_system_group
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
+
+OK: Final = "OK"
+WARN: Final = "WARN"
+FAIL: Final = "FAIL"
+
+MOST_NAMES: Final = 5
+MAX_DISK: Final = 90
+# A disk that is full later than this at its present rate has no line: old segments of the log are removed meanwhile.
+FULL_WITHIN: Final = timedelta(hours=24)
+# A lag that grew by less is that of a group at work.
+GROWN_MESSAGES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """One thing that was checked. `subject` is the name of its broker, group, topic or NameServer.
+
+    `status` is OK, WARN or FAIL. `advice` is empty or what to do.
+    """
+
+    check: str
+    status: str
+    found: str
+    advice: str = ""
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The checks of a cluster, and the figures with which a later look is compared: `disks` by address, `lags`.
+
+    `since` is the time of the earlier look with which this one was compared.
+    """
+
+    checks: tuple[HealthCheck, ...]
+    taken: datetime
+    since: datetime | None = None
+    disks: Mapping[str, float] = field(default_factory=dict)
+    lags: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def wrong(self) -> tuple[HealthCheck, ...]:
+        """The failures, then the warnings."""
+        return tuple(check for status in (FAIL, WARN) for check in self.checks if check.status == status)
+
+
+def check_brokers(rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[HealthCheck]:
+    """Yields a check for each address: a master that gives no answer fails, a slave is a warning."""
+    empty = True
+    for row in rows:
+        empty = False
+        where, name = _place(row), row.broker_name
+        if not row.reachable:
+            yield HealthCheck("broker", FAIL if row.is_master else WARN, f"{where}: {row.error}", subject=name)
+        elif row.error is not None:
+            text = f"{where} answers, and refuses its figures: {row.error}"
+            yield HealthCheck("broker", WARN, text, subject=name)
+        elif row.disk_ratio is not None and row.disk_ratio * 100 > max_disk:
+            full = f"{where}: {row.disk_ratio:.0%} of the log's disk are used"
+            yield HealthCheck(
+                "disk", FAIL, full, f"more than {max_disk}%: the broker refuses sends when its disk is full", name
+            )
+        else:
+            yield HealthCheck("broker", OK, f"{where}, {row.version}", subject=name)
+    if empty:
+        yield HealthCheck("broker", FAIL, "the NameServer knows none", "start one, or look at its namesrvAddr")
+
+
+def check_versions(rows: Iterable[BrokerStatus]) -> Iterator[HealthCheck]:
+    """Yields a warning for each broker whose version is not the one that most brokers of its cluster have."""
+    answering = [row for row in rows if row.version is not None]
+    for cluster in sorted({row.cluster for row in answering}):
+        there = [row for row in answering if row.cluster == cluster]
+        counted = Counter(row.version for row in there)
+        usual, number = max(counted.items(), key=lambda item: (item[1], item[0]))
+        for row in there:
+            if row.version != usual:
+                text = f"{_place(row)} is of {row.version}, and {number} of {len(there)} brokers of {usual}"
+                advice = "give all brokers of a cluster one version"
+                yield HealthCheck("version", WARN, text, advice, row.broker_name)
+
+
+def check_disks(before: Health, now: Health, rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[HealthCheck]:
+    """Yields a warning for each disk that is full within a day if it goes on as it did since `before`."""
+    for row in rows:
+        earlier, ratio = before.disks.get(row.address), now.disks.get(row.address)
+        if earlier is None or ratio is None or not earlier < ratio <= max_disk / 100:
+            continue
+        left = (now.taken - before.taken) * ((max_disk / 100 - ratio) / (ratio - earlier))
+        if left <= FULL_WITHIN:
+            at = (now.taken + left).strftime("%Y-%m-%d %H:%M UTC")
+            text = f"{_place(row)}: {ratio:.0%} of the log's disk are used, and {max_disk}% at {at} at the present rate"
+            yield HealthCheck(
+                "disk", WARN, text, "make room, or keep messages shorter: fileReservedTime", row.broker_name
+            )
+
+
+def check_growth(before: Health, now: Health, groups: Iterable[GroupSummary]) -> list[HealthCheck]:
+    """Returns a warning for each group whose lag grew since `before`, those that grew most first."""
+    seconds = max(0.001, (now.taken - before.taken).total_seconds())
+    grown = [
+        (group.lag - before.lags[group.group], group)
+        for group in groups
+        if group.group in before.lags and not is_system_group(group.group)
+    ]
+    checks = []
+    for messages, group in sorted(grown, key=lambda item: (-item[0], item[1].group)):
+        if messages >= GROWN_MESSAGES:
+            why = "" if group.members else "; no member is connected"
+            text = f"group {group.group} is {group.lag:,} messages behind, {messages / seconds:,.1f} a second more{why}"
+            checks.append(HealthCheck("lag", WARN, text, subject=group.group))
+    return checks
+
+
+def check_subscriptions(group: str, members: Iterable[GroupMember]) -> Iterator[HealthCheck]:
+    """Yields a failure if members that report their subscriptions differ in them."""
+    reading: dict[tuple[str, ...], str] = {}
+    for member in members:
+        subscriptions = member.running_info.subscriptions if member.running_info is not None else ()
+        topics = sorted(
+            data.topic if data.sub_string in ("", "*") else f"{data.topic} ({data.sub_string})"
+            for data in subscriptions
+            if not is_retry_topic(data.topic)
+        )
+        if topics:
+            reading.setdefault(tuple(topics), member.client_id)
+    if len(reading) > 1:
+        each = [f"{client} reads {', '.join(topics)}" for topics, client in reading.items()]
+        text = f"members of group {group} differ: {'; '.join(each[:MOST_NAMES])}"
+        advice = "a queue has one member, and what it does not read is lost to the group: give all the same"
+        yield HealthCheck("members", FAIL, text, advice, group)
+
+
+def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[HealthCheck]:
+    """Yields a failure for each order topic with queues at a broker that is not registered or has no master."""
+    masters = {name for name, broker in info.broker_addr_table.items() if broker.master is not None}
+    for topic, text in sorted(values.items()):
+        try:
+            missing = sorted(parse_order(topic, text).keys() - masters)
+        except InvalidArgument as error:
+            yield HealthCheck("order", WARN, str(error), subject=topic)
+        else:
+            if missing:
+                fault = f"order topic {topic} has queues at {', '.join(missing)}, without a master"
+                yield HealthCheck("order", FAIL, fault, "their keys cannot be sent: start the broker", topic)
+
+
+def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
+    """Yields a failure for each NameServer that lacks brokers of another NameServer."""
+    everywhere = set().union(*brokers.values())
+    for address, registered in brokers.items():
+        if missing := sorted(everywhere - registered):
+            remedy = "NameServers share nothing: name all of them in each broker's namesrvAddr"
+            text = f"{address} lacks {first_names(missing)}, which another NameServer has"
+            yield HealthCheck("nameserver", FAIL, text, remedy, address)
+
+
+def check_lags(lags: Mapping[str, int], beyond: Mapping[str, int], max_lag: int | None) -> list[HealthCheck]:
+    """Returns a warning for each group with offsets beyond its queues, and a failure for each beyond `max_lag`."""
+    checks = []
+    for group, queues in beyond.items():
+        if queues:
+            text = f"group {group} has offsets beyond the ends of {queues} queues"
+            advice = f"they became shorter: pyrmq group progress {group}, then reset"
+            checks.append(HealthCheck("lag", WARN, text, advice, group))
+    if max_lag is None:
+        return checks
+    late = [
+        HealthCheck("lag", FAIL, f"group {name} is {lag} messages behind", subject=name)
+        for name, lag in lags.items()
+        if lag > max_lag
+    ]
+    if lags and not late:
+        late.append(HealthCheck("lag", OK, f"{len(lags)} groups, the furthest {max(lags.values())} messages behind"))
+    return [*checks, *late]
+
+
+def slaves_awaited(settings: Mapping[str, str]) -> int:
+    """Returns the number of slaves for which a master with these settings waits before it answers a send."""
+    if settings.get("brokerRole") != "SYNC_MASTER":
+        return 0
+    if "inSyncReplicas" not in settings or int(settings.get("haSlaveFallbehindMax", -1)) >= 0:  # settings of 4.9
+        return max(1, int(settings.get("inSyncReplicas", 1)) - 1)
+    return int(settings["inSyncReplicas"]) - 1
+
+
+def _place(row: BrokerStatus) -> str:
+    return f"{row.broker_name} ({row.broker_id}) {row.address}"
+
+
+def first_names(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:MOST_NAMES])}{', ...' if len(names) > MOST_NAMES else ''}"

@@ -1,0 +1,91 @@
+"""`HealthLooks`: what is wrong in the cluster, looked up again each minute while the first page is viewed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
+from pyrmq_core.tools.web.rendering import link
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.health_rules import Health, HealthCheck
+
+LOOK_SECONDS: Final = 60.0
+VIEWED_SECONDS: Final = 900.0
+# A new look is compared with the oldest of these.
+LOOKS_KEPT: Final = 10
+# The time for which a page waits for a first look.
+PATIENCE_SECONDS: Final = 3.0
+AGAIN_SECONDS: Final = 1.0
+MOST_LINES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class HealthLine:
+    check: HealthCheck
+    href: str
+
+
+class HealthLooks:
+    """The last looks at the cluster. The function takes the look with which the new one is compared, if any."""
+
+    def __init__(self, take: Callable[[Health | None], Awaitable[Health]]) -> None:
+        self._take = take
+        self._looks: deque[Health] = deque(maxlen=LOOKS_KEPT)
+        self._viewed_until = 0.0
+        self._viewed = trio.Event()
+        self._looked = trio.Event()
+        self.error: RocketMQError | None = None
+
+    @property
+    def latest(self) -> Health | None:
+        return self._looks[-1] if self._looks and self.error is None else None
+
+    async def view(self) -> None:
+        """Has looks taken for a while, and waits a moment for the first one."""
+        self._viewed_until = trio.current_time() + VIEWED_SECONDS
+        self._viewed.set()
+        with trio.move_on_after(PATIENCE_SECONDS):
+            await self._looked.wait()
+
+    async def look_up(self) -> None:
+        while True:
+            await self._viewed.wait()
+            next_at = trio.current_time() + LOOK_SECONDS
+            try:
+                self._looks.append(await self._take(self._looks[0] if self._looks else None))
+                self.error = None
+                self._looked.set()
+            except TooManyLookUps:
+                next_at = trio.current_time() + AGAIN_SECONDS
+            except RocketMQError as error:
+                self.error = error
+                self._looked.set()
+            if trio.current_time() > self._viewed_until:  # later the first look would be an old one
+                self._looks.clear()
+                self._viewed, self._looked = trio.Event(), trio.Event()
+            await trio.sleep_until(next_at)
+
+
+def lines_of(health: Health) -> list[HealthLine]:
+    return [HealthLine(check, _address_of(check)) for check in health.wrong]
+
+
+def _address_of(check: HealthCheck) -> str:
+    match check.check:
+        case _ if not check.subject or check.check == "nameserver":
+            return ""
+        case "lag" | "members":
+            return link("/group", group=check.subject)
+        case "letters":
+            return link("/dead-letters", group=check.subject)
+        case "order":
+            return link("/topic", topic=check.subject)
+        case _:
+            return link("/", filter=check.subject)
