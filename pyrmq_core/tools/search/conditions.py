@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol
 
 from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.errors import InvalidArgument
@@ -82,7 +82,8 @@ class Members:
         return self.where.holds(Row(message, json_of(message.body) if self.where.reads_json else None))
 
 
-Condition: TypeAlias = TextIn | Pattern | Members
+class Condition(Protocol):
+    def holds(self, message: MessageExt) -> bool: ...
 
 
 def condition_of(contains: str | None, where: str | None, regex: str | None) -> Condition:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from pyrmq_core.client.unpacking import in_thread
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.tools.web.bodies import Receive
@@ -105,7 +106,8 @@ def application(
         if message is None:
             raise missing(queue, offset)
         name = file_name(queue.topic, queue.broker_name, queue.queue_id, offset)
-        return Download(message.body, name, downloads, _address(request))
+        masked = await in_thread(look_ups.masks.of, message)
+        return Download(masked.body, name, downloads, _address(request))
 
     async def curve(request: Request) -> Response:
         return JSONResponse(curve_data(request, look_ups))

@@ -18,6 +18,7 @@ from pyrmq_core.tools.web.body_text import SUMMARY_BYTES
 from pyrmq_core.tools.web.health_looks import HealthLooks
 from pyrmq_core.tools.web.history import SAMPLE_SECONDS, Curve, History, Sample
 from pyrmq_core.tools.web.look_up_queue import LookUpQueue, TooManyLookUps
+from pyrmq_core.tools.web.masks import Masks
 from pyrmq_core.tools.web.message_reads import SHOWN_MESSAGES, FoundMessages, MessageReads, ShownMessage, Wanted
 from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS, SharedAnswers
 from pyrmq_core.tools.web.topic_figures import TopicFigures
@@ -89,6 +90,10 @@ class LookUps:
     def of_viewer(self, address: str) -> LookUps:
         shared = (self._shared, self.history, address, self._searches, self.figures, self._reads, self.health)
         return LookUps(self._admin, self._consumer, *shared)
+
+    @property
+    def masks(self) -> Masks:
+        return self._reads.masks
 
     async def _get(
         self, key: Hashable, look_up: Callable[[], Awaitable[Answer]], fresh_seconds: float = FRESH_SECONDS
@@ -189,7 +194,8 @@ class LookUps:
         async def look_up() -> FoundMessages:
             result = await query()
             failures = {name: str(error) for name, error in result.failures.items()}
-            return FoundMessages(tuple(reversed(result.messages))[:SHOWN_MESSAGES], failures)
+            newest = tuple(reversed(result.messages))[:SHOWN_MESSAGES]
+            return FoundMessages(tuple(map(self._reads.shortened, newest)), failures)
 
         return await self._get(key, look_up)
 
@@ -220,6 +226,7 @@ class LookUps:
         Raises `TooManyLookUps` if other searches take too long for it to begin.
         """
         condition = wanted.condition()
+        self.masks.refuse_sql(wanted.sql)
         look_up = partial(self._reads.search, wanted, condition)
         return await self._searches.get(wanted, look_up, address=self._address, size_of=_size_of)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 import trio
@@ -26,6 +27,7 @@ from pyrmq_core.tools.search.ranges import queues_named, ranges_that_answer
 from pyrmq_core.tools.search.search import Search, SearchForm
 from pyrmq_core.tools.web.body_text import PART_BYTES, SUMMARY_BYTES, BodyText, body_text, summary
 from pyrmq_core.tools.web.look_up_queue import LookUpQueue, WaitingLookUp
+from pyrmq_core.tools.web.masks import NO_MASKS, MaskedCondition, Masks
 
 # The messages on a page of the browser of messages; twice as many are read, divided over the queues.
 SHOWN_MESSAGES: Final = 64
@@ -42,6 +44,8 @@ SILENT_SECONDS: Final = 3.0
 PAGE_BODY_BYTES: Final = 16 * 1024 * 1024
 # How many long JSON bodies are laid out at a time, in a thread.
 LAYOUTS_AT_ONCE: Final = 1
+# The beginning of a body that lists mask, of which they show a summary.
+MASKED_BYTES: Final = 4 * SUMMARY_BYTES
 MILLISECOND: Final = timedelta(milliseconds=1)
 
 RULES: Final = BodyRules(max_body_bytes=PAGE_BODY_BYTES)
@@ -113,7 +117,8 @@ class Wanted:
 class MessageReads:
     """Reads messages for the pages."""
 
-    def __init__(self, admin: Admin, consumer: PullConsumer) -> None:
+    def __init__(self, admin: Admin, consumer: PullConsumer, masks: Masks = NO_MASKS) -> None:
+        self.masks = masks
         self._admin = admin
         self._consumer = consumer
         self._layouts = LookUpQueue(LAYOUTS_AT_ONCE)
@@ -133,9 +138,10 @@ class MessageReads:
             SILENT_SECONDS,
             max_body_bytes=PAGE_BODY_BYTES,
             most=most,
-            keep=_shortened,
+            keep=self.shortened,
         )
-        search = Search(self._consumer, ranges, condition, form, begin=wanted.before)
+        masked = condition and MaskedCondition(self.masks, condition) if self.masks.any else condition
+        search = Search(self._consumer, ranges, masked, form, begin=wanted.before)
         search.account.failures.update(failures)
         matches: list[MessageExt] = []
         is_whole = False
@@ -203,12 +209,12 @@ class MessageReads:
 
         def keep(item: Readable) -> MessageExt | None:
             if not isinstance(item, UnreadableRecord):
-                return _shortened(item)
+                return self.shortened(item)
             if item.message is None:
                 faults[queue.broker_name, queue.queue_id, item.offset] = str(item.error)
                 return None
             faults[_key_of(item.message)] = _fault_text(item, item.message)
-            return _shortened(item.message)
+            return self.shortened(item.message)
 
         while start < end:
             pull = await raw_pull(self._consumer, queue, start, max_messages=end - start)
@@ -239,7 +245,8 @@ class MessageReads:
             fault, item = str(item.error), item.message
         if item is None:
             return None
-        return ShownMessage(_shortened(item), await self.body_text(item.body, form, part, address), fault)
+        item = await in_thread(partial(self.masks.of, item, is_readable=not fault))
+        return ShownMessage(self.shortened(item), await self.body_text(item.body, form, part, address), fault)
 
     async def body_text(self, body: bytes, form: str, part: int, address: str) -> BodyText:
         """Returns a part of a body to show. Long JSON is laid out in a thread, when the viewer's address has its turn.
@@ -250,6 +257,9 @@ class MessageReads:
             return body_text(body, form, part)
         async with self._layouts.admitted(WaitingLookUp(), address):
             return await trio.to_thread.run_sync(body_text, body, form, part)
+
+    def shortened(self, message: MessageExt) -> MessageExt:
+        return shortened(message, self.masks)
 
     async def _item_at(self, queue: MessageQueue, offset: int) -> Readable | None:
         pull = await raw_pull(self._consumer, queue, offset, max_messages=1)
@@ -289,9 +299,11 @@ def _found(
     )
 
 
-def _shortened(message: MessageExt) -> MessageExt:
-    # Lists of complete large messages would fill the memory.
-    return replace(message, body=message.body[:SUMMARY_BYTES])
+def shortened(message: MessageExt, masks: Masks) -> MessageExt:
+    """Returns the message with the masked beginning of its body."""
+    # Lists of complete large messages would fill the memory. What a mask hides may be longer than what it writes.
+    masked = masks.of(replace(message, body=message.body[:MASKED_BYTES]))
+    return replace(masked, body=masked.body[:SUMMARY_BYTES])
 
 
 def _fault_text(record: UnreadableRecord, message: MessageExt) -> str:

@@ -27,6 +27,8 @@ from pyrmq_core.tools.web.changes import Changes
 from pyrmq_core.tools.web.guards import LOOPBACK_NAMES, App, FormToken, Guards, Scope, Send, is_loopback
 from pyrmq_core.tools.web.history import SAMPLE_SECONDS, History
 from pyrmq_core.tools.web.look_ups import LookUps
+from pyrmq_core.tools.web.masks import Masks
+from pyrmq_core.tools.web.message_reads import MessageReads
 from pyrmq_core.tools.web.rendering import Pages
 from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS, SharedAnswers
 from pyrmq_core.tools.web.static_files import StaticFiles
@@ -46,13 +48,14 @@ MAX_CONNECTIONS: Final = 256
 class WebSettings:
     """The address to listen on, further host names of it in browsers, and whether the page may make changes.
 
-    Port 0 means a free port.
+    Port 0 means a free port. `masks` are the texts that `Masks.parse` reads.
     """
 
     host: str = "127.0.0.1"
     port: int = PORT
     allow_hosts: Sequence[str] = ()
     allow_changes: bool = False
+    masks: Sequence[str] = ()
 
 
 async def serve_web(
@@ -65,8 +68,9 @@ async def serve_web(
     """Serves until cancelled. `nursery.start` returns the page's address.
 
     `client` is open, and is not closed. `nameservers` is the text that every page shows. Raises `NetworkError` when it
-    cannot listen.
+    cannot listen, and `InvalidArgument` for a mask that cannot be read.
     """
+    masks = Masks.parse(settings.masks)
     listener = await open_listener(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     async with (
@@ -76,7 +80,7 @@ async def serve_web(
         trio.open_nursery() as nursery,
     ):
         shared = SharedAnswers()
-        look_ups = LookUps(admin, consumer, shared, History())
+        look_ups = LookUps(admin, consumer, shared, History(), reads=MessageReads(admin, consumer, masks))
         token, files = FormToken(), StaticFiles()
         pages = Pages(
             navigation=NAVIGATION,

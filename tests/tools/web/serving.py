@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -37,6 +37,7 @@ async def served(
     brokers: int = 2,
     topics: Mapping[str, int] | None = None,
     settings: Mapping[str, str] | None = None,
+    masks: Sequence[str] = (),
 ) -> AsyncIterator[Served]:
     """Yields a page on a free port; `settings` are the brokers'."""
     async with (
@@ -44,7 +45,7 @@ async def served(
         Client(nameserver=cluster.nameserver) as client,
         trio.open_nursery() as nursery,
     ):
-        web_settings = WebSettings(port=0, allow_changes=allow_changes)
+        web_settings = WebSettings(port=0, allow_changes=allow_changes, masks=masks)
         address: str = await nursery.start(serve_web, client, cluster.nameserver, web_settings)
         async with httpx.AsyncClient(base_url=address, timeout=30) as http:
             yield Served(cluster, address, http)

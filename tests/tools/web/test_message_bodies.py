@@ -17,7 +17,8 @@ from pyrmq_core.tools.web.bodies import AsgiMessage
 from pyrmq_core.tools.web.body_text import PART_BYTES, SUMMARY_BYTES, summary
 from pyrmq_core.tools.web.guards import RequestSlots
 from pyrmq_core.tools.web.look_ups import _size_of
-from pyrmq_core.tools.web.message_reads import FoundMessages, MessageReads, _shortened
+from pyrmq_core.tools.web.masks import NO_MASKS
+from pyrmq_core.tools.web.message_reads import FoundMessages, MessageReads, shortened
 from tests.tools.web.serving import HOSTILE, Served, served
 
 LARGE = "größe " * 60_000
@@ -167,7 +168,7 @@ async def test_downloads_of_one_address_give_way_to_others() -> None:
 def test_lists_of_messages_hold_the_beginnings_of_bodies() -> None:
     body, properties = b"x" * 4_000_000, {"KEYS": "k"}
     message = MessageExt("T", "broker-a", 0, 0, body, properties, 0, 0, 0, "", 0, "", 0, 0, 0, 0, 0, "", "")
-    short = _shortened(message)
+    short = shortened(message, NO_MASKS)
     assert (len(short.body), summary(short.body)) == (SUMMARY_BYTES, summary(message.body))
     assert (short.keys, _size_of(short)) == ("k", _size_of(FoundMessages((short,))))
     assert _size_of(message) > 4_000_000 > 1000 > _size_of(FoundMessages((short, short)))

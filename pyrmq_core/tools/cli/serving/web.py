@@ -25,8 +25,22 @@ PORT = 8080
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--allow-host", "allow_hosts", multiple=True, help="A further host name of the page in browsers.")
 @click.option("--allow-changes", is_flag=True, help="Let the page send, reset and resend, each after a confirmation.")
+@click.option(
+    "--mask",
+    "masks",
+    multiple=True,
+    metavar="NAME",
+    help="Hide a value from every viewer: json.card.number, json.card.* or properties.token; again for more.",
+)
 @connection_options
-def web(connection: Connection, port: int, host: str, allow_hosts: tuple[str, ...], allow_changes: bool) -> None:
+def web(
+    connection: Connection,
+    port: int,
+    host: str,
+    allow_hosts: tuple[str, ...],
+    allow_changes: bool,
+    masks: tuple[str, ...],
+) -> None:
     """Serve a page that shows the cluster, until Ctrl-C."""
     import trio
 
@@ -43,6 +57,7 @@ def web(connection: Connection, port: int, host: str, allow_hosts: tuple[str, ..
                     port=port,
                     allow_hosts=allow_hosts,
                     allow_changes=allow_changes,
+                    masks=masks,
                 )
                 click.echo(f"the page is at {address}; Ctrl-C stops")
                 async for _ in signals:
@@ -62,12 +77,13 @@ async def start_page(
     port: int = PORT,
     allow_hosts: tuple[str, ...] = (),
     allow_changes: bool = False,
+    masks: tuple[str, ...] = (),
 ) -> str:
     """Serves the page of these NameServers in the nursery, over a client that is open, and returns its address."""
     try:
         from pyrmq_core.tools.web.server import WebSettings, serve_web
     except ImportError as error:
         raise MissingLibrary(f'the page needs {error.name}: pip install "pyrmq-spark[web]"') from None
-    settings = WebSettings(host, port, allow_hosts, allow_changes)
+    settings = WebSettings(host, port, allow_hosts, allow_changes, masks)
     address: str = await nursery.start(serve_web, client, nameservers, settings)
     return address

@@ -75,6 +75,7 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
             "offset": offset,
             "body": shown.body,
             "fault": shown.fault,
+            "is_masked": look_ups.masks.any,
             "forms": FORMS,
             "json_bytes": JSON_BYTES,
             "tracks": tracks or (),

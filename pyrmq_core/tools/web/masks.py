@@ -1,0 +1,150 @@
+"""`Masks`: hides values of messages from every viewer of the page, as `--mask` names them. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import SYSTEM_NAMES, MessageExt
+from pyrmq_core.tools.search.conditions import Condition
+
+MASKED: Final = "***"
+ANY: Final = "*"
+# A token of JSON. A string may lack its end, where the body was cut.
+TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+# The first bytes of a body that say what it is. JSON of UTF-16 or UTF-32, which has zeros there, is masked whole.
+HEAD_BYTES: Final = 16
+NO_TEXT: Final = b"\x00\xff\xfe\xef\xbb\xbf"
+OPENING: Final = (b"{", b"[")
+CLOSING: Final = (b"}", b"]")
+
+Path = tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """The masked members of JSON bodies, each by the names on its path, and the masked properties.
+
+    A name is `*` for any. The items of a list have their list's path.
+    """
+
+    members: frozenset[Path] = frozenset()
+    properties: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, texts: Sequence[str]) -> Masks:
+        """Reads `json.NAME`, with further names behind more points, and `properties.NAME`."""
+        members, properties = set[Path](), set[str]()
+        for text in texts:
+            root, _, rest = text.partition(".")
+            names = rest.split(".")
+            if root == "json" and all(names):
+                members.add(tuple(name.encode() for name in names))
+            elif root == "properties" and rest and rest not in SYSTEM_NAMES:
+                properties.add(rest)
+            else:
+                own = f"; {rest} is a property of RocketMQ itself" if rest in SYSTEM_NAMES else ""
+                raise InvalidArgument(f"mask {text!r} is not json.NAME, json.NAME.NAME or properties.NAME{own}")
+        return cls(frozenset(members), frozenset(properties))
+
+    @property
+    def any(self) -> bool:
+        return bool(self.members or self.properties)
+
+    def of(self, message: MessageExt, *, is_readable: bool = True) -> MessageExt:
+        """Returns the message with `***` for each masked value. An unreadable body is masked whole."""
+        body = self.body(message.body) if is_readable or not self.members else MASKED.encode()
+        hidden = [name for name in message.properties if self._hides(name)]
+        if body is message.body and not hidden:
+            return message
+        return replace(message, body=body, properties={**message.properties, **dict.fromkeys(hidden, MASKED)})
+
+    def _hides(self, name: str) -> bool:
+        return name in self.properties or (ANY in self.properties and name not in SYSTEM_NAMES)
+
+    def body(self, body: bytes) -> bytes:
+        """Returns a body, or the beginning of one, with `"***"` for each masked member.
+
+        Only tokens are looked at, so a body that is nearly JSON is masked as well.
+        """
+        if not self.members:
+            return body
+        head = body[:HEAD_BYTES]
+        if head.translate(None, NO_TEXT).lstrip()[:1] not in OPENING:
+            return body
+        if b"\x00" in head:
+            return MASKED.encode()
+        pieces, position = [], 0
+        for start, end in self._spans(body):
+            pieces += [body[position:start], b'"%s"' % MASKED.encode()]
+            position = end
+        return b"".join([*pieces, body[position:]]) if pieces else body
+
+    def _spans(self, body: bytes) -> list[tuple[int, int]]:
+        """Returns the start and end of each masked value."""
+        spans: list[tuple[int, int]] = []
+        path: list[bytes | None] = []  # for each open object, the name before the present value
+        are_objects: list[bool] = []  # for each open bracket
+        before, masked_from, masked_depth = b"", -1, 0
+        for match in TOKEN.finditer(body):
+            token = match[0]
+            if masked_from >= 0:
+                masked_depth += (token in OPENING) - (token in CLOSING)
+                if masked_depth == 0:
+                    spans.append((masked_from, match.end()))
+                    masked_from = -1
+            elif token in CLOSING:
+                if are_objects and are_objects.pop():
+                    path.pop()
+            elif token in (b":", b","):
+                if are_objects and are_objects[-1]:
+                    path[-1] = _name(before) if token == b":" else None
+            elif self._is_masked(path):
+                if token in OPENING:
+                    masked_from, masked_depth = match.start(), 1
+                else:
+                    spans.append(match.span())
+            elif token in OPENING:
+                are_objects.append(token == b"{")
+                path += [None] * are_objects[-1]
+            before = token
+        return [*spans, (masked_from, len(body))] if masked_from >= 0 else spans
+
+    def _is_masked(self, path: Sequence[bytes | None]) -> bool:
+        return any(
+            len(member) == len(path)
+            and all(name is not None and own in (ANY.encode(), name) for own, name in zip(member, path, strict=True))
+            for member in self.members
+        )
+
+    def refuse_sql(self, sql: str) -> None:
+        """Raises `InvalidArgument` for a filter that brokers evaluate if it could tell a masked property."""
+        if sql and self.properties:
+            raise InvalidArgument("properties are masked here, and brokers evaluate SQL without the masks: use where")
+
+
+NO_MASKS: Final = Masks()
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedCondition:
+    """A condition on what the masks leave of a message, so that no search depends on the rest."""
+
+    masks: Masks
+    inner: Condition
+
+    def holds(self, message: MessageExt) -> bool:
+        return self.inner.holds(self.masks.of(message))
+
+
+def _name(token: bytes) -> bytes:
+    if b"\\" in token:
+        try:
+            return str(json.loads(token)).encode("utf-8", "surrogatepass")
+        except ValueError:
+            pass
+    return token.strip(b"\"'")
