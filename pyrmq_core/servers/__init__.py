@@ -7,5 +7,5 @@
     embedded      both in the process of a test
     protocol      formats and conversations that servers alone use
 
-The client's wing names nothing here, but for the public names of the embedded cluster.
+The client's wing imports nothing from here except the embedded cluster.
 """

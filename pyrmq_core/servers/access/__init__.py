@@ -1,7 +1,7 @@
 """Access control of broker and NameServer: which requests each account or user may send.
 
-`plain` holds the rules of 4.9's `plain_acl.yml`, `users` the users and policies of 5.x. Both are pure. `guard` checks
-requests before a server's handler, `plain_files` and `user_file` keep the rules in files, `user_requests` answers the
-requests 3001 to 3010, `settings` reads the settings, and `control` joins these for a server. Left out: RocksDB, where
-Java keeps users and policies, and the import of `plain_acl.yml` into them.
+`plain` holds the rules of RocketMQ 4.9's `plain_acl.yml`, `users` the users and policies of RocketMQ 5. Both are pure.
+`guard` checks requests before a server's handler, `plain_files` and `user_file` keep the rules in files,
+`user_requests` answers the requests 3001 to 3010, `settings` reads the settings, and `control` joins these for a
+server. Left out: RocksDB, where Java keeps users and policies, and the import of `plain_acl.yml` into them.
 """

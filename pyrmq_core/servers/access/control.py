@@ -1,4 +1,4 @@
-"""`AccessControl`: one server's access control: plain ACL, users with policies, or none, by its settings."""
+"""`AccessControl`: the access control that a server's settings choose: plain ACL, users with policies, or none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AccessControl:
         return None if self.guard is None else self.guard.denied(request, peer)
 
     async def run(self) -> None:
-        """Reads changed files again until cancelled, or ends at once if there are none to read."""
+        """Rereads the files of plain ACL when they change, until cancelled. Without plain ACL it returns at once."""
         if self.plain is not None:
             await self.plain.run()
 
@@ -35,10 +35,10 @@ class AccessControl:
 async def access_control(
     settings: AccessSettings, *, cluster: str, folder: Path | None, max_body_bytes: int = MAX_BODY_BYTES
 ) -> AccessControl:
-    """Returns the access control of the settings, with its files read.
+    """Returns the access control that the settings enable, after reading its files.
 
-    The file of users is in `folder`, or in memory if that is None. Raises `InvalidArgument` or `StoreError` for files
-    that cannot be used, and `MissingLibrary` if plain ACL needs PyYAML.
+    Users are kept in a file in `folder`, or in memory alone if it is None. Raises `InvalidArgument` or `StoreError` for
+    files that cannot be used, and `MissingLibrary` if plain ACL needs PyYAML.
     """
     plain = await trio.to_thread.run_sync(plain_acl, settings)
     if plain is not None:

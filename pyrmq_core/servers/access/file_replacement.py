@@ -15,16 +15,16 @@ ORDINARY: Final = 0o666
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
-    """Writes and syncs a file beside the old one, then puts it in its place. Raises OSError.
+    """Writes and syncs a new file beside `path`, then renames it over `path`. Raises OSError.
 
     Missing folders are created, and a link to the file stays a link. The file keeps its permissions, whatever the
-    process's umask is. A new file has `mode`.
+    process's umask is. A new file has `mode`, less the umask.
     """
     _replace(path.resolve(), content, _permissions(path), mode)
 
 
 def replace_keeping_previous(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
-    """Replaces the file as `replace_file` does, after its old content is in `<file>.bak` (MixAll.string2File)."""
+    """Replaces the file as `replace_file` does, after copying it to `<file>.bak` (MixAll.string2File)."""
     path, kept = path.resolve(), _permissions(path)
     if kept is not None:
         _replace(path.with_name(path.name + ".bak"), path.read_bytes(), kept, mode)

@@ -35,7 +35,7 @@ LOG_SECONDS: Final = 10.0
 
 
 class Guard:
-    """One server's check. `max_body_bytes` may be changed. There is a limit on how often denials are logged."""
+    """A server's access check of requests. Denials are logged rarely. `max_body_bytes` may be changed at any time."""
 
     def __init__(self, verdict: Verdict, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.max_body_bytes = max_body_bytes

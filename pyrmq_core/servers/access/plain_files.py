@@ -46,7 +46,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class PlainAcl:
-    """The rules in force. `run` follows changes of the files. A change by a request is first written to its file."""
+    """A broker's plain ACL in force. `run` rereads changed files. A change by request is written before it counts."""
 
     def __init__(self, home: Path) -> None:
         self.rules = PlainRules()
@@ -124,7 +124,7 @@ class PlainAcl:
             self._stamp = await trio.to_thread.run_sync(self._stamps)
 
     def _changed(self, path: Path, change: Callable[[dict[str, Any]], None]) -> Documents:
-        """Returns all documents after the change is in its file. The rules are tried before anything is written."""
+        """Changes one document, writes its file and returns all documents. The new rules are checked before."""
         documents = self._read()
         document = documents.setdefault(path, {})
         change(document)
@@ -186,7 +186,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def plain_verdict(acl: PlainAcl) -> Verdict:
-    """Returns the verdict by the rules in force, with 4.9's answer: SYSTEM_ERROR and its exception's name."""
+    """Returns the check by the rules in force. It refuses as 4.9 does: SYSTEM_ERROR, with the exception's name."""
 
     def verdict(request: Command, ip: str) -> Command | None:
         reason = acl.rules.denial(request, ip)

@@ -39,9 +39,9 @@ class UserFile:
         self._turn = trio.Lock()
 
     def load(self, settings: AccessSettings) -> None:
-        """Reads the file, and makes the users that the settings name as super users, if they are not there.
+        """Reads the file, and creates the settings' users as super users if they are missing.
 
-        Raises `StoreError` for a file that cannot be read or written: its users would be missing.
+        Raises `StoreError` if the file cannot be read or written.
         """
         if self._path is not None and self._path.exists():
             try:
@@ -95,7 +95,7 @@ def user_file(settings: AccessSettings, folder: Path | None) -> UserFile | None:
 
 
 def user_verdict(users: UserFile, settings: AccessSettings, cluster: str) -> Verdict:
-    """Returns the verdict by the rules in force, with 5.x's answer: NO_PERMISSION and the reason."""
+    """Returns the check by the rules in force. It refuses as 5.x does: NO_PERMISSION, with the reason."""
     scope = CheckScope(
         cluster,
         settings.authorization_enabled,

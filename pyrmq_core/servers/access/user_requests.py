@@ -70,9 +70,9 @@ class _Refused(Exception):
 
 
 async def answer(users: UserFile | None, request: Command) -> Command:
-    """Returns the answer to one of these requests, after a change was written to its file.
+    """Answers a request about users or policies, after its change is written to the file.
 
-    A change is checked against the rules as they are when its turn comes, after the changes of earlier requests.
+    Changes of several requests are checked and applied one after another.
     """
     if users is None:
         return refusal(ResponseCode.SYSTEM_ERROR, OFF)

@@ -21,7 +21,7 @@ MIN_KEY_CHARS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class PlainAccount:
-    """One account. `granted` has permissions by topic, and by retry topic for groups."""
+    """One account. `granted` maps a topic to permission bits, and a group's retry topic to those of the group."""
 
     access_key: str
     secret_key: str

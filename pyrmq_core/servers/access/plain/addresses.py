@@ -34,7 +34,7 @@ KEPT_ADDRESSES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class AddressRule:
-    """The addresses of a rule's text: all, a list, or the addresses whose part after `head` is in a range."""
+    """A parsed white address: all addresses, a list, or those with a number from `first` to `last` after `head`."""
 
     is_all: bool = False
     addresses: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ class AddressRule:
 
 
 def address_rule(text: str | None) -> AddressRule:
-    """Returns the rule of a text. Raises `InvalidArgument` for a text that describes no addresses."""
+    """Parses a white address. A blank text matches no address. Raises `InvalidArgument` for any other form."""
     text = text or ""
     if not text.strip():
         return AddressRule()
@@ -111,7 +111,7 @@ def _v6_range(text: str) -> AddressRule:
 
 
 def _v6_head(head: str, width: int, text: str) -> tuple[int, ...]:
-    """Returns the numbers before the range, of which `::` fills up to `width`."""
+    """Returns the parts before the range as numbers. `::` becomes the zeros that are missing to `width` parts."""
     if head.endswith(":"):  # `::` stands just before the range
         head += ":"
     if not head or ":::" in head or head.count("::") > 1:

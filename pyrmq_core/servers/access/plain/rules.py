@@ -33,7 +33,7 @@ DATA_VERSION: Final = "dataVersion"
 
 @dataclass(frozen=True, slots=True)
 class PlainRules:
-    """White addresses and accounts. `files` names each account's file, `repeated` the keys in more than one file."""
+    """The rules of all files. `files` maps access keys to file paths. `repeated` lists keys that occur again."""
 
     white_addresses: tuple[AddressRule, ...] = ()
     accounts: Mapping[str, PlainAccount] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class PlainRules:
     def denial(self, request: Command, ip: str) -> str:
         """Returns why a request from this address is denied, or an empty text if it is not.
 
-        A request without a valid signature costs no more than that signature: its body is not read before.
+        The body is parsed only after the signature is found valid.
         """
         if any(rule.matches(ip) for rule in self.white_addresses):
             return ""
@@ -81,7 +81,7 @@ def _missing_permission(request: Command, account: PlainAccount) -> str:
 
 
 def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRules:
-    """Returns the rules of files, given as path and content. Of an account in several files the first counts.
+    """Returns the rules of files, given as path and content. If an account occurs again, the first counts.
 
     Raises `InvalidArgument`, which names the file, for content that RocketMQ refuses.
     """

@@ -29,7 +29,7 @@ SUB: Final = ("Sub",)
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A right: one of the actions on a resource, whose name is None if the request lacks it."""
+    """A right that a request needs: one of `actions` on a resource. `name` is None if the request lacks it."""
 
     kind: str
     name: str | None
@@ -156,10 +156,10 @@ def _created(kind: str, member: str, listed: str = "") -> Finder:
 
 
 def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
-    """Returns the rule for header fields with names: `named` maps topic, group or cluster to such fields.
+    """Returns the rule that requires the actions on the topics, groups or clusters that header fields name.
 
-    Each value is a field's name, or several with blanks between them. An absent field needs nothing. With a splitter, a
-    field may have several names.
+    `named` maps topic, group or cluster to a field, or to several with blanks between them. An absent field needs
+    nothing. With a splitter, a field may have several names.
     """
     fields = [(kind.capitalize(), field) for kind, texts in named.items() for field in texts.split()]
 

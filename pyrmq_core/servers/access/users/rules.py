@@ -49,7 +49,7 @@ class UserRules:
     def denial(self, request: Command, ip: str, scope: CheckScope) -> str:
         """Returns why a request from this address is denied, or an empty text if it is not.
 
-        A request without a valid signature costs no more than that signature: its body is not read before.
+        The body is parsed only after the signature is found valid.
         """
         name = request.ext.get(ACCESS_KEY, "")
         reason = self._unauthentic(request, name)

@@ -60,7 +60,7 @@ class Resource:
 
     @classmethod
     def of(cls, key: object) -> Self | None:
-        """Returns the resource of a key, or None for a key of no known kind."""
+        """Parses a key like `Topic:orders*`. Returns None if its kind is unknown."""
         if not isinstance(key, str) or not key.strip():
             return None
         kind, _, name = key.partition(":")
@@ -117,7 +117,7 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Entries of one type. Entries of type Default count only if no entry of type Custom applies."""
+    """A user's policy entries of one type. Entries of type Default count only if no entry of type Custom applies."""
 
     policy_type: str
     entries: tuple[PolicyEntry, ...]
@@ -134,7 +134,7 @@ def acl_members(subject: str, policies: Policies) -> dict[str, Any]:
 
 
 def user_of(members: Mapping[str, Any]) -> User:
-    """Returns the user of a row of the file. Raises `InvalidArgument` for members that are no user."""
+    """Returns the user in an object of the file. Raises `InvalidArgument` if a member is missing or unknown."""
     name, password = members.get("username"), members.get("password")
     user_type, status = user_type_of(members.get("userType")), user_status_of(members.get("userStatus"))
     if not isinstance(name, str) or not isinstance(password, str) or user_type is None or status is None:
