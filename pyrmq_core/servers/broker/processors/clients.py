@@ -47,7 +47,7 @@ MAX_LOCKS_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequests:
-    """Heartbeats of clients, and their leaving."""
+    """The requests with which clients register for their groups, and leave them."""
 
     settings: LiveSettings
     clients: ClientTable
@@ -153,7 +153,7 @@ class HeartbeatRequests:
 
 @dataclass(frozen=True, slots=True)
 class MemberRequests:
-    """The members of groups, their expressions, and the queues that they lock."""
+    """The requests about the members of groups, their expressions, and the queues that they lock."""
 
     settings: LiveSettings
     clients: ClientTable

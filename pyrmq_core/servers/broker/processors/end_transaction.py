@@ -55,7 +55,7 @@ class TransactionRequests:
         return self._end(end)
 
     async def _end_when_flushed(self, end: EndTransaction) -> Command:
-        """Waits until the half message's queue contains it: with SYNC_FLUSH, until it is on the medium."""
+        """Ends a transaction after a sync: with SYNC_FLUSH a half message is in its queue only from then on."""
         await self.flusher.wait_flushed(self.store.end)
         return self._end(end)
 
@@ -79,7 +79,7 @@ class TransactionRequests:
         return success()
 
     def resume_check(self, request: Command, _: Peer) -> Command:
-        """Schedules new checks of a half message that was checked too often, or never."""
+        """Schedules new checks of a half message, even if it was discarded after too many checks."""
         resume = ResumeCheckHalfMessage.from_command(request)
         try:
             place = decode_offset_msg_id(resume.msg_id or "").offset

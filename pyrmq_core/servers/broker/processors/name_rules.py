@@ -29,7 +29,7 @@ SHOWN_CHARS: Final = 255
 
 
 def lite_refusal(request: Command) -> Command | None:
-    """Returns the refusal of a request about a lite topic's queue (5.5): its topic and queue are the parent's."""
+    """Returns the refusal of a request about a lite topic (5.5), whose field `topic` is its parent, else None."""
     if not request.ext.get("liteTopic"):
         return None
     return refusal(

@@ -88,7 +88,7 @@ class OffsetRequests:
         return StoreTimeFound(-1 if stored is None else stored).to_command()
 
     def query_consumer_offset(self, request: Command, _: Peer) -> Command:
-        """Returns the committed offset. Without one it is 0 for a queue that still has its first message."""
+        """Returns the committed offset, or without one 0 if the queue still has its first message, else a refusal."""
         header = QueryConsumerOffset.from_command(request)
         committed = self.offsets.committed(header.consumer_group, header.topic, header.queue_id)
         if committed is not None:

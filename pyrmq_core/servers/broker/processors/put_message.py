@@ -105,6 +105,6 @@ def refused_by_disk() -> Iterator[None]:
 
 
 async def make_topic(announcer: TopicAnnouncer, *topics: TopicConfig) -> None:
-    """Announces topics behind their file, and raises `RequestRefused` if that cannot be written."""
+    """Makes topics and announces them once their file is written. Raises `RequestRefused` if that fails."""
     with refused_by_disk():
         await announcer.announce(*topics, behind_file=True)

@@ -158,7 +158,7 @@ class SendRequests:
         return answer if answer is None or isinstance(answer, Command) else await answer
 
     async def saved_topic(self, message: SendMessage) -> TopicConfig:
-        """Returns the message's topic when the topics' file has it. Makes it if the default topic allows that.
+        """Returns the message's topic once it is in the topics' file. Makes it if the default topic allows that.
 
         A new topic is announced to the NameServers before the sender gets its answer: its next query finds the route.
         """

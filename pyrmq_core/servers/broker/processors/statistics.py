@@ -33,7 +33,7 @@ Row: TypeAlias = tuple[str, int, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class QueueRows:
-    """Rows of tables about queues."""
+    """A maker of the rows, one for each queue, in the JSON tables of offsets."""
 
     broker_name: str
     offsets: GroupOffsets

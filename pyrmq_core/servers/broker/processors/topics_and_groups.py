@@ -223,7 +223,7 @@ def changed_topic(
 ) -> TopicConfig | Command:
     """Returns the topic's configuration after the change, or a refusal.
 
-    `changes` are those of the attributes, if not the text in `header` has them.
+    `changes` are the changes of its attributes. If None, they are in `header`.
     """
     if _is_system(topics, header.topic):
         remark = f"The topic[{header.topic}] is conflict with system topic."

@@ -43,7 +43,7 @@ SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 @dataclass(frozen=True, slots=True)
 class FigureRequests:
-    """The broker's figures, and the state of replication."""
+    """The requests for the broker's figures, and for the state of replication."""
 
     settings: LiveSettings
     identity: Identity
@@ -64,7 +64,7 @@ class FigureRequests:
         }
 
     async def runtime_info(self, _request: Command, _: Peer) -> Command:
-        """Returns the broker's figures, all as text. Queues of Java's threads are empty: requests run in one loop."""
+        """Returns the broker's figures, all as text. Queue sizes of Java's thread pools are 0, but for held pulls."""
         spaces = await trio.to_thread.run_sync(self._spaces)
         table = {**self.figures.store.figures(), **self.figures.totals(), **self._state(), **self._disk(spaces)}
         table |= {

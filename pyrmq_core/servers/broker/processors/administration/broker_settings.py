@@ -1,4 +1,4 @@
-"""UPDATE_BROKER_CONFIG (25): the settings that may change while a broker runs, all of a request or none.
+"""UPDATE_BROKER_CONFIG (25): changes settings of a running broker, all of a request or none.
 
 They are in force at once, and written to the file with which the broker was started (`-c FILE`), if any. Source:
 broker/processor/AdminBrokerProcessor.java updateBrokerConfig, remoting/Configuration.java (5.4.0).
@@ -163,7 +163,7 @@ def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig
 
 
 def _unknown(config: BrokerConfig, properties: Mapping[str, str]) -> list[str]:
-    """Returns the first unknown names, each with the nearest known name: a search takes milliseconds."""
+    """Returns the first unknown name, with the nearest known name. One is enough: a search takes milliseconds."""
     known_names = {*config.to_properties(), *setting_rules.KNOWN, *CHANGEABLE}
     shown_names = [name[:MAX_NAME_CHARS] for name in properties if name not in known_names][:NAMES_SHOWN]
     return unknown_names(dict.fromkeys(shown_names, ""))

@@ -2,7 +2,7 @@
 copy of offsets (314), and the topics that a group may not read (353).
 
 Source: broker/processor/AdminBrokerProcessor.java (5.4.0). Unlike RocketMQ's, 308 removes no offsets of the groups that
-it leaves out, 314 without a topic copies those of all topics and knows the group that gets them, and 353 allows one
+it leaves out, 314 without a topic copies those of all topics and refuses an unknown target group, and 353 allows one
 topic again, not all of the group's.
 """
 
@@ -56,7 +56,7 @@ class _Lag:
 
 @dataclass(frozen=True, slots=True)
 class ConsumptionRequests:
-    """The consumption of groups."""
+    """The requests about the subscriptions, offsets and lag of consumer groups."""
 
     address: str
     topics: TopicTable
@@ -99,7 +99,7 @@ class ConsumptionRequests:
         return success(body=dumps(members))
 
     def time_spans(self, request: Command, _: Peer) -> Answer:
-        """Returns the store times in ms of each queue's first, last and last consumed message, and the delay."""
+        """Returns the store times (ms) of each queue's first, last and last consumed message, and the group's delay."""
         header = QueryConsumeTimeSpan.from_command(request)
         topic = self.topics.get(header.topic)
         if topic is None:
@@ -132,7 +132,7 @@ class ConsumptionRequests:
     def correction_offsets(self, request: Command, _: Peer) -> Answer:
         """Returns the lowest committed offset of any group in each queue.
 
-        It is the largest number where it is beyond the compared group's offset.
+        An offset beyond the compared group's offset is replaced by 2**63 - 1.
         """
         header = QueryCorrectionOffset.from_command(request)
         return answer_in_turns(self.long_work, self._correction_offsets(header))

@@ -51,7 +51,7 @@ ListedTopic = tuple[UpdateTopic, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ListRequests:
-    """Lists of topics, groups and producers."""
+    """The requests that change or return lists of topics, groups and producers."""
 
     topics: TopicTable
     announcer: TopicAnnouncer
@@ -166,7 +166,7 @@ def listed_groups(listed: Iterable[Mapping[str, Any]]) -> Iterator[GroupConfig]:
 
 
 async def _read(body: bytes | memoryview, name: str) -> list[Mapping[str, Any]]:
-    """Has a thread read a list, for the loop is held by 1 MiB for some 15 ms. The disk's threads do not delay it."""
+    """Parses a body's list in a thread: 1 MiB would hold the loop for some 15 ms. Disk work does not delay it."""
     return await trio.to_thread.run_sync(listed_members, body, name, limiter=trio.CapacityLimiter(1))
 
 

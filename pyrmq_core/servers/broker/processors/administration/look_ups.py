@@ -1,7 +1,7 @@
 """Look-ups in the store: messages by key (12) and by their offset in the log (33), entries of a queue (321).
 
-The index holds hashes, so an answer may have records of another key or topic, which clients leave out. A look-up by
-unique key returns up to defaultQueryMaxNum messages, any other look-up up to maxMsgsNumBatch. Sources:
+The index holds hashes, so an answer may have records of another key, which clients leave out. A look-up by unique key
+returns up to defaultQueryMaxNum messages, any other look-up up to maxMsgsNumBatch. Sources:
 broker/processor/QueryMessageProcessor.java, AdminBrokerProcessor.java queryConsumeQueue, store/DefaultMessageStore.java
 queryMessage (5.4.0).
 """

@@ -39,7 +39,7 @@ LISTS: Final = ("topicPerms", "groupPerms")
 
 @dataclass(frozen=True, slots=True)
 class AccessRequests:
-    """Accounts of `plain_acl.yml`, and users with their policies."""
+    """The requests about accounts of `plain_acl.yml`, and about users and their policies."""
 
     access: AccessControl
     settings: LiveSettings

@@ -33,7 +33,7 @@ AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class RetentionRequests:
-    """Removal of old files by hand."""
+    """An administrator's requests to remove old files."""
 
     retention: Retention
     store: MessageStore

@@ -1,10 +1,9 @@
 """Requests between master, slave and NameServer: offsets of groups (43) and delay levels (45), and those of 5.x.
 
 These are timers (60, 61), groups whose queues the broker assigns (402), a new smallest id (905), and the addresses of a
-master (906). Source: broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0). Timer messages
-are not counted by topic here, and every group pulls: two of the answers are empty tables. RocketMQ trusts any peer's
-905 and 906: here a notice 905 causes a query to the NameServer, and a request 906 counts at a slave only while no
-master is there.
+master (906). Source: broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0). The answer to
+61 is an empty table. RocketMQ trusts any peer's 905 and 906: here a notice 905 causes a query to the NameServer, and a
+request 906 counts at a slave only while no master is there.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def suggested_broker(config: BrokerConfig, groups: GroupTable, log_end: int, gro
 
 
 def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
-    """Returns the result of a pull at an offset. Where a master would move the offset, a slave leaves it.
+    """Returns the pull's result. On a slave, its next offset is `offset` where a master would move the consumer.
 
     The master may have the messages: a slave lags, or began to copy the log later.
     """
@@ -60,7 +60,7 @@ def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
 
 
 def is_unmoved(config: BrokerConfig, answer: Command, offset: int) -> bool:
-    """Returns True if this slave did not move a reader's offset that a master would move."""
+    """Returns True for a slave's answer that leaves the consumer at `offset` where a master would move it."""
     if not config.is_slave or answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY:
         return False
     return PullAnswer.from_command(answer).next_begin_offset == offset

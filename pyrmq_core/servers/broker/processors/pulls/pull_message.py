@@ -165,7 +165,8 @@ class PullRequests:
         ).to_command()
 
     def _code(self, result: GetResult, offset: int) -> ResponseCode:
-        """Returns the answer's code. In a queue without messages it is PULL_NOT_FOUND at 0, else PULL_OFFSET_MOVED.
+        """Returns the answer's code. In a queue without messages it is PULL_NOT_FOUND at offset 0, else
+        PULL_OFFSET_MOVED.
 
         A slave never moves a reader's offset.
         """
