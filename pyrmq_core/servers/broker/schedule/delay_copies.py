@@ -41,7 +41,7 @@ def copy_key(record: RawRecord, properties: dict[str, str], topic: str, queue_id
 
 
 class DelayCopies:
-    """The deliveries that `find` found, of which each counts once."""
+    """The deliveries of delayed messages that `find` found in the commit log. `take` counts each once."""
 
     def __init__(self) -> None:
         self.until_ms = -1  # the time of the last copy

@@ -93,7 +93,7 @@ class BrokerFigures:
         self.note_put(topic, 1, size_bytes, 0)
 
     def note_get(self, topic: str, group: str, queue_id: int, messages: int, size_bytes: int, took_ms: int) -> None:
-        """Counts messages that a group got by one pull. Those of tools are none that the broker delivered."""
+        """Counts messages that a group got by one pull. Those that tools read do not count as delivered."""
         key = f"{topic}@{group}"
         tally = self._gets.get(key)
         if tally is None:

@@ -89,9 +89,7 @@ class StoreRates:
             self.put_longest_ms = took_ms
 
     def note_get(self, messages: int, took_ms: int, *, is_tool: bool = False) -> None:
-        """Counts a read of messages, which is a miss if it found none. A tool looks at messages, and gets none
-        delivered.
-        """
+        """Counts a read, which is a miss if it found no messages. Messages for a tool do not count as transferred."""
         if messages:
             self.found += 1
             self.transferred += 0 if is_tool else messages

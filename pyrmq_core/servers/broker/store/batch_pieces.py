@@ -58,7 +58,7 @@ def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
 
 
 def batch_pieces(body: bytes) -> BatchPieces:
-    """Returns the messages of a batch body. Raises `BodyError` where `iterate_batch_body` does."""
+    """Returns the messages of a batch body. Raises `BodyError`, as `iterate_batch_body` does, for a malformed body."""
     unpack_head, unpack_short = HEAD.unpack_from, SHORT.unpack_from
     flags: list[int] = []
     bodies: list[bytes] = []

@@ -68,7 +68,7 @@ class BatchSlots(EntryFiles):
 
 
 class BatchConsumeQueue:
-    """Messages from offset `start` to before `end`. The next stored message gets `next_offset`, at least `end`."""
+    """A queue with messages from offset `start` to before `end`. The next gets `next_offset`, at least `end`."""
 
     __slots__ = ("end", "next_offset", "slots", "start")
 
@@ -108,7 +108,7 @@ class BatchConsumeQueue:
             yield self.slots.entry(number)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries of messages from offset `index` on. It is `end`, or more if older messages were removed."""
+        """Writes entries of messages from offset `index` on, which is `end`, or more if older messages were removed."""
         if self.slots.start == self.slots.end:
             self.start = index
         self.slots.write(self.slots.end, entries)

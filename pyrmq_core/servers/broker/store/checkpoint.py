@@ -130,7 +130,7 @@ def _has_crc(data: bytes, size: int) -> bool:
 
 
 class CheckpointFiles:
-    """Both files of a store. `value` is the newest state. Each is written to the own file, and then published."""
+    """Both checkpoint files of a store. `value` is the newest state. A state is written to the own file first."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

@@ -79,7 +79,7 @@ class CommitLog:
         self.on_new_segment()
 
     def append(self, records: bytes) -> int:
-        """Writes at the offset that `place` returned, as many bytes as there is room for. Returns the new end.
+        """Writes records at the offset that `place` returned for their size. Returns the new end.
 
         Raises `StoreError` if not all is written, as on a full disk. Then nothing of it is left.
         """

@@ -17,7 +17,7 @@ FILLER_RUN: Final = 4096
 
 
 class ConsumeQueue(EntryFiles):
-    """Entries from offset `start` to before `end`. The next stored message gets `next_offset`, at least `end`."""
+    """A queue's entries from offset `start` to before `end`. The next message gets `next_offset`, at least `end`."""
 
     __slots__ = ("next_offset",)
 
@@ -46,7 +46,8 @@ class ConsumeQueue(EntryFiles):
         return ENTRY.iter_unpack(data)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries from `index` on. It is above `end` if older messages were removed: then fillers precede."""
+        """Writes entries from `index` on. If that is above `end`, since older messages were removed, fillers precede.
+        """
         if index > self.end:
             self._fill(index)
         self.write(index, entries)

@@ -40,13 +40,13 @@ class StoreListener:
         """Receives messages that became readable."""
 
     def replayed(self) -> None:
-        """Is called in place of `dispatched` in a slave's store: the log received bytes of the master."""
+        """Is called in place of `dispatched` in a slave's store, when copied messages became readable."""
 
     def stored(self) -> None:
-        """Receives the news that there is something to flush."""
+        """Is called when the log got bytes that are to be synced."""
 
     def segment_begun(self) -> None:
-        """Receives the news that the log has begun another file."""
+        """Is called when the log has begun another segment."""
 
     def failed(self, reason: str) -> None:
         """Receives the reason why the store accepts nothing more."""
@@ -225,13 +225,13 @@ class MessageStore:
             raise StoreError(self.failure or self.refusal)
 
     def drop_incomplete(self) -> None:
-        """Cuts the beginning of a record from a slave's log, unless more is to be replayed. Raises `StoreError`."""
+        """Cuts an incomplete last record from a slave's log, unless more is to be replayed. Raises `StoreError`."""
         copy = self._copy
         if copy is not None and copy.has_all and copy.end != self._log.end:
             self._log.cut(copy.end)
 
     def replay(self) -> bool:
-        """Makes some copied messages readable. Returns False if no complete one is left. Raises as `put`."""
+        """Makes some copied messages readable. Returns False if no complete one is left. Raises `StoreError`."""
         assert self._copy is not None, "a slave's store replays"
         before = self.readable_end
         has_more, written = self._copy.replay()
@@ -274,7 +274,7 @@ class MessageStore:
             self._checkpoint.sync_published()
 
     def delete_topic(self, topic: str) -> list[Callable[[], None]]:
-        """Deletes a topic's queues, so that a new topic of that name begins at 0. Returns as `delete_queues`."""
+        """Deletes a topic's queues, so that a new topic of that name begins at 0, as `delete_queues` does."""
         check_name(topic)
         keys = frozenset(key for key in self.queues.by_key if key[0] == topic)
         return self.delete_queues(keys, [f"{folder}/{topic}" for folder in (QUEUES_FOLDER, BATCH_QUEUES_FOLDER)])

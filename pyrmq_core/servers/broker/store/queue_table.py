@@ -1,4 +1,4 @@
-"""The queues by topic and id, from their first message that the log still has on, and the appends to them.
+"""The consume queues by topic and id, each from the first message that the log still has, and the appends to them.
 
 When segments of the log are removed, each queue adapts when it is next used: the store may have many queues.
 """

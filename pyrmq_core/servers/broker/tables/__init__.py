@@ -1,5 +1,4 @@
-"""The tables that a broker keeps in JSON files: `topics`, `subscription_groups`, `consumer_offsets`,
-`consumer_filters`.
+"""The tables that a broker keeps in JSON files: of topics, groups, offsets, filters, and modes of requests.
 
 `config_files` reads and writes such a file, `table_file` writes one in the background.
 """

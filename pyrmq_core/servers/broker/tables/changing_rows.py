@@ -40,6 +40,6 @@ class ChangingRows(Generic[K, V]):
         return self._rows.items()
 
     def snapshot(self) -> dict[K, V]:
-        """Returns the rows as they are now and stay, only to read."""
+        """Returns all rows as they are now. They never change, and the caller only reads them."""
         self._unshared = {}
         return dict(self._rows)

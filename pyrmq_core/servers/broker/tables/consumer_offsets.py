@@ -36,7 +36,7 @@ class _Reset:
     """A group's reset of one queue, first answered to a pull at `given_at`. It `is_over` once a member follows it.
 
     `followers` are the ids of the members that read at its offset. Two members may read a queue while it moves from one
-    to the other. After a reset `by_deletion` of the topic, a member that pulls at the offset follows it untold.
+    to the other. After a reset `by_deletion` of the topic, a member that pulls at the offset follows it at once.
     """
 
     offset: int

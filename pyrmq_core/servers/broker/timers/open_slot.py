@@ -21,7 +21,7 @@ DIGEST_BYTES: Final = 16
 
 
 class OpenSlot:
-    """The undelivered entries of one slot. Equal times keep the order of the sends.
+    """The undelivered entries of one slot of the wheel. Equal times keep the order of the sends.
 
     `take` removes the next due entry, `give_back` puts undeliverable entries back.
     """
@@ -39,7 +39,7 @@ class OpenSlot:
         self._given_back: list[tuple[int, int]] = []  # times and entries, the next one last
 
     def link(self, position: int, entry: TimerEntry) -> None:
-        """Adds an entry of the chain, which leads from the newest to the oldest. `sort` ends it."""
+        """Adds an entry of the slot's chain, read from the newest to the oldest. `sort` must follow the last."""
         self.by_topic[entry.topic_hash] += change_of(entry)
         if takes_back(entry):
             self._deletes.append(position)

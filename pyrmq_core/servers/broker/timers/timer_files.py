@@ -28,7 +28,7 @@ REWRITTEN_AT_ONCE: Final = 500
 
 
 class TimerFiles:
-    """The index of waiting messages. `slots` is a heap of the times of unopened slots with messages."""
+    """Timer log, wheel and checkpoint of the waiting messages. `slots` is a heap of the times of unopened slots."""
 
     def __init__(self, files: Files, settings: TimerSettings) -> None:
         self._files = files

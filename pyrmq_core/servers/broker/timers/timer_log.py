@@ -149,7 +149,7 @@ class TimerLog:
     def retire_before(self, physical_offset: int) -> list[Callable[[], None]]:
         """Drops the first files if the messages of all their entries were removed from the commit log.
 
-        Every entry counts, since the last may name an older message: a closing slot's are written once more.
+        Every entry counts, since the last may name an older message: a closing slot's entries are written again.
         Returns functions for any thread that remove the files, to be called in this order.
         """
         removals: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""The timer wheel: a slot for each second of 14 days, after which the first slot is used again.
+"""The timer wheel: a slot for each second of 14 days by default, after which the first slot is used again.
 
     slot                       bytes
     time                       8      divided by the precision: a slot counts only for the time that it holds

@@ -1,4 +1,5 @@
-"""The records of a transaction: the half message, its committed and repeated forms, and the list of ended ones.
+"""The records of a transaction: the half message, its committed and repeated forms, and the list of ended half
+messages.
 
 Sources: broker/transaction/queue/TransactionalMessageBridge.java, TransactionalMessageServiceImpl.java,
 DefaultTransactionalMessageCheckListener.java, broker/processor/EndTransactionProcessor.java (5.4.0).
@@ -151,7 +152,7 @@ def discarded(half: HalfMessage) -> Append:
 
 
 def ended_records(offsets: Iterable[int], now_ms: int, host: bytes) -> Append:
-    """Returns a record for each half message that needs no check any more: `12`.
+    """Returns a record for each half message that needs no check any more. Its body is the queue offset: `12`.
 
     This is 4.9's form. A broker of 5.x reads it, too, but writes several offsets into a record, which 4.9 cannot read.
     """

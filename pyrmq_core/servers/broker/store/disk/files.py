@@ -71,7 +71,7 @@ class Files(Protocol):
     def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
         """Opens the file, and makes it, of zeros, if it does not exist.
 
-        A new file's name and folders are on the medium when this returns, or else after the file's first `sync`.
+        With `sync_name` a new file's name and folders are on the medium when this returns, else after its first `sync`.
         """
 
     def remove(self, path: str) -> None:

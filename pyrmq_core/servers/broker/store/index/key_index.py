@@ -63,7 +63,7 @@ class KeyIndex:
         self.begin()
 
     def begin(self) -> None:
-        """Notes the end of the store, which is called again if it was not open before."""
+        """Notes the store's end. Must be called again once the store is open, if it was not open before."""
         self._opened_end = self._readable_to = self._store.readable_end
 
     def open(self, *, clean: bool) -> list[str]:
