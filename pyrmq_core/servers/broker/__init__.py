@@ -3,7 +3,7 @@
 `server` starts and ends it, `broker` has its parts, `registration` keeps it registered with the NameServers, `roles`
 has the work of masters and of slaves, `upkeep` the periodic work, and `__main__` runs it as a process. The folders:
 
-- `settings` has its settings, and the treatment of RocketMQ's others.
+- `settings` has its settings, and says what happens to RocketMQ's other settings.
 - `processors` answers requests: one module a family, and the table from request codes to functions.
 - `store` keeps the messages: commit log, consume queues, index of keys, checkpoint, recovery.
 - `store_services` works on the store in the background: it syncs it to the disk, indexes it, and
@@ -17,8 +17,8 @@ has the work of masters and of slaves, `upkeep` the periodic work, and `__main__
 - `ha` sends the log to slaves, makes sends wait for them, and follows a master.
 - `statistics` measures what the broker does, by topic and group.
 
-Static topics, ordered pops and controllers are not built. A request that needs one of these is refused by name, and
-so is a setting that would switch one on. No slave becomes a master by itself: with `enableSlaveActingMaster` a slave
+Static topics, ordered pops and controllers are not built. A request that needs one of these is refused by name, and so
+is a setting that would switch one on. No slave becomes a master by itself: with `enableSlaveActingMaster` a slave
 answers for its master while that is away, but refuses sends.
 """
 

@@ -31,7 +31,7 @@ OBJECTS_BEFORE_COLLECTIONS: Final = (10_000, 2, 700)
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.servers.broker") -> int:
-    """Returns the exit status: 0, or 1 after one line about the failure. Wrong use exits with 2 (argparse)."""
+    """Runs a broker until a signal. Returns 0, or 1 after a line about a failure. Wrong use exits with 2 (argparse)."""
     options = _parser(prog).parse_args(arguments)
     return exit_status(lambda: _start(options), "broker")
 

@@ -52,7 +52,7 @@ def long_work() -> BoundedWork:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables in JSON files."""
+    """A broker's tables that are kept in JSON files."""
 
     topics: TopicTable
     groups: GroupTable
@@ -76,7 +76,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """The messages that are delivered later than they were sent."""
+    """The services that deliver messages later: delay levels, timers, transactions, and the reviver of pops."""
 
     delays: DelayLevels
     timers: Timers
@@ -86,7 +86,7 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The work beside requests, and the bound on long requests. `nursery` has the tasks that outlive a request."""
+    """The background services, and the bound on long requests. `nursery` has the tasks that outlive a request."""
 
     flusher: Flusher
     retention: Retention

@@ -1,4 +1,4 @@
-"""`Counts`: what a broker counts, in the figures that requests ask for and in the measures of its metrics page."""
+"""`Counts`: notes a broker's events in the figures that requests query and in the measures of the metrics page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyrmq_core.servers.broker.transactions.half_messages import HalfMessage
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The figures, and with metricsExporterType=PROM the measures."""
+    """A broker's counters: `figures` for requests, and with metricsExporterType=PROM `measures` for Prometheus."""
 
     figures: BrokerFigures
     measures: Measures | None

@@ -1,4 +1,4 @@
-"""`MemberChanges`: what follows when members or subscriptions of consumer groups change."""
+"""`MemberChanges`: the broker's reaction to changed members or subscriptions of consumer groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 
 @dataclass(frozen=True, slots=True)
 class MemberChanges:
-    """The notices to the clients of groups, and the expressions of groups that have left."""
+    """A reporter of changed groups: to their clients, and to the filter table if a group has no client left."""
 
     settings: LiveSettings
     clients: ClientTable

@@ -1,4 +1,4 @@
-"""`StoreParts`: the store of a broker with the parts that work on it, made before it is opened, and its opening."""
+"""`StoreParts`: makes the store of a broker with the parts that work on it, and opens them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = line_logger(__name__)
 
 @dataclass(frozen=True)
 class StoreParts(StoreListener):
-    """A store and the parts that work on it or wait for its messages, to which it passes its events."""
+    """A store and the parts that work on it. As the store's listener it passes events on to these parts."""
 
     store: MessageStore
     topics: TopicTable
@@ -70,7 +70,7 @@ class StoreParts(StoreListener):
         index = KeyIndexing(store, config)
 
         async def note_removal() -> None:
-            """Logs the messages that were removed before the broker had worked on them, and removes their index."""
+            """Logs the undecided half messages that retention removed, and removes old index files."""
             delays.arrived()
             for line in unread_lines(store, offsets):
                 log.error("%s", line)

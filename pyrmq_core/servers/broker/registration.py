@@ -191,7 +191,7 @@ class BrokerRegistration:
         await self._register(server, only_changes=True)
 
     async def _register(self, server: _NameServer, *, only_changes: bool = False) -> bool:
-        """Does `_register_now`, once at a time: topics older than those of a change would take it back."""
+        """Calls `_register_now`, one call at a time: an older list of topics would undo a newer one."""
         async with server.registering:
             return await self._register_now(server, only_changes=only_changes)
 
@@ -234,7 +234,7 @@ class BrokerRegistration:
     async def _register_singly(self, server: _NameServer, topics: Sequence[TopicConfig]) -> bool:
         """Registers topics by a request each. Returns False, and logs it, if the NameServer does not take them.
 
-        It answers success even for a broker that it does not know, as after its restart, and is asked before.
+        A query goes before: a NameServer answers success even if it does not know the broker, as after a restart.
         """
         version, broker_name = self._topics.data_version, self._header.broker_name
         try:
@@ -275,7 +275,7 @@ class BrokerRegistration:
         return dict(BrokerMemberGroup.from_command(await self._first_answer(request, timeout)).broker_addrs)
 
     async def route(self, topic: str, timeout: float) -> TopicRouteData:
-        """Returns a topic's route as the first answering NameServer has it. Raises as `members`."""
+        """Returns a topic's route as the first answering NameServer has it. Raises `RocketMQError` if none answers."""
         request = GetRouteInfo(topic, accept_standard_json_only=True).to_command()
         return RouteInfo.from_command(await self._first_answer(request, timeout)).route
 
@@ -334,7 +334,7 @@ class BrokerRegistration:
 
 
 class _NameServer:
-    """The state of one NameServer."""
+    """The state of the registration with one NameServer."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -141,7 +141,7 @@ class SlaveRole:
 
 
 def mark_slave(files: Files) -> None:
-    """Marks the store as the store of a slave."""
+    """Leaves a file in a slave's store. A master that is later started with the store finds and removes it."""
     if files.size(MARK) is None:
         try:
             files.save(MARK, b"a slave's store\n", keep_previous=False)

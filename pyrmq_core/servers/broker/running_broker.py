@@ -46,7 +46,7 @@ class RunningBroker:
         self.scope.cancel()
 
     def leave_files(self) -> None:
-        """Closes the store in order, or leaves it as `kill` would."""
+        """Writes the tables and closes the store in order, or after `kill` only abandons the store."""
         broker = self.broker
         if not self.is_killed:
             try:

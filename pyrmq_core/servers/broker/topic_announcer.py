@@ -15,7 +15,7 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class TopicAnnouncer:
-    """Makes topics, and announces them to the NameServers."""
+    """A maker of topics, which waits until the NameServers have answered the announcement or time is over."""
 
     topics: TopicTable
     registration: BrokerRegistration

@@ -41,7 +41,7 @@ def rarely_written(broker: Broker) -> dict[str, GroupOffsets | ConsumerFilters |
 async def keep_written(broker: Broker) -> None:
     """Writes the changed tables to their files at intervals. A failed write is repeated at the next interval.
 
-    A file is not ahead of the log: a group's offset is behind popped messages whose checkpoint a power cut would take.
+    The log is synced before: a power cut must not leave an offset behind popped messages and lose their checkpoint.
     """
     while True:
         await trio.sleep(broker.settings.config.flush_consumer_offset_interval / 1000)

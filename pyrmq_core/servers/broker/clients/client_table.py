@@ -55,7 +55,7 @@ _NO_GROUPS: Final = _Groups()
 class ClientTable:
     """The clients by group. Each method that registers or removes clients returns the consumer groups that changed.
 
-    A closed connection takes time linear in the number of its own groups, which `_groups_of` has.
+    To remove a closed connection takes time linear in the number of its own groups, which `_groups_of` lists.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ MAX_REMARK_CHARS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """The limits of open calls and of their requests' bytes, in all and for each client: a client may never answer."""
+    """Limits of the broker's unanswered requests to clients: number and bytes, in total and for each client."""
 
     calls: int
     request_bytes: int
@@ -31,13 +31,13 @@ REPLIES: Final = CallLimits(1024, 256 << 20, 64, 32 << 20)
 
 @dataclass(slots=True)
 class ConsumerCalls:
-    """The open calls, within limits: `waiting` has the sizes of their requests in bytes, by client."""
+    """The broker's unanswered requests to clients. `waiting` has their sizes in bytes, by client."""
 
     limits: CallLimits = ADMINISTRATION
     waiting: dict[Peer, list[int]] = field(default_factory=dict)
 
     async def call(self, peer: Peer, request: Command, name: str, *, seconds: float) -> Command:
-        """Returns the client's answer, or a refusal, whose remark contains `name`, if it gives none.
+        """Sends a request and returns the client's answer, or if none arrives a refusal whose remark has `name`.
 
         Source: broker/processor/AdminBrokerProcessor.java (callConsumer).
         """

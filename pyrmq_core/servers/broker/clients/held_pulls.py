@@ -47,7 +47,7 @@ class HeldLimits:
 
 @dataclass(eq=False, slots=True)
 class HeldPull:
-    """A row of the tables. `wake` is called once, when the pull is to be answered, and is None from then on."""
+    """A pull that waits at the broker. `wake` is called once, when it is to be answered, and is None from then on."""
 
     key: QueueKey
     tags_codes: Collection[int] | None
@@ -99,7 +99,7 @@ class _Queue:
         return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
 
     def take_first(self, codes: set[int] | None) -> list[HeldPull]:
-        """Takes the pull that waits longest of those that want one of the codes (None: of all)."""
+        """Removes and returns the pull that has waited longest for one of the codes, or at all if `codes` is None."""
         lists = self.by_code.values() if codes is None else map(self.by_code.get, (None, *codes))
         firsts = [next(iter(waiting)) for waiting in lists if waiting]
         return self._taken([min(firsts, key=_number)] if firsts else [])
@@ -125,7 +125,7 @@ class _Deadlines:
         self._ticks: list[int] = []  # a heap of the same ticks
 
     def add(self, held: HeldPull) -> bool:
-        """Returns True if this pull is the first to end."""
+        """Adds a pull, and returns True if it is the first to end."""
         ending = self._of_tick.get(held.ends_tick)
         if ending is None:
             ending = self._of_tick[held.ends_tick] = {}
@@ -152,7 +152,7 @@ class _Deadlines:
 
 
 class HeldPulls:
-    """The waiting pulls by queue. `wake` wakes the first at once, and `run` the rest, and those that ended."""
+    """The held pulls by queue. `wake` wakes the first 64 of a queue at once. `run` wakes the rest, and ended pulls."""
 
     def __init__(self, limits: HeldLimits) -> None:
         self._limits = limits
@@ -264,7 +264,7 @@ class HeldPulls:
             self._wake_in_turns(woken)
 
     def wake_first(self, key: QueueKey, codes: set[int] | None) -> None:
-        """Wakes the pull that waits longest at a queue of those that want one of the codes (None: of all)."""
+        """Wakes the pull that has waited longest for one of the codes, or for any message if `codes` is None."""
         queue = self._queues.get(key)
         if queue is not None:
             woken = queue.take_first(codes)

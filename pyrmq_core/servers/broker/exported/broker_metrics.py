@@ -43,7 +43,7 @@ def common_labels(config: BrokerConfig) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetrics:
-    """The metrics of a broker."""
+    """The metrics of a broker, which are computed from its parts at each scrape."""
 
     settings: LiveSettings
     store: MessageStore
@@ -153,8 +153,8 @@ class BrokerMetrics:
             yield Family(name, Kind.GAUGE, text, BY_GROUP, (Sample(labels, row[place]) for labels, row in rows.items()))
 
     def _waiting(self, group: str, topic: str) -> tuple[int, int, int, float, float]:
-        """Returns a group's unconsumed, pulled and ready messages, and the ages of the oldest unconsumed and ready
-        ones.
+        """Returns a group's numbers of unconsumed, pulled and ready messages, and the ages in ms of the oldest
+        unconsumed and ready message.
         """
         lag = under_way = 0
         now_ms = clock.now_ms()

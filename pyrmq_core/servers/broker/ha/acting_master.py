@@ -40,7 +40,7 @@ def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
 
 
 class ActingMaster:
-    """The state of a slave that may act. `run` updates it until cancelled, and calls `on_end` when a master is back."""
+    """The state of a slave that may act. `run` updates it until cancelled. `on_end` is called when it stops acting."""
 
     def __init__(
         self, config: BrokerConfig, registration: BrokerRegistration, on_end: Callable[[], None] = lambda: None

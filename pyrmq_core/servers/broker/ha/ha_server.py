@@ -48,7 +48,7 @@ class NoSlave(Exception):
 
 
 class HaServer:
-    """The slaves' side of a master. `serve_slave` is the handler of its port, `stored` is called after each append."""
+    """A master's replication to slaves. `serve_slave` handles a connection. `stored` is called after each append."""
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self.replicas = Replicas(CopyRules.of(config))
@@ -62,7 +62,7 @@ class HaServer:
         self._refusals, self._lags = RareLines(), RareLines()
 
     def open(self, *, clean: bool) -> None:
-        """Begins with an opened store. `clean` is False if it was not closed in order."""
+        """Takes the opened store's end. `clean` is False after a crash: slaves may have bytes that are lost here."""
         self._known_end = None if clean else self._store.end
 
     def stored(self) -> None:

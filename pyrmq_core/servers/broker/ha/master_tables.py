@@ -1,4 +1,4 @@
-"""The tables in a master's answers (21, 43, 45, 60, 201), for a thread: a body may have 16 MiB.
+"""Decodes the tables in a master's answers (21, 43, 45, 60, 201). It is done in a thread, since a body may have 16 MiB.
 
 Anything but a table raises a `BodyError` that names it. Topics and groups that cannot be kept are left out and named:
 the others must not wait for them. Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0). 4.9.7 has no

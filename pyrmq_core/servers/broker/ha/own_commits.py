@@ -30,7 +30,7 @@ OffsetTable: TypeAlias = dict[tuple[str, str], dict[int, int]]
 
 
 class OwnCommits:
-    """The queues of groups, by group, topic and queue id, whose offsets were committed here."""
+    """The keys (group, topic, queue id) of the offsets that consumers committed at this slave."""
 
     def __init__(self, offsets: GroupOffsets, most: int = MOST_COMMITS) -> None:
         self._offsets = offsets
@@ -61,8 +61,8 @@ class OwnCommits:
     async def give_back(self, rows: OffsetTable, ask: Ask, address: str) -> None:
         """Sends the master each offset that is greater than in its table `rows`, and puts it into `rows`.
 
-        Commits that arrive during the call are left for the next call. Raises `RocketMQError` if the master does not
-        answer. The offsets that it did not accept are kept.
+        Commits that arrive during the call are left for the next call. Offsets that the master refuses are dropped.
+        Raises `RocketMQError` if it does not answer, and the rest is kept.
         """
         sent, refused, reason = 0, 0, ""
         async for key in InTurns(list(self._noted)):

@@ -56,9 +56,9 @@ ReadPage: TypeAlias = Callable[[Command], Page[V]]
 
 @dataclass(frozen=True, slots=True)
 class FetchedState:
-    """The next offset of each delay level, and the checkpoint of timers, if the master has any.
+    """A master's delivery progress: the next offset of each delay level, and the timers' checkpoint, if any.
 
-    `log_end` is a position in the master's log, before which all messages lie that the master had delivered by then.
+    All messages that the master had delivered lie before the position `log_end` of its log.
     """
 
     delay_offsets: dict[int, int]
@@ -88,7 +88,7 @@ class DeliveryState:
         await self.adopt()
 
     async def adopt(self) -> None:
-        """Adopts the state if this log is synced up to its end.
+        """Adopts the waiting state if this slave's log is synced up to the state's `log_end`.
 
         Raises `StoreError` if the disk fails. The state then waits for the next call.
         """
@@ -237,7 +237,7 @@ class SlaveTables:
     async def _fetch_pages(
         self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion
     ) -> Page[V] | None:
-        """Returns a table, fetched page by page, or None if its version is known.
+        """Returns a table, fetched page by page, or None if this slave has its version already.
 
         If the table changes between two pages, the master begins again. A master of 4.9 sends the table at once.
         """

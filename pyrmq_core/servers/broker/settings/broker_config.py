@@ -338,7 +338,7 @@ class BrokerConfig:
         return [address.strip() for address in self.namesrv_addr.split(";") if address.strip()]
 
     def delays_ms(self) -> list[int]:
-        """Returns the delays of level 1, 2, ... in messageDelayLevel."""
+        """Returns the delays of level 1, 2, ... in messageDelayLevel, in ms."""
         try:
             return [int(text[:-1]) * UNIT_MS[text[-1]] for text in self.message_delay_level.split()]
         except (ValueError, KeyError, IndexError) as error:

@@ -38,7 +38,7 @@ MAX_REPLICAS: Final = 64
 
 
 def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings, in which RocketMQ's JVM properties, which are fractions, replace the percentages.
+    """Returns the settings, whose disk percentages are replaced by RocketMQ's JVM properties, which are fractions.
 
     Raises `InvalidArgument` for a property that is no fraction.
     """
