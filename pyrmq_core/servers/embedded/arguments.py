@@ -73,7 +73,7 @@ def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
 
 
 def broker_ports(first: int, count: int) -> list[int]:
-    """Returns the ports of so many brokers, ten apart, since a broker's neighbours are its own, or 0 for free ports."""
+    """Returns a port for each broker, ten apart, since a broker also uses neighbouring ports, or 0 for free ports."""
     if type(first) is not int or not 0 <= first <= 65535 or (first and first + PORTS_APART * (count - 1) > 65535):
         raise InvalidArgument(f"broker_port={first!r}: a port is wanted, with room for {count} brokers ten apart, or 0")
     return [first + PORTS_APART * number if first else 0 for number in range(count)]

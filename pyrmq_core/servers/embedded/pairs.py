@@ -48,7 +48,7 @@ async def follow(pairs: Iterable[Pair]) -> None:
 
 
 async def have_all(pairs: Iterable[Pair], timeout: float) -> None:
-    """Waits until each slave has all its master's present messages. Raises `InvalidState` at the time-out."""
+    """Waits until each slave has its master's present messages and tables. Raises `InvalidState` at the time-out."""
     late: list[str] = []
     async with trio.open_nursery() as nursery:
         for pair in pairs:

@@ -28,9 +28,9 @@ R = TypeVar("R", bound=RunningServer)
 
 
 class Server(Generic[R]):
-    """A NameServer or a broker by its name. `run` serves on a port (0: a free one) until it is ended.
+    """A NameServer or a broker by its name. `run` serves on a port until it is ended.
 
-    If `port` is None it uses the port of an earlier run, from `kept_ports`, if that is free.
+    With `port` 0, the first start takes the port of an earlier run from `kept_ports`, or else a free port.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ NANOSECONDS: Final = 1_000_000
 
 
 class RpcLatency:
-    """The times of one server's requests. `on_ended` is called with each, the answer's code and the time."""
+    """The times of one server's requests. `on_ended` is called with each request, its response code and its ms."""
 
     def __init__(self, on_ended: Callable[[Command, int, float], None] = lambda request, code, took_ms: None) -> None:
         self._on_ended = on_ended

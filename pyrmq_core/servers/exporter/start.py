@@ -1,4 +1,4 @@
-"""`start_exporter`: a server's metrics where metricsExporterType is PROM (extra `metrics`)."""
+"""`start_exporter`: serves a server's metrics if metricsExporterType is PROM (extra `metrics`)."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def heartbeat(tables: RouteTables, key: BrokerAddrInfo, now_ms: int) -> bool:
 def min_id_change(
     broker: BrokerData, *, offline_address: str | None = None, ha_server_addr: str | None = None
 ) -> MinBrokerIdChange:
-    """Returns the notice of a new smallest id: to all addresses if one left or there is one alone, else to the rest."""
+    """Returns the notice of a new smallest id: to all brokers if one left or is alone, else to all but the smallest."""
     addrs = broker.broker_addrs
     smallest = min(addrs)
     all_are_notified = offline_address is not None or len(addrs) == 1
