@@ -94,7 +94,7 @@ class PlainAcl:
             log.info("the rules of plain ACL were read again: %d accounts", len(self.rules.accounts))
 
     async def put_account(self, account: Mapping[str, object]) -> None:
-        """Adds or changes an account, in its file or in `plain_acl.yml`. Raises `InvalidArgument` or `StoreError`."""
+        """Adds an account to `plain_acl.yml`, or changes it in its file. Raises `InvalidArgument` or `StoreError`."""
         path = Path(self.rules.files.get(str(account["accessKey"]), self._default))
         await self._change(path, partial(put_account, account=account))
 
@@ -186,7 +186,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def plain_verdict(acl: PlainAcl) -> Verdict:
-    """Returns the check by the rules in force. It refuses as 4.9 does: SYSTEM_ERROR, with the exception's name."""
+    """Returns the check of requests by the rules in force. Refusals are 4.9's: SYSTEM_ERROR, named by its exception."""
 
     def verdict(request: Command, ip: str) -> Command | None:
         reason = acl.rules.denial(request, ip)

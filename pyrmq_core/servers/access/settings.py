@@ -97,7 +97,7 @@ class AccessSettings:
         return settings if secrets else {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these settings, ignoring other names. Raises `InvalidArgument` that names a bad setting."""
+        """Returns a copy with these settings, ignoring other names. Raises `InvalidArgument` for a bad setting."""
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & own.keys():
             own[name] = own[name].lower() or "false"

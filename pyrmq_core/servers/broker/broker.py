@@ -76,7 +76,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """The services that deliver messages later: delay levels, timers, transactions, and the reviver of pops."""
+    """The services that deliver messages later: delay levels, timers, transactions, reviver of popped messages."""
 
     delays: DelayLevels
     timers: Timers

@@ -130,8 +130,8 @@ class BrokerRegistration:
         """Sends the changed topics alone to the registered NameServers. Returns after all answers or a time-out.
 
         A failure is only logged. Each NameServer gets one announcement at a time, with every change since the version
-        that it acknowledged last. One of 5.x gets each topic by a request of its own. One of 4.9 gets a registration
-        with these topics. It would be wrong at 5.x, where deleteTopicWithBrokerRegistration removes all others.
+        that it acknowledged last. A NameServer of 5.x gets a request for each topic, one of 4.9 a registration with
+        these topics. That would be wrong at 5.x, where deleteTopicWithBrokerRegistration removes all others.
         """
         with trio.move_on_after(ANNOUNCE_SECONDS):
             async with trio.open_nursery() as nursery:
@@ -141,7 +141,7 @@ class BrokerRegistration:
                         nursery.start_soon(self._announce, server)
 
     async def unregister(self) -> None:
-        """Unregisters everywhere. A failure is only logged, since a NameServer's own time-out does the same."""
+        """Unregisters from all NameServers. A failure is only logged: a NameServer's own time-out does the same."""
         header = self._header
         request = UnregisterBroker(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
 

@@ -39,7 +39,7 @@ class RunningBroker:
     def kill(self, then: Callable[[], None] | None = None) -> None:
         """Stops as after SIGKILL: flushes and unregisters nothing. The next start recovers acknowledged messages.
 
-        `then` is called when the store has been left.
+        `then` is called after the store's files are closed.
         """
         self.is_killed = True
         self._then = then

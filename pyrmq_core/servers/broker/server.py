@@ -175,7 +175,7 @@ async def _leave(running: RunningBroker) -> None:
 def make_broker(
     config: BrokerConfig, parts: StoreParts, services: trio.Nursery, ha_port: int, access: AccessControl
 ) -> Broker:
-    """Makes the broker from the store's `parts` and all others. `ha_port` is the port at which slaves fetch the log."""
+    """Makes a broker's other parts, and joins them with the store's `parts`. `ha_port` is the port for slaves."""
     store, files, topics, offsets = parts.store, parts.store.files, parts.topics, parts.offsets
     settings, identity = LiveSettings(config), Identity(config.advertised_ip, config.listen_port)
     groups = GroupTable(files, auto_create=config.auto_create_subscription_group)

@@ -51,7 +51,7 @@ class RegistrationQueue:
         self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger bodies
 
     def take(self, register: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
-        """Returns the answer, as an awaitable if the registration has to wait.
+        """Applies a registration and returns the answer, as an awaitable if the registration has to wait.
 
         Raises `BodyError` for an unreadable body.
         """

@@ -44,7 +44,7 @@ class RegistrationHeader:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """All topics of a broker, or the few that changed: an absent topic stays registered."""
+    """A broker's registration with all topics, or with those that changed: an absent topic stays registered."""
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_BROKER
     header: RegistrationHeader

@@ -21,7 +21,7 @@ MIN_KEY_CHARS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class PlainAccount:
-    """One account. `granted` maps a topic to permission bits, and a group's retry topic to those of the group."""
+    """An account of `plain_acl.yml`. `granted` has permission bits by topic, and of groups by their retry topic."""
 
     access_key: str
     secret_key: str

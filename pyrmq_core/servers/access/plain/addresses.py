@@ -84,7 +84,7 @@ def _list(text: str, addresses: list[str]) -> AddressRule:
 
 
 def _v4_range(text: str) -> AddressRule:
-    """Returns the range in the first of the parts two to four that is `*` or has a `-`. Later parts are ignored."""
+    """Returns a range of IPv4 addresses: in the first of parts two to four that is `*` or has a `-`."""
     parts = text.split(".")
     at = next((number for number, part in enumerate(parts) if "*" in part or "-" in part), 0)
     if len(parts) != V4_PARTS or at == 0:

@@ -52,7 +52,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The topics, groups or clusters that an entry is about. `pattern` is LITERAL, PREFIXED or EVERY."""
+    """The topics, groups or clusters that a policy entry covers. `pattern` is LITERAL, PREFIXED or EVERY."""
 
     kind: str
     name: str | None

@@ -117,7 +117,7 @@ class ClientTable:
         return changed
 
     def expire(self, before_ms: int) -> Iterator[list[str]]:
-        """Removes memberships with an older heartbeat, one connection a step. Yields the groups that changed."""
+        """Removes memberships without a heartbeat since then, one connection a step. Yields the changed groups."""
         for peer in list(self._groups_of):
             own = self._groups_of.get(peer, _NO_GROUPS)
             for group in [name for name in own.producers if self.producers[name][peer].seen_ms < before_ms]:

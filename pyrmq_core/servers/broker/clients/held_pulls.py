@@ -74,7 +74,7 @@ class _Amount:
 
 
 class _Queue:
-    """Pulls that wait at one queue, by the tags codes that they want, or by None for any code."""
+    """Pulls that wait at one queue, by the hashes of tags that they want (tags codes), or by None for any."""
 
     __slots__ = ("by_code",)
 
@@ -118,7 +118,7 @@ class _Queue:
 
 
 class _Deadlines:
-    """Pulls by the tick at which their time ends."""
+    """Pulls by the tick, of 10 ms, at which their time ends."""
 
     def __init__(self) -> None:
         self._of_tick: dict[int, dict[HeldPull, None]] = {}
@@ -152,7 +152,7 @@ class _Deadlines:
 
 
 class HeldPulls:
-    """The held pulls by queue. `wake` wakes the first 64 of a queue at once. `run` wakes the rest, and ended pulls."""
+    """The held pulls by queue. `wake` wakes the first 64 of a queue at once. `run` wakes the rest, and late pulls."""
 
     def __init__(self, limits: HeldLimits) -> None:
         self._limits = limits

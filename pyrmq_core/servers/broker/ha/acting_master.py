@@ -27,7 +27,7 @@ QUERY_SECONDS: Final = 3.0
 
 
 def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
-    """Returns True if the broker with this id should act, by the NameServer's addresses under its broker name.
+    """Returns True if the broker with this id should act as master, by the NameServer's addresses of its name.
 
     If `members` lacks the broker itself, the list is incomplete: then the broker acts as before, unless a master is
     listed.
@@ -40,7 +40,7 @@ def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
 
 
 class ActingMaster:
-    """The state of a slave that may act. `run` updates it until cancelled. `on_end` is called when it stops acting."""
+    """The state of a slave that may act as master. `run` updates it. `on_end` is called when it no longer acts."""
 
     def __init__(
         self, config: BrokerConfig, registration: BrokerRegistration, on_end: Callable[[], None] = lambda: None

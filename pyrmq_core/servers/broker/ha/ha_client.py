@@ -71,7 +71,7 @@ class FollowLines:
 
 
 class HaClient:
-    """The slave's end of the connection. `run` follows the master until cancelled.
+    """A slave's end of the connection with its master. `run` follows the master until cancelled.
 
     `address` returns the address of the master's port for slaves, None while that is unknown. `look_for_master`
     requests a new look-up. `check` raises `CannotFollow` if this store's log is not the beginning of the master's log.
@@ -186,7 +186,7 @@ class HaClient:
     def _store_blocks(self, received: memoryview, address: str) -> int:
         """Stores the complete blocks at the beginning of the received bytes. Returns the number of their bytes.
 
-        Blocks of one segment of the log are one write.
+        Blocks of one segment of the log are written at once.
         """
         at, expected, bodies = 0, self._store.end, list[memoryview]()
         while len(received) - at >= BLOCK_HEAD.size:

@@ -62,7 +62,7 @@ class HaServer:
         self._refusals, self._lags = RareLines(), RareLines()
 
     def open(self, *, clean: bool) -> None:
-        """Takes the opened store's end. `clean` is False after a crash: slaves may have bytes that are lost here."""
+        """Notes the opened store's end. `clean` is False after a crash: slaves may have bytes that are lost here."""
         self._known_end = None if clean else self._store.end
 
     def stored(self) -> None:

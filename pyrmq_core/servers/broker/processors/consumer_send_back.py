@@ -124,7 +124,7 @@ class SendBackRequests:
         return success()
 
     def divert(self, message: SendMessage, version: int, properties: dict[str, str]) -> TopicConfig | None:
-        """Returns the dead-letter topic if the retry has no tries left or its group consumes in order, else None.
+        """Returns the dead-letter topic for a retry without tries left, or if its group consumes in order, else None.
 
         Changes the `properties` of a dead letter: they lose their delay, and get the original message's topic and id.
         """

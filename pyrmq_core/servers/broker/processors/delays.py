@@ -29,7 +29,7 @@ class StoredQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DelayedQueues:
-    """The queues in which delayed messages wait."""
+    """The choice of the queue that a message is stored in: a delay level's, the timers', or its own."""
 
     delays: DelayLevels
     timers: Timers

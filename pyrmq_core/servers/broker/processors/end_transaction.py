@@ -32,7 +32,7 @@ NOT_RESUMED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequests:
-    """The ends of transactions, and checks by hand."""
+    """The requests that end transactions, or resume the checks of half messages."""
 
     transactions: Transactions
     writer: MessageWriter

@@ -29,7 +29,7 @@ SHOWN_CHARS: Final = 255
 
 
 def lite_refusal(request: Command) -> Command | None:
-    """Returns the refusal of a request about a lite topic (5.5), whose field `topic` is its parent, else None."""
+    """Returns the refusal of a request about a lite topic of RocketMQ 5.5, or None for any other request."""
     if not request.ext.get("liteTopic"):
         return None
     return refusal(

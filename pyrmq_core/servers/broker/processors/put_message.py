@@ -41,7 +41,7 @@ class MessageWriter:
     replicas: Replicas
 
     def put(self, append: Append) -> AppendResult:
-        """Raises `RequestRefused` if the disk fails, storing has ended, or the messages are too large."""
+        """Stores messages. Raises `RequestRefused` if the disk fails, storing has ended, or they are too large."""
         began = time.perf_counter_ns()
         with self.refusals():
             stored = self.store.put(append, clock.now_ms())

@@ -48,7 +48,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ResetRequests:
-    """New offsets that an administrator gives to groups."""
+    """An administrator's requests to reset the offsets of groups."""
 
     settings: LiveSettings
     topics: TopicTable

@@ -125,7 +125,7 @@ class SendRequests:
             return self.refused(refused)
 
     def check_topic(self, topic: str) -> None:
-        """Raises `RequestRefused` for an impossible name, which no known topic has, and for a topic closed to sends."""
+        """Raises `RequestRefused` for an impossible name of a new topic, and for a topic closed to sends."""
         config = self.topics.get(topic)
         if config is None and (fault := topic_fault(topic)):
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)

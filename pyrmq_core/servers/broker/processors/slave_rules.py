@@ -56,7 +56,7 @@ CHANGES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SlaveRules:
-    """The answers of a slave, which passes requests that change nothing on to `respond`."""
+    """A slave's handler: it refuses what would change this broker alone, and passes the rest on to `respond`."""
 
     settings: LiveSettings
     identity: Identity

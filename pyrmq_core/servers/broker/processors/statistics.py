@@ -59,7 +59,7 @@ class QueueRows:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsRequests:
-    """The settings, and the figures of topics and groups."""
+    """The requests for the broker's settings, and for the offsets of topics and groups."""
 
     settings: LiveSettings
     topics: TopicTable

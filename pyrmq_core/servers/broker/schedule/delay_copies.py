@@ -67,7 +67,7 @@ class DelayCopies:
             self.until_ms = max(self.until_ms, record.store_timestamp_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if the log has such a delivery. Each delivery counts once."""
+        """Returns True if the log has a delivery with this key. Each delivery counts once."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1

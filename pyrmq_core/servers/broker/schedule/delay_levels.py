@@ -118,7 +118,7 @@ class DelayLevels:
             self.is_changed = True
 
     def progress(self) -> list[tuple[int, int, int]]:
-        """Returns for each level that delivered the next offset to deliver, and the end of its queue."""
+        """Returns, of each delay level with deliveries: level, next offset to deliver, and end of its queue."""
         return [
             (level, offset, self._store.reader.bounds((SCHEDULE_TOPIC, level - 1))[1])
             for level, offset in sorted(self._delivered.items())

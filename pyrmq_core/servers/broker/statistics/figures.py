@@ -128,7 +128,7 @@ class BrokerFigures:
         return 0.0 if tally is None else tally.figure(MINUTE, MESSAGES).tps
 
     def puts_by_topic(self) -> dict[str, Tally]:
-        """Returns the stored messages of each topic. Counters grow as long as the topic is used once a day."""
+        """Returns the tallies of stored messages by topic. A tally that is idle for a day begins again at 0."""
         return dict(self._puts)
 
     def gets_by_topic_and_group(self) -> dict[tuple[str, str], Tally]:

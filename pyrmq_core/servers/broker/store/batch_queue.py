@@ -68,7 +68,7 @@ class BatchSlots(EntryFiles):
 
 
 class BatchConsumeQueue:
-    """A queue with messages from offset `start` to before `end`. The next gets `next_offset`, at least `end`."""
+    """A batch topic's queue: messages from offset `start` to before `end`. The next gets `next_offset`."""
 
     __slots__ = ("end", "next_offset", "slots", "start")
 

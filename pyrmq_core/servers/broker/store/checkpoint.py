@@ -130,7 +130,7 @@ def _has_crc(data: bytes, size: int) -> bool:
 
 
 class CheckpointFiles:
-    """Both checkpoint files of a store. `value` is the newest state. A state is written to the own file first."""
+    """RocketMQ's checkpoint file, and this broker's own, which is written first. `value` is the newest state."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -155,7 +155,7 @@ class CheckpointFiles:
             self.value = replace(self.value, safe_offset=None)
 
     def write(self, value: Checkpoint) -> None:
-        """Writes a state to the own file, unsynced. Raises `StoreError`, with nothing changed, if it cannot."""
+        """Writes a state to this broker's file, unsynced. Raises `StoreError`, with nothing changed, if it cannot."""
         data = value.encode_own()
         if data != self._own:
             self._files.open(OWN_CHECKPOINT_NAME, BYTES).write(0, data)
@@ -163,7 +163,7 @@ class CheckpointFiles:
         self.value = value
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions for another thread that sync the own file, after which `publish` may be called."""
+        """Returns functions for another thread that sync this broker's file. `publish` may be called after them."""
         self._handed_out = self.value
         return [] if self._own == self._synced else [self.sync_own]
 

@@ -46,7 +46,7 @@ class ConsumeQueue(EntryFiles):
         return ENTRY.iter_unpack(data)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries from `index` on. If that is above `end`, since older messages were removed, fillers precede."""
+        """Writes entries from `index` on. If older messages were removed, that is above `end`, and fillers precede."""
         if index > self.end:
             self._fill(index)
         self.write(index, entries)

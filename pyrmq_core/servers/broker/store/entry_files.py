@@ -53,9 +53,7 @@ class EntryFiles:
         return (self.end - self.first) * self._entry_bytes
 
     def open(self) -> None:
-        """Lists the files. `end` is that of the last file until `cut`. Raises `StoreError` for a file of another
-        length.
-        """
+        """Lists the files. `end` is the last file's end until `cut`. Raises `StoreError` for a wrong length."""
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = self.first
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes

@@ -36,7 +36,7 @@ def open_all(files: Files, folder: str, file_bytes: int, setting: str) -> dict[i
     """Returns the files of a folder by the offset of their first byte, which is their name, ascending.
 
     An empty last file was never written and is removed. Raises `StoreError` for a file whose length is not
-    `file_bytes`, with `setting` as the name of the setting of that length.
+    `file_bytes`. The error names `setting`, the setting of that length.
     """
     names = [name for name in files.names(folder) if file_offset(name) is not None]
     if names and not files.size(f"{folder}/{names[-1]}"):

@@ -34,10 +34,10 @@ class StoreListener:
     """The receiver of a store's events, in the order of the log. A subclass overrides the methods it needs."""
 
     def readable(self, key: QueueKey, entries: bytes) -> None:
-        """Receives a queue that got messages, and their entries."""
+        """Is called with a queue that got messages, and their queue entries."""
 
     def dispatched(self, messages: Dispatched) -> None:
-        """Receives messages that became readable."""
+        """Is called with messages that became readable."""
 
     def replayed(self) -> None:
         """Is called in place of `dispatched` in a slave's store, when copied messages became readable."""
@@ -382,7 +382,7 @@ class MessageStore:
         self._checkpoint.write(safe)
 
     def unsynced_mark(self) -> list[Callable[[], None]]:
-        """Returns functions for another thread that sync the mark, after which `publish_mark` may be called."""
+        """Returns functions for another thread that sync the checkpoint. `publish_mark` may be called after them."""
         return self._checkpoint.unsynced()
 
     def publish_mark(self) -> None:
@@ -391,7 +391,7 @@ class MessageStore:
     def flush(self, leaving: Collection[QueueKey] | None = None) -> None:
         """Syncs everything in this thread, but not the queues `leaving`, which are being deleted.
 
-        Raises `StoreError`. A sync that fails ends the storing. A mark that a full disk refuses is written later.
+        Raises `StoreError`. A sync that fails ends the storing. A checkpoint that a full disk refuses is written later.
         """
         with self._failing():
             end, syncs = self._log.unsynced()

@@ -251,7 +251,7 @@ def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
 
 
 def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """Returns the first index from `low` on for which `holds` is true, as for all later ones, or the end."""
+    """Returns, by binary search, the first index from `low` on for which `holds` is true, or the end."""
     high = slots.end
     while low < high:
         middle = (low + high) // 2

@@ -226,7 +226,7 @@ def _choose_records(
 
 
 def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
-    """Returns a run's bytes. Raises `StoreError` if its first or last record does not match its entry."""
+    """Returns the bytes of adjacent records. Raises `StoreError` if the first or the last does not match its entry."""
     begin, size, _, first_index, last_begin, last_index = run
     if size > max_bytes:  # the run is one message; a damaged entry must not cause the read of a whole segment
         check_record(log, begin, size, key, first_index)
@@ -291,7 +291,7 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
 
 
 def search_time(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-    """Returns the offset of the first message stored at or after a time, or with `upper` of the last up to it."""
+    """Returns the offset of the first message stored at or after a time, or with `upper` of the last at or before."""
     low, high = start, end = queue.start, queue.end
     while low < high:
         middle = (low + high) // 2

@@ -35,7 +35,7 @@ class MissingEntries(Exception):
 
 
 class UnknownTopic(Exception):
-    """Raised for a topic without settings: they decide the kind of its first queue."""
+    """Raised for a topic whose settings are not known: they decide the kind of its queues."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -107,7 +107,7 @@ class Replay:
         return None
 
     def _following(self, key: QueueKey, queue: AnyConsumeQueue, queue_offset: int) -> bytearray | None:
-        """Returns the entries that wait to be written to a plain queue if `queue_offset` follows them, or None."""
+        """Returns a plain queue's unwritten entries if the entry at `queue_offset` follows them, else None."""
         if isinstance(queue, BatchConsumeQueue):
             return None
         _, unwritten = self._unwritten.setdefault(queue, (key, bytearray()))

@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
 
 class KeyIndexing:
-    """The index of one store. `run` works on it until cancelled.
+    """The index of keys of one store. `run` updates it until cancelled.
 
     With messageIndexEnable=false no message enters it, and look-ups find only earlier messages.
     """

@@ -84,7 +84,7 @@ def parsed_changes(text: str) -> dict[str, str]:
 
 
 def listed_changes(owner: str, changes: object) -> dict[str, str]:
-    """Returns the changes in a JSON member, where numbers count as texts. Raises `InvalidArgument` for other values."""
+    """Returns attribute changes in a JSON member. Numbers count as texts. Raises `InvalidArgument` for others."""
     if changes is None:
         return {}
     if not isinstance(changes, Mapping):

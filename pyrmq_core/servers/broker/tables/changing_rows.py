@@ -1,4 +1,4 @@
-"""`ChangingRows`: rows that change in place, with unchanging snapshots of all rows that copy no row."""
+"""`ChangingRows`: rows that are copied when they change, so that a snapshot of all rows copies none."""
 
 from __future__ import annotations
 

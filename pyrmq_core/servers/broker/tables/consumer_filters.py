@@ -41,7 +41,7 @@ MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 @dataclass(slots=True)
 class ConsumerFilter:
-    """A group's expression for one topic, dead if `dead_ms` is at or after `born_ms`."""
+    """A group's SQL92 expression for a topic. It is dead (its group left) if `dead_ms` is at or after `born_ms`."""
 
     expression: str
     client_version: int
@@ -65,7 +65,7 @@ class ConsumerFilter:
 
 
 class ConsumerFilters:
-    """Expressions by topic and group. Dead expressions are also in the order in which they died, for short steps."""
+    """Expressions by topic and group. Dead expressions are also kept in the order in which they died."""
 
     def __init__(self, files: Files, *, kept_ms: int) -> None:
         self._files = files

@@ -211,9 +211,9 @@ class GroupOffsets:
         return {*self.groups_of(topic), *(group for name, group in self._pulled if name == topic)}
 
     def forget_topic(self, topic: str, going_on: Collection[str] = ()) -> None:
-        """Forgets the offsets of a deleted topic, and moves the next pulls of the groups that are `going_on` to 0.
+        """Forgets the offsets of a deleted topic, and moves the next pulls of `going_on`, groups with members, to 0.
 
-        Their members keep their offsets, and would pass over what is sent first to a new topic of that name.
+        Their members keep their offsets, and would pass over the first messages of a new topic of that name.
         """
         rows = {
             (topic, group): {*(self._committed.find((topic, group)) or ()), *self._pulled.get((topic, group), ())}

@@ -19,7 +19,7 @@ MOST_MODES: Final = 10_000
 
 
 class RequestModes:
-    """The modes by topic and group. Without one, a group pulls."""
+    """The request modes by topic and group: pull or pop. A group without a mode pulls."""
 
     def __init__(self, files: Files) -> None:
         self.file = TableFile(files, FILE_NAME, self._snapshot)

@@ -114,7 +114,7 @@ class GroupTable:
         return self._groups[group]
 
     def change(self, group: GroupConfig, now_ms: int) -> None:
-        """Makes or changes a group as a request asks for: its attributes are changes, with their signs.
+        """Makes or changes a group by a request, whose attributes are changes: `+name` or `-name`.
 
         Raises `InvalidArgument` for impossible settings, and `BadAttribute`.
         """

@@ -176,7 +176,7 @@ class TopicTable:
         self.file.changed()
 
     def mark_ordered(self, ordered: Mapping[str, str], now_ms: int) -> None:
-        """Marks the topics of the NameServer's order configuration (TopicConfigManager.updateOrderTopicConfig)."""
+        """Marks the topics of a NameServer's order configuration as ordered (updateOrderTopicConfig)."""
         changed = [name for name in ordered if (topic := self._topics.get(name)) is not None and not topic.order]
         for name in changed:
             self._topics[name] = replace(self._topics[name], order=True)

@@ -44,7 +44,7 @@ MAX_LOOKED_AT_BYTES: Final = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """The state of timers. In RocketMQ's file, `log_end` and `precision_ms` are unknown."""
+    """The saved progress of the timers. In RocketMQ's file, `log_end` and `precision_ms` are unknown."""
 
     read_ms: int = 0
     log_position: int = 0

@@ -122,7 +122,7 @@ class TimerLog:
         return entry
 
     def scan(self, start: int) -> Iterator[tuple[int, TimerEntry]]:
-        """Yields offsets and entries from `start` on. Afterwards `end` is set after the last, and zeros follow it."""
+        """Yields offsets and entries from `start` on. Afterwards `end` is after the last entry, and zeros follow it."""
         for base in [base for base in self._opened if base + self._file_bytes > start]:
             position = max(base, start)
             for item in self._entries(base, position - base):

@@ -197,7 +197,7 @@ class TimerStore:
             self.files.expect(slot.slot_ms)
 
     def _go_back(self, write_ms: int) -> None:
-        """Does a step of the work after the clock was set back: slots that come again have no delivered messages."""
+        """Does a step after the clock was set back: it removes delivered messages from slots that come again."""
         if self._slot is not None:
             self._leaving = self._leaving or self._leave_slot()
             if next(self._leaving, True):

@@ -91,7 +91,7 @@ class TimerWheel:
                 index += 1
 
     def number(self, from_ms: int, until_ms: int) -> int:
-        """Returns the number of messages in the slots from one time until before another, at most a round later."""
+        """Returns the number of messages in the slots from one time until another, at most one round later."""
         low, high, total = from_ms // self._precision_ms, until_ms // self._precision_ms, 0
         while self._file is not None and low < high:
             index = low % SLOTS

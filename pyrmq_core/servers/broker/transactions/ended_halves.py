@@ -46,7 +46,7 @@ class WaitingHalves:
 
 
 class EndedHalves:
-    """Half messages at or after `position`, where the next check begins, and the latest ends of producers."""
+    """The ended half messages from `position` on, where the next check begins, and the latest ends of producers."""
 
     def __init__(self, most_kept: int = MOST_KEPT) -> None:
         self.position = 0
@@ -78,7 +78,7 @@ class EndedHalves:
             self.waiting.add(offset, topic)
 
     def end(self, offset: int, *, committed: bool) -> None:
-        """Notes a producer's end of a half message and of its last successor."""
+        """Notes that a producer ended a half message, and with it the message's last successor."""
         for half_offset in dict.fromkeys((offset, self.last(offset))):
             if half_offset not in self._ends and not self.is_done(half_offset):
                 self.finish(half_offset)

@@ -28,7 +28,7 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 
 
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
-    """Sets a topic's queues up to the first unknown broker, which ends this.
+    """Sets a topic's queues at these brokers, up to the first unknown broker.
 
     A new topic then gets no queues, an existing topic the queues of the brokers before the unknown broker. Raises
     `BodyError` when the tables have no room for them.

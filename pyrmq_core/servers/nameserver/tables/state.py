@@ -56,7 +56,7 @@ class BrokerAddrInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerLiveInfo:
-    """An address that is alive.
+    """A broker's address that is alive.
 
     `digest` is the digest of its last body, or None if some of that body is no longer in the tables. `contributed` is
     True when its topics entered the tables. Of two entries the older has the smaller `number`.
@@ -241,7 +241,7 @@ class RouteTables:
         return switched
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """Forgets the last registrations of these brokers, so that the next are read: the tables changed."""
+        """Forgets the digests of these brokers' bodies, so that the next bodies are decoded: the tables changed."""
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
         for key, live in self.broker_live_table.items():

@@ -97,7 +97,7 @@ class SettingRequests:
         return self._written(properties) if properties and config.broker_config_path else success()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Puts settings in force, which may differ from the old in the names of `CHANGEABLE`."""
+        """Puts settings in force, which differ from the old settings only in names of `CHANGEABLE`."""
         now_ms, version = clock.now_ms(), self.topics.data_version
         if config.broker_permission != self.settings.config.broker_permission:
             self.topics.touch(now_ms)

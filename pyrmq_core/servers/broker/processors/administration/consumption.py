@@ -99,7 +99,7 @@ class ConsumptionRequests:
         return success(body=dumps(members))
 
     def time_spans(self, request: Command, _: Peer) -> Answer:
-        """Returns the store times (ms) of each queue's first, last and last consumed message, and the group's delay."""
+        """Returns the store times of each queue's first, last and last consumed message, and the group's lag, in ms."""
         header = QueryConsumeTimeSpan.from_command(request)
         topic = self.topics.get(header.topic)
         if topic is None:

@@ -65,7 +65,7 @@ class SlaveRequests:
         return answer_in_turns(self.long_work, object_pieces(self.offsets.members()))
 
     def delay_offsets(self, _request: Command, _: Peer) -> Command:
-        """Returns the text of `delayOffset.json`, which a slave writes to its own."""
+        """Returns the content of `delayOffset.json`, each delay level's next offset, which a slave adopts."""
         return success(body=encode_config(self.delays.members()))
 
     def timer_checkpoint(

@@ -80,7 +80,7 @@ class IndexEntry(NamedTuple):
 
 
 class IndexFile:
-    """One file. From `begin`, `load_slots` or `relink` to `seal` its slots are in memory, and entries can be added."""
+    """A file of the index. From `begin`, `load_slots` or `relink` to `seal`, its slots are in memory for new keys."""
 
     def __init__(self, file: StoredFile, name: str, layout: Layout, header: Header) -> None:
         self.file = file
@@ -269,7 +269,7 @@ def _ascending(offsets: Sequence[int], lowest: int, end: int) -> int:
 def name_of_time(time_ms: int) -> str:
     """Returns the name of a file that is begun at a time.
 
-    These are the digits of year, month, day, hour, minute, second and millisecond, in this machine's time zone.
+    It has the digits of year, month, day, hour, minute, second and millisecond, in this machine's time zone.
     """
     try:
         time = datetime.fromtimestamp(time_ms // 1000)

@@ -20,7 +20,7 @@ PAGES_AT_ONCE: Final = 256
 
 
 class SlotTable:
-    """All slots of the file. Pages that are never touched take no memory.
+    """The slots of an index file in memory. Pages that are never touched take no memory.
 
     With `replaces` the table replaces the slots of a file, which may have entries in slots that are empty here.
     """

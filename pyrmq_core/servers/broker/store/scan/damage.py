@@ -21,7 +21,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class DamageCopy(NamedTuple):
-    """A copy: its file, its bytes without the zeros around them, and the least number of its records."""
+    """A copy of cut bytes: its file, its size without the zeros around it, and the least number of its records."""
 
     path: str
     size: int
