@@ -80,6 +80,7 @@ class Groups(BlockingFamily[AsyncGroups]):
     config = blocking_form(AsyncGroups.config)
     describe = blocking_form(AsyncGroups.describe)
     progress = blocking_form(AsyncGroups.progress)
+    stack = blocking_form(AsyncGroups.stack)
     create = blocking_form(AsyncGroups.create)
     delete = blocking_form(AsyncGroups.delete)
     reset = blocking_form(AsyncGroups.reset)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
 import pytest
 import trio
 
-from pyrmq_core import InvalidArgument, ResponseError, blocking
+from pyrmq_core import Admin, CallTimeout, InvalidArgument, MessageExt, PushConsumer, ResponseError, blocking
+from pyrmq_core.client.admin.values import WaitKind
 from pyrmq_core.testing import Command, CutConnection, EmbeddedCluster, Peer, RequestCode, ResponseCode, refusal
 from tests.support.consumer_jobs import Seen, committed, consuming, fresh, made_topic
-from tests.support.group_admin_jobs import GroupAdminJobs, administering, behind
+from tests.support.group_admin_jobs import GroupAdminJobs, administering, behind, described
 from tests.support.waiting import POLL_SECONDS
 
 
@@ -93,6 +94,73 @@ async def test_a_member_that_does_not_report_has_an_error(cluster: EmbeddedClust
     assert member.running_info is None
     assert "gone at this moment" in str(member.error)
     assert member.queues == ()
+
+
+async def test_a_dead_member_delays_no_table(cluster: EmbeddedCluster) -> None:
+    topic, group = await behind(cluster.nameserver)
+    never = trio.Event()
+
+    async def hold(_request: Command, _peer: Peer) -> None:
+        await never.wait()
+
+    async with consuming(cluster.nameserver, group, topic, Seen()), Admin(nameserver=cluster.nameserver) as patient:
+        await described(patient, group, 4)
+        cluster.control(RequestCode.GET_CONSUMER_RUNNING_INFO, hold)
+        async with Admin(nameserver=cluster.nameserver, timeout=3) as admin:
+            with trio.fail_after(60):
+                progress = await admin.groups.progress(group, members=True)
+    assert progress.description is not None
+    (member,) = progress.description.members
+    assert isinstance(member.error, CallTimeout)
+    assert {row.queue.topic for row in progress.queues} >= {topic}
+
+
+async def test_progress_says_why_messages_wait(cluster: EmbeddedCluster) -> None:
+    topic, group = await behind(cluster.nameserver, messages=5)
+    go_on = trio.Event()
+
+    async def handle(_messages: Sequence[MessageExt]) -> None:
+        await go_on.wait()
+
+    async with administering(cluster.nameserver) as admin:
+        await admin.groups.create(group)
+        (nobody,) = (await admin.groups.progress(group, members=True)).reasons
+        assert (nobody.kind, nobody.lag, len(nobody.queues)) == (WaitKind.NO_MEMBER, 16, 4)
+        await admin.topics.update_perm(topic, 2, broker="broker-b")
+        kinds = {reason.kind: reason.lag for reason in (await admin.groups.progress(group, members=True)).reasons}
+        assert kinds == {WaitKind.NO_MEMBER: 8, WaitKind.NO_RIGHT: 8}
+        await admin.topics.update_perm(topic, 6, broker="broker-b")
+        async with (
+            PushConsumer(group, nameserver=cluster.nameserver) as consumer,
+            trio.open_nursery() as nursery,
+        ):
+            await consumer.subscribe(topic)
+            nursery.start_soon(consumer.run, handle)
+            with trio.fail_after(60):
+                while True:
+                    reasons = (await admin.groups.progress(group, members=True)).reasons
+                    if [(reason.kind, reason.lag) for reason in reasons] == [(WaitKind.IN_MEMORY, 16)]:
+                        break
+                    await trio.sleep(POLL_SECONDS)
+            (slow,) = reasons
+            assert slow.text.startswith(f"16 in the memory of {slow.client_id}")
+            assert slow.client_id is not None
+            assert "thread" in await admin.groups.stack(group, slow.client_id)
+            go_on.set()
+            await consumer.stop(5)
+
+
+async def test_members_that_may_not_be_listed_leave_the_offsets(cluster: EmbeddedCluster) -> None:
+    _, group = await behind(cluster.nameserver)
+
+    async def refuse(_request: Command, _peer: Peer) -> Command:
+        return refusal(ResponseCode.NO_PERMISSION, "not yours")
+
+    cluster.control(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, refuse)
+    async with administering(cluster.nameserver) as admin:
+        progress = await admin.groups.progress(group, members=True)
+    assert (progress.lag, progress.description, progress.reasons) == (4, None, ())
+    assert "not yours" in str(progress.members_error)
 
 
 def test_the_blocking_families_do_the_same() -> None:

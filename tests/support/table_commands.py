@@ -50,7 +50,7 @@ TABLES: Final = {
 }
 # Lines about changes, single values, checks and messages.
 NO_TABLE: Final = {
-    *("topic create", "topic delete", "group clone", "group create", "group delete"),
+    *("topic create", "topic delete", "group clone", "group stack", "group create", "group delete"),
     *("kv get", "kv put", "kv delete", "doctor", "health", "send", "tail", "consume", "topic schema", "topic manifest"),
     *("search", "export", "import"),
     *("broker clean", "broker wipe-write-perm", "broker add-write-perm"),

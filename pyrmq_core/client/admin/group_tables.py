@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.admin.servers import AdminServers, Server
-from pyrmq_core.client.admin.values import GroupMember, GroupSummary, QueueProgress
+from pyrmq_core.client.admin.values import GroupDescription, GroupMember, GroupSummary, QueueProgress
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import ResponseError
 from pyrmq_core.model import MessageQueue
@@ -161,6 +161,12 @@ def subscriptions_of(answers: Iterable[ConsumerConnections], namespace: str | No
     return tuple(
         replace(newest[topic], topic=without_namespace(newest[topic].topic, namespace)) for topic in sorted(newest)
     )
+
+
+def holders_of(description: object) -> dict[MessageQueue, str]:
+    """Returns the client of each queue that a member holds. There is none without a description."""
+    members = description.members if isinstance(description, GroupDescription) else ()
+    return {queue: member.client_id for member in members for queue in member.queues}
 
 
 def queue_progress(

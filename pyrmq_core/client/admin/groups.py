@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal, TypeVar
 
 import trio
 
 from pyrmq_core.client.admin.group_offsets import GroupOffsets
 from pyrmq_core.client.admin.group_tables import (
+    BrokerProgress,
     configs_of,
     connections_of,
     first_known,
     groups_of,
+    holders_of,
     members_of,
     progress_of,
     queue_progress,
@@ -22,7 +25,7 @@ from pyrmq_core.client.admin.group_tables import (
     summaries,
     tenant_queue,
 )
-from pyrmq_core.client.admin.servers import AdminFamily, Server, change_each
+from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server, change_each
 from pyrmq_core.client.admin.values import (
     GroupDescription,
     GroupList,
@@ -31,9 +34,11 @@ from pyrmq_core.client.admin.values import (
     OffsetChange,
     QueueProgress,
 )
+from pyrmq_core.client.admin.wait_reasons import wait_reasons
 from pyrmq_core.client.query_many import QUERIES_AT_ONCE, query_many
-from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.errors import CallTimeout, InvalidArgument, RocketMQError
 from pyrmq_core.model import MessageQueue
+from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, check_group, check_topic
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic
@@ -45,6 +50,13 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import (
     UpdateSubscriptionGroup,
 )
 from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv
+from pyrmq_core.protocol.routes.route import TopicRouteData
+
+First = TypeVar("First")
+Second = TypeVar("Second")
+
+# The most topics of a group whose permissions are looked up: those with most lag.
+MAX_ROUTES: Final = 20
 
 
 class Groups(AdminFamily):
@@ -111,21 +123,55 @@ class Groups(AdminFamily):
         """Returns each queue's offsets, lag and time of its oldest waiting message, for one topic or all.
 
         The progress of an online group covers the topics to which it subscribes. With `members` each queue names the
-        client that holds it, which costs a query for each member. No queues are no error: the group has no offsets.
+        client that holds it, and `reasons` has why messages wait, which costs a query for each member and each topic
+        with lag. No queues are no error: the group has no offsets.
         """
         on_wire, namespace = self._on_wire(group), self._servers.namespace
         topic_on_wire = None if topic is None else self._servers.on_wire(topic)
         servers = await self._servers.brokers()
-        gathered = await self._servers.gather(
-            servers.values(), lambda server: progress_of(self._servers, server, on_wire, topic_on_wire, times=True)
-        )
-        holders = await self._holders(group) if members else {}
-        now = datetime.now(UTC)
+
+        async def offsets() -> Gathered[BrokerProgress]:
+            return await self._servers.gather(
+                servers.values(), lambda server: progress_of(self._servers, server, on_wire, topic_on_wire, times=True)
+            )
+
+        async def described() -> GroupDescription | RocketMQError | None:
+            try:
+                return await self.describe(group) if members else None
+            except RocketMQError as error:
+                return error
+
+        gathered, description = await _together(offsets, described)
+        holders, now = holders_of(description), datetime.now(UTC)
         rows: list[QueueProgress] = []
         for answer in gathered.answers.values():
             rows += queue_progress(answer, holders, namespace, now)
+        rows.sort(key=lambda row: row.queue)
         tps = sum(answer.stats.consume_tps for answer in gathered.answers.values())
-        return GroupProgress(group, tuple(sorted(rows, key=lambda row: row.queue)), tps, gathered.failures)
+        progress = GroupProgress(group, tuple(rows), tps, gathered.failures, now)
+        if isinstance(description, GroupDescription):
+            reasons = wait_reasons(rows, description, await self._permissions(rows), now)
+            return replace(progress, description=description, reasons=reasons)
+        return replace(progress, members_error=description)
+
+    async def stack(self, group: str, client_id: str) -> str:
+        """Returns the stacks of all threads of a member, as it writes them.
+
+        Raises `InvalidArgument` if no broker that answers has the member, or if the member gives no stacks.
+        """
+        on_wire = self._on_wire(group)
+        servers = await self._servers.brokers()
+        gathered = await self._servers.gather(
+            servers.values(), lambda server: connections_of(self._servers, server, on_wire)
+        )
+        for name, answer in gathered.answers.items():
+            if any(connection.client_id == client_id for connection in answer.connections):
+                info = await self._running_info(servers[name], on_wire, client_id, jstack=True)
+                if info.jstack is None:
+                    raise InvalidArgument(f"client {client_id} of group {group} gives no stacks")
+                return info.jstack
+        silent = f"; {', '.join(sorted(gathered.failures))} gave no answer" if gathered.failures else ""
+        raise InvalidArgument(f"group {group} has no member {client_id}{silent}; pyrmq group describe lists them")
 
     async def create(
         self,
@@ -247,12 +293,26 @@ class Groups(AdminFamily):
     def _tenant_config(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         return replace(config, group_name=without_namespace(config.group_name, self._servers.namespace))
 
-    async def _holders(self, group: str) -> dict[MessageQueue, str]:
-        try:
-            members = (await self.describe(group)).members
-        except InvalidArgument:
-            return {}
-        return {queue: member.client_id for member in members for queue in member.queues}
+    async def _permissions(self, rows: Iterable[QueueProgress]) -> dict[tuple[str, str], int]:
+        """Returns the permissions of the topics with most lag, by topic and broker name, as a NameServer has them."""
+        lags = Counter[str]()
+        for row in rows:
+            lags[row.queue.topic] += max(0, row.lag)
+        session = self._servers.session
+
+        async def route(topic: str) -> TopicRouteData | None:
+            try:
+                return await session.routes.query(self._servers.on_wire(topic), timeout=self._servers.timeout)
+            except RocketMQError:
+                return None
+
+        routes = await query_many((topic for topic, lag in lags.most_common(MAX_ROUTES) if lag), route)
+        return {
+            (topic, data.broker_name): data.perm
+            for topic, topic_route in routes.items()
+            if topic_route is not None
+            for data in topic_route.queue_datas
+        }
 
     async def _reported(
         self,
@@ -262,17 +322,27 @@ class Groups(AdminFamily):
         servers: Mapping[str, Server],
     ) -> tuple[GroupMember, ...]:
 
+        deadline = trio.current_time() + self._servers.timeout
+
         async def reported(member: GroupMember) -> GroupMember:
             server = next(servers[name] for name, clients in there.items() if member.client_id in clients)
-            query = GetConsumerRunningInfo(group, member.client_id).to_command()
-            try:
-                answer = await self._servers.ask(server, query, f"client {member.client_id}")
-                return replace(member, running_info=self._tenant_info(ConsumerRunningInfo.from_command(answer)))
-            except RocketMQError as error:
-                return replace(member, error=error)
+            with trio.move_on_at(deadline):
+                try:
+                    return replace(member, running_info=await self._running_info(server, group, member.client_id))
+                except RocketMQError as error:
+                    return replace(member, error=error)
+            late = f"client {member.client_id} did not report within {self._servers.timeout:.3g} s"
+            return replace(member, error=CallTimeout(late, address=server.address, request_left=True))
 
         reports = await query_many(members, reported)
         return tuple(reports[member] for member in members)
+
+    async def _running_info(
+        self, server: Server, group: str, client_id: str, *, jstack: bool = False
+    ) -> ConsumerRunningInfo:
+        query = GetConsumerRunningInfo(group, client_id, jstack).to_command()
+        answer = await self._servers.ask(server, query, f"client {client_id}")
+        return self._tenant_info(ConsumerRunningInfo.from_command(answer))
 
     def _tenant_info(self, info: ConsumerRunningInfo) -> ConsumerRunningInfo:
         namespace = self._servers.namespace
@@ -286,3 +356,21 @@ class Groups(AdminFamily):
 def _unknown(group: str, failures: Mapping[str, RocketMQError]) -> InvalidArgument:
     silent = f"; {', '.join(sorted(failures))} gave no answer" if failures else ""
     return InvalidArgument(f"no broker knows a group {group}{silent}; look at its name, or create it")
+
+
+async def _together(
+    first: Callable[[], Awaitable[First]], second: Callable[[], Awaitable[Second]]
+) -> tuple[First, Second]:
+    """Returns the results of two calls made at once, of which the second raises no error."""
+    results: list[Second] = []
+    done = trio.Event()
+
+    async def call() -> None:
+        results.append(await second())
+        done.set()
+
+    async with open_owned_nursery() as nursery:
+        nursery.start_soon(call)
+        result = await first()
+        await done.wait()
+    return result, results[0]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from pyrmq_core.client.admin.html_tables import ShownAsTable
 from pyrmq_core.errors import ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
-from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumerRunningInfo
+from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumerRunningInfo, ConsumeStatus
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
 from pyrmq_core.protocol.routes.route import MASTER_ID
@@ -192,6 +193,21 @@ class GroupMember:
         info = self.running_info
         return () if info is None else tuple(sorted({*info.queues, *info.pop_queues}))
 
+    @property
+    def rates(self) -> ConsumeStatus | None:
+        """The sums of its own figures over all topics, with the longest response time, or None without a report."""
+        if self.running_info is None:
+            return None
+        statuses = self.running_info.statuses.values()
+        return ConsumeStatus(
+            pull_rt=max((status.pull_rt for status in statuses), default=0.0),
+            pull_tps=sum(status.pull_tps for status in statuses),
+            consume_rt=max((status.consume_rt for status in statuses), default=0.0),
+            consume_ok_tps=sum(status.consume_ok_tps for status in statuses),
+            consume_failed_tps=sum(status.consume_failed_tps for status in statuses),
+            consume_failed_msgs=sum(status.consume_failed_msgs for status in statuses),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription(ShownAsTable):
@@ -238,9 +254,40 @@ class QueueProgress:
         return None if self.pull_offset is None else self.pull_offset - self.consumer_offset
 
 
+class WaitKind(enum.Enum):
+    """The kinds of reasons. The first that applies to a queue is its reason."""
+
+    NO_RIGHT = "no right to read"
+    NO_MEMBER = "no member"
+    NOT_SUBSCRIBED = "not subscribed"
+    NO_REPORT = "no report"
+    NOT_HELD = "not held"
+    NOT_LOCKED = "not locked"
+    IN_MEMORY = "in memory"
+    ARRIVED_NOW = "arrived now"
+    NOT_ASKED = "not asked for"
+    NOT_DELIVERED = "not delivered"
+    BEING_READ = "being read"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReason:
+    """One reason for which messages of some queues wait. `lag` is the number of these messages."""
+
+    kind: WaitKind
+    text: str
+    lag: int
+    queues: tuple[MessageQueue, ...]
+    client_id: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class GroupProgress(ShownAsTable):
-    """The progress of a group in each queue that it has an offset of. `consume_tps` is messages a second."""
+    """The progress of a group in each queue that it has an offset of, at a time by this host's clock.
+
+    `consume_tps` is the messages a second that brokers deliver. If the members were queried, it has their `description`
+    and the `reasons` for which messages wait, those of most messages first, or the `members_error` of that query.
+    """
 
     ROWS: ClassVar = "queues"
     COLUMNS: ClassVar = ("lag", "inflight")
@@ -249,6 +296,10 @@ class GroupProgress(ShownAsTable):
     queues: tuple[QueueProgress, ...]
     consume_tps: float
     failures: Mapping[str, RocketMQError]
+    at: datetime
+    description: GroupDescription | None = None
+    members_error: RocketMQError | None = None
+    reasons: tuple[WaitReason, ...] = ()
 
     @property
     def lag(self) -> int | None:
@@ -262,6 +313,18 @@ class GroupProgress(ShownAsTable):
     def waiting_since(self) -> datetime | None:
         """The store time of the oldest message that waits in any queue, None if no message waits."""
         return min((queue.waiting_since for queue in self.queues if queue.waiting_since is not None), default=None)
+
+    def acknowledged_tps(self, before: GroupProgress) -> float | None:
+        """Returns the messages a second that the group acknowledged since an earlier progress, by its offsets.
+
+        Queues that only one of both has are left out, and so are those whose offset went back. None if no queue is
+        left or no time passed.
+        """
+        seconds = (self.at - before.at).total_seconds()
+        offsets = {queue.queue: queue.consumer_offset for queue in before.queues}
+        moves = [row.consumer_offset - offsets[row.queue] for row in self.queues if row.queue in offsets]
+        forward = [move for move in moves if move >= 0]
+        return sum(forward) / seconds if forward and seconds > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,12 +181,17 @@ def test_members_are_shown(cluster: EmbeddedCluster, terminal: Terminal) -> None
         (member,) = admin.groups.describe(group).members
         text = terminal.text("group", "describe", group)
         progress = terminal.text("group", "progress", group, "-t", topic, "--members")
+        stack = terminal.text("group", "stack", group, member.client_id)
+        nobody = terminal.run("group", "stack", group, "nobody")
         clients = terminal.rows("clients", "-g", group)
         everyone = terminal.text("clients")
         refused = terminal.run("group", "delete", group, "--yes")
         moved = terminal.run("group", "reset", group, "-t", topic, "--to", "latest", "--offline")
     (line,) = [line.split() for line in text.splitlines() if line.startswith(member.client_id)]
-    assert line == [member.client_id, member.address, "PYTHON", "5.3.3", "2"]
+    assert line[:5] == [member.client_id, member.address, "PYTHON", "5.3.3", "2"]
+    assert all(float(figure) >= 0 for figure in line[5:8])
+    assert "thread" in stack
+    assert "no member nobody" in nobody.output
     assert any(line.split() == [topic, "a", "||", "b", "TAG"] for line in text.splitlines())
     assert progress.count(member.client_id) == 2
     assert [(row["kind"], row["group"], row["client"]) for row in clients] == [("consumer", group, member.client_id)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pyrmq_core.model import MessageQueue
+from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.messages.names import is_system_group
 from pyrmq_core.tools.cli.admin import with_admin
 from pyrmq_core.tools.cli.confirmation import confirm, yes_option
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupDescription, GroupList, GroupProgress
 
 LIST_COLUMNS: Final = ("group", "members", "type", "model", "lag", "topics")
-CLIENT_COLUMNS: Final = ("client", "address", "language", "version", "queues")
+CLIENT_COLUMNS: Final = ("client", "address", "language", "version", "queues", "ms", "ok/s", "failed/s")
 PROGRESS_COLUMNS: Final = ("topic", "broker", "queue", "offset", "end", "lag", "waits")
 CHANGE_COLUMNS: Final = ("topic", "brokerName", "queueId", "before", "after")
 ALL_CLIENTS_COLUMNS: Final = ("kind", "group", "client", "address", "language", "version", "seen")
 SETTING_COLUMNS: Final = ("broker", "consumeEnable", "retryMaxTimes", "retryQueueNums", "consumeBroadcastEnable")
+
+# The looks of --watch over which messages acknowledged a second are counted.
+LOOKS: Final = 10
 
 cluster_option = click.option(
     "-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.", shell_complete=cluster_names
@@ -121,31 +125,53 @@ def description_text(description: GroupDescription, *, as_json: bool) -> str:
 
 @group.command()
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
+@click.argument("client", metavar="CLIENT")
+@connection_options
+def stack(name: str, client: str, connection: Connection) -> None:
+    """Print the stacks of a member's threads."""
+
+    async def work(admin: Admin) -> None:
+        click.echo(visible_text(await admin.groups.stack(name, client)))
+
+    with_admin(connection, work)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
 @click.option("-t", "--topic", help="Only this topic.", shell_complete=topic_names)
-@click.option("--members", is_flag=True, help="Show the client of each queue, by a request to each member.")
+@click.option("--members", is_flag=True, help="Show each queue's client, and why messages wait.")
 @watch_options
 @json_option
 def progress(name: str, connection: Connection, topic: str | None, members: bool, watch: Watch, as_json: bool) -> None:
     """Show a group's offset and lag in each queue, and how long messages wait."""
 
     async def work(admin: Admin) -> None:
+        earlier: list[GroupProgress] = []
+
         async def make() -> str:
             group_progress = await admin.groups.progress(name, topic=topic, members=members)
+            tps = group_progress.acknowledged_tps(earlier[0]) if earlier else None
+            # Members store offsets every 5 s, so that a rate over fewer looks would jump.
+            earlier[:] = [*earlier, group_progress][-LOOKS:]
             if not group_progress.queues:
                 await check_group_known(admin, name)
                 if topic is not None:
                     await admin.route(topic)
-            return progress_text(group_progress, members=members, as_json=as_json)
+            return progress_text(group_progress, members=members, as_json=as_json, acknowledged_tps=tps)
 
         await show_watched(make, watch)
 
     with_admin(connection, work)
 
 
-def progress_text(group_progress: GroupProgress, *, members: bool, as_json: bool) -> str:
+def progress_text(
+    group_progress: GroupProgress, *, members: bool, as_json: bool, acknowledged_tps: float | None = None
+) -> str:
     if as_json:
-        table = text_of([progress_members(row) for row in group_progress.queues], (), as_json=True)
+        reason_of = {queue: reason.text for reason in group_progress.reasons for queue in reason.queues}
+        rows = [{**progress_members(row), "reason": reason_of.get(row.queue)} for row in group_progress.queues]
+        table = text_of(rows, (), as_json=True)
         return table + failed_text(group_progress.failures, as_json=True)
     now = datetime.now(UTC)
     if not group_progress.queues:
@@ -157,10 +183,14 @@ def progress_text(group_progress: GroupProgress, *, members: bool, as_json: bool
     table = text_of([progress_row(row, now) for row in group_progress.queues], columns, as_json=False)
     oldest = age(group_progress.waiting_since, now)
     waiting = "" if oldest is None else f", the oldest for {oldest} (since {shown_time(group_progress.waiting_since)})"
-    summary = f"{group_progress.lag} messages wait{waiting}; {group_progress.consume_tps:.1f} consumed a second"
+    summary = f"{group_progress.lag} messages wait{waiting}; {group_progress.consume_tps:.1f} delivered a second"
+    if acknowledged_tps is not None:
+        summary += f", {acknowledged_tps:.1f} acknowledged"
+    error = group_progress.members_error
+    reasons = [f"{reason.lag} wait: {reason.text}" for reason in group_progress.reasons]
     return (
         table
-        + rendered(summary)
+        + rendered(summary, *reasons, *(() if error is None else (f"why is not known: {error}",)))
         + beyond_text(group_progress.queues)
         + failed_text(group_progress.failures, as_json=False)
     )

@@ -105,6 +105,7 @@ def description_members(description: GroupDescription) -> dict[str, object]:
 
 
 def client_members(member: GroupMember) -> dict[str, object]:
+    rates = member.rates
     return {
         "clientId": member.client_id,
         "address": member.address,
@@ -115,11 +116,15 @@ def client_members(member: GroupMember) -> dict[str, object]:
             for queue in member.queues
         ],
         "properties": None if member.running_info is None else dict(member.running_info.properties),
+        "consumeMs": None if rates is None else rates.consume_rt,
+        "okTps": None if rates is None else rates.consume_ok_tps,
+        "failedTps": None if rates is None else rates.consume_failed_tps,
         "error": None if member.error is None else str(member.error),
     }
 
 
 def client_row(member: GroupMember) -> dict[str, object]:
+    rates = member.rates
     queues = sum(not queue.topic.startswith("%") for queue in member.queues)
     return {
         "client": member.client_id,
@@ -127,6 +132,9 @@ def client_row(member: GroupMember) -> dict[str, object]:
         "language": member.language,
         "version": member.version,
         "queues": None if member.running_info is None else queues,
+        "ms": None if rates is None else round(rates.consume_rt, 1),
+        "ok/s": None if rates is None else round(rates.consume_ok_tps, 1),
+        "failed/s": None if rates is None else round(rates.consume_failed_tps, 1),
     }
 
 
