@@ -124,7 +124,7 @@ class PlainAcl:
             self._stamp = await trio.to_thread.run_sync(self._stamps)
 
     def _changed(self, path: Path, change: Callable[[dict[str, Any]], None]) -> Documents:
-        """Changes one document, writes its file and returns all documents. The new rules are checked before."""
+        """Changes one document, writes its file and returns all documents. New rules are checked before the write."""
         documents = self._read()
         document = documents.setdefault(path, {})
         change(document)
@@ -147,7 +147,7 @@ class PlainAcl:
         return {path: _document(path) for path in self._paths()}
 
     def _paths(self) -> list[Path]:
-        """Returns the files outside of hidden folders, in which Kubernetes keeps older copies."""
+        """Returns the files of plain ACL, except in hidden folders, where Kubernetes keeps older copies."""
         paths = [path for path in sorted(self._folder.rglob("*")) if path.suffix in ENDINGS and path.is_file()]
         shown = [path for path in paths if not any(part[0] == "." for part in path.relative_to(self._folder).parts)]
         listed = [path for path in shown if path != self._folder / TOOLS_FILE]
@@ -186,7 +186,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def plain_verdict(acl: PlainAcl) -> Verdict:
-    """Returns the check of requests by the rules in force. Refusals are 4.9's: SYSTEM_ERROR, named by its exception."""
+    """Returns the check of requests by the rules in force. A refusal is SYSTEM_ERROR, with the reason."""
 
     def verdict(request: Command, ip: str) -> Command | None:
         reason = acl.rules.denial(request, ip)

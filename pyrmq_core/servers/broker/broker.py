@@ -1,4 +1,4 @@
-"""`Broker`: the parts of one broker, as `server.make_broker` makes them, in groups after its folders."""
+"""`Broker`: the parts of one broker, as `server.make_broker` makes them, grouped like the broker's folders."""
 
 from __future__ import annotations
 

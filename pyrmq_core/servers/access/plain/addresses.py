@@ -111,7 +111,7 @@ def _v6_range(text: str) -> AddressRule:
 
 
 def _v6_head(head: str, width: int, text: str) -> tuple[int, ...]:
-    """Returns the parts before the range as numbers. `::` becomes the zeros that are missing to `width` parts."""
+    """Returns the parts of an IPv6 address before a range. `::` becomes the zeros that are missing to `width` parts."""
     if head.endswith(":"):  # `::` stands just before the range
         head += ":"
     if not head or ":::" in head or head.count("::") > 1:

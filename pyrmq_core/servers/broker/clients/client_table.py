@@ -117,7 +117,7 @@ class ClientTable:
         return changed
 
     def expire(self, before_ms: int) -> Iterator[list[str]]:
-        """Removes memberships without a heartbeat since then, one connection a step. Yields the changed groups."""
+        """Removes members without a heartbeat since `before_ms`, one connection a step. Yields changed groups."""
         for peer in list(self._groups_of):
             own = self._groups_of.get(peer, _NO_GROUPS)
             for group in [name for name in own.producers if self.producers[name][peer].seen_ms < before_ms]:

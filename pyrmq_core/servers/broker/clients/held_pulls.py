@@ -152,7 +152,7 @@ class _Deadlines:
 
 
 class HeldPulls:
-    """The held pulls by queue. `wake` wakes the first 64 of a queue at once. `run` wakes the rest, and late pulls."""
+    """Held pulls by queue. `wake` wakes 64 of a queue at once. `run` wakes the rest, and those whose time ended."""
 
     def __init__(self, limits: HeldLimits) -> None:
         self._limits = limits

@@ -227,7 +227,7 @@ def served_requests() -> frozenset[int]:
 
 
 def unsupported(request: Command) -> Command:
-    """Returns RocketMQ's refusal, with the code's name if it has one and the part that is not built."""
+    """Returns RocketMQ's refusal of an unknown code, with the code's name and the part that is not built, if any."""
     name = REQUEST_NAMES.get(request.code)
     text = f" request type {request.code} not supported"
     if name:

@@ -75,7 +75,7 @@ def named(name: str, default: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """All settings that have an effect. As in RocketMQ's files, times are in ms unless a name says seconds."""
+    """A broker's settings that have an effect. As in RocketMQ's files, times are in ms unless a name says seconds."""
 
     broker_cluster_name: str = named("brokerClusterName", "DefaultCluster")
     broker_name: str = named("brokerName", "broker-a")

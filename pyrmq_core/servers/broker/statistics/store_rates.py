@@ -54,7 +54,7 @@ class Totals(NamedTuple):
 
 
 class StoreRates:
-    """The counters since the start. `take_sample` is called each second, `turn_minute` each minute."""
+    """The store's counters since the start. `take_sample` is called each second, `turn_minute` each minute."""
 
     def __init__(self) -> None:
         self.put_messages = 0

@@ -48,7 +48,7 @@ NO_FIGURE: Final = Figure()
 
 @dataclass(slots=True)
 class Tally:
-    """Counters that only grow, and their samples by period.
+    """Counters of a topic or group, which only grow, and their samples by period.
 
     `is_system` is True for RocketMQ's own topics or groups, `is_tool` for the group of tools.
     """

@@ -168,7 +168,7 @@ class CheckpointFiles:
         return [] if self._own == self._synced else [self.sync_own]
 
     def publish(self) -> None:
-        """Writes the state of the last `unsynced` to RocketMQ's file. Raises `StoreError` if it cannot."""
+        """Writes the state at the last call of `unsynced` to RocketMQ's file. Raises `StoreError` if it cannot."""
         self._synced = self._handed_out.encode_own()
         data = self._handed_out.encode()
         if data != self._published:

@@ -92,7 +92,7 @@ class KeyIndexing:
         return self._index.stored_bytes(self._store.start)
 
     async def remove_old(self) -> None:
-        """Removes the files whose messages are all before the log's start. A failed removal is repeated later."""
+        """Removes index files whose messages are all before the log's start. A failed removal is repeated later."""
         self._leaving += self._index.retire_before(self._store.start)
         try:
             while self._leaving:

@@ -84,7 +84,7 @@ def parsed_changes(text: str) -> dict[str, str]:
 
 
 def listed_changes(owner: str, changes: object) -> dict[str, str]:
-    """Returns attribute changes in a JSON member. Numbers count as texts. Raises `InvalidArgument` for others."""
+    """Returns attribute changes of a JSON member. Numbers count as texts. Other values raise `InvalidArgument`."""
     if changes is None:
         return {}
     if not isinstance(changes, Mapping):

@@ -19,7 +19,7 @@ _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 
 def load_config(files: Files, name: str) -> dict[str, Any]:
-    """Returns the file's members, empty if there is no file. Raises `StoreError` if no version can be parsed."""
+    """Returns a config file's members, empty without a file. Raises `StoreError` if no version can be parsed."""
     path = f"{FOLDER}/{name}"
     reason = ""
     for version in (path, f"{path}.bak"):
@@ -35,7 +35,7 @@ def load_config(files: Files, name: str) -> dict[str, Any]:
 
 
 def save_config(files: Files, name: str, members: Mapping[str, Any]) -> None:
-    """Writes the file. Raises `StoreError` if that fails."""
+    """Writes a config file. Raises `StoreError` if that fails."""
     files.save(f"{FOLDER}/{name}", encode_config(members))
 
 

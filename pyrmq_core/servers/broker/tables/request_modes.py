@@ -1,4 +1,4 @@
-"""`RequestModes`: whether a group pulls or pops a topic, where it was set, and their file `messageRequestMode.json`.
+"""`RequestModes`: whether a group pulls or pops a topic, if that was set, and the file `messageRequestMode.json`.
 
 Source: broker/loadbalance/MessageRequestModeManager.java (5.4.0).
 """

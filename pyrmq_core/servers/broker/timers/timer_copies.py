@@ -102,7 +102,7 @@ def key_of_copy(message: TimerMessage, *, rolls: bool) -> CopyKey:
 
 
 class DeliveredCopies:
-    """The copies that an earlier run had delivered. `start` is the log offset of the first, None if there is none."""
+    """The copies of timer messages that an earlier run stored. `start` is the log offset of the first, or None."""
 
     def __init__(self) -> None:
         self.start: int | None = None
@@ -120,7 +120,7 @@ class DeliveredCopies:
         self._until = (queue_offset, time_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if the log has such a copy. Each copy counts once."""
+        """Returns True if the log has a copy with this key. Each copy counts once."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1

@@ -34,7 +34,7 @@ MESSAGE_BYTES: Final = 5 << 10
 
 
 class DueCopy(NamedTuple):
-    """A copy to be stored, and the topic of its message."""
+    """The copy of a due timer message, to be stored, and the message's topic."""
 
     topic: str
     append: Append
@@ -58,7 +58,7 @@ class TimerDelivery:
         self._first_unreadable = 0  # the first message's offset in the commit log
 
     def find_copies(self, log_end: int, now_ms: int) -> None:
-        """Finds in the commit log, from an offset on, the copies of messages that were delivered before `now_ms`."""
+        """Finds in the commit log, from `log_end` on, copies of timer messages delivered before `now_ms`."""
         start = max(log_end, self._store.start)
         self.copies = DeliveredCopies()
         if not self._store.reader.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored

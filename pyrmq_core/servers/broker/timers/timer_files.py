@@ -165,7 +165,7 @@ class TimerFiles:
     def save(self, checkpoint: TimerCheckpoint) -> None:
         """Writes and syncs the checkpoint. Raises `StoreError` if it cannot. One thread at a time: see `is_saving`.
 
-        Does nothing if another checkpoint was saved since this one was made: that one has at least the same changes.
+        Does nothing if another checkpoint was saved since this one was made, which has at least the same changes.
         """
         if checkpoint.changes <= self.saved.changes:
             return

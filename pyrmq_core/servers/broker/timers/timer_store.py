@@ -56,7 +56,7 @@ class Earlier:
 
 
 class TimerStore:
-    """The waiting messages of one broker.
+    """The waiting timer messages of one broker.
 
     `open` comes first. `work` does a step and returns the ms until the next step. `on_taken` is called with each
     message that is read. `removals` has functions for any thread that remove files of the timer log, to be called in
@@ -89,7 +89,7 @@ class TimerStore:
         self.removals: list[Callable[[], None]] = []
 
     def open(self, now_ms: int) -> list[str]:
-        """Opens the files of an opened store. Returns lines for the log."""
+        """Opens the timer files of an opened store. Returns lines for the caller to log."""
         start, end = self._store.reader.bounds(TIMER_QUEUE)
         self._known_end = end
         damage = self.files.open(self._store.end)
@@ -121,7 +121,7 @@ class TimerStore:
         return lines
 
     def work(self, now_ms: int) -> int:
-        """Does a step. Returns the ms until the next step. After a `StoreError`, call it again later."""
+        """Reads or delivers some messages. Returns the ms until the next call. After a `StoreError`, call it later."""
         try:
             if self._leaving is not None or self._floor(now_ms) < self._read_ms:
                 self._go_back(self._floor(now_ms))

@@ -99,7 +99,7 @@ class EndedHalves:
         self.unwritten.append(offset)
 
     def pass_over(self, offset: int) -> None:
-        """Notes, without a record of it, that a half message cannot be checked."""
+        """Notes that a half message cannot be checked. No record of that is stored."""
         self._add(offset)
 
     def listed(self, op_offset: int, offsets: Iterable[int]) -> None:

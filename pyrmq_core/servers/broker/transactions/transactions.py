@@ -181,7 +181,7 @@ class Transactions:
             log.exception("transactions are checked later")
 
     async def read_queues(self, now_ms: int) -> None:
-        """Reads once the half messages stored before this start. Raises `StoreError` if that fails."""
+        """Reads, on the first call, the half messages stored before this start. Raises `StoreError` if that fails."""
         if not self._is_loaded:
             await self._read_ended()
             await self._read_repeated(now_ms)

@@ -79,7 +79,7 @@ def check_registration(header: RegistrationHeader) -> None:
 
 
 def check_registered_topic(topic: str) -> None:
-    """Raises `BodyError` unless a broker could have this topic of a registration's body."""
+    """Raises `BodyError` for a name in a registration's body that no topic can have."""
     if len(topic) > MAX_NAME_CHARS or not _TOPIC.fullmatch(topic):
         raise BodyError(f"registration: topicName: {_refused('it', topic, 'blanks')}")
 

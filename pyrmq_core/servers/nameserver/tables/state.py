@@ -34,7 +34,7 @@ MAPPING_SWELL: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The settings that decisions depend on.
+    """The settings that decisions about the route tables depend on.
 
     5.x refuses a broker whose first registration has a single topic. 4.x accepts it, and so do we with
     `accept_first_registration_of_one_topic`, because a broker may have one topic only.

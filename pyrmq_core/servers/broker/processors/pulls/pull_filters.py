@@ -38,7 +38,7 @@ NO_FILTER: Final = "The broker's consumer filter data is not exist!Your expressi
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """The filter of a pull: messages with one of the tags codes (None: all) whose properties pass."""
+    """The filter of a pull: messages whose tags' hash is in `tags_codes` (None: all), and whose properties pass."""
 
     tags_codes: frozenset[int] | None = None
     passes: Passes | None = None

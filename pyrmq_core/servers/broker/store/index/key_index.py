@@ -159,7 +159,7 @@ class KeyIndex:
         self._fall_behind()
 
     def step(self) -> None:
-        """Enters some of the waiting messages. Raises `StoreError` if the disk fails: the index then lacks messages."""
+        """Enters some waiting messages into the index, which lacks them after a `StoreError`, as of a full disk."""
         if self._waiting:
             self._enter(*self._waiting.next_entries())
 
