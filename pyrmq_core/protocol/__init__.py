@@ -4,7 +4,7 @@
     requests    one file for each conversation: its request, its response, and how both become commands
     messages    message formats (record, batch, properties, compression, ids), names, and what they join into:
                 `Payload`, which `Sender` sends, and `RawPull`, which `Puller` pulls
-    routes      routes, topic configurations and broker registrations as JSON
+    routes      topic routes and topic configurations as JSON
     java        Java's text and number formats, which the other folders use
     acl         signatures of requests
 

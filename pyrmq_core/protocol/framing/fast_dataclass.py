@@ -35,7 +35,7 @@ def maker_of(frozen: Callable[P, T]) -> Callable[P, T]:
 def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Callable[..., T]:
     """Returns a function that makes a value of `of_class` from the named fields of `frozen`, by position.
 
-    `of_class` is `frozen`, or a subclass without slots of its own, which has values for the fields that are not named.
+    `of_class` is `frozen` or a subclass without slots of its own. Class attributes stand for the fields not named.
     """
     slots = tuple(field.name for field in dataclasses.fields(frozen))
     draft = type(f"{frozen.__name__}Draft", frozen.__bases__, {"__slots__": slots})
@@ -53,7 +53,7 @@ def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Ca
 
 
 def late_field(slot: Any, read_whole: Callable[[Any], None]) -> Any:
-    """Returns a property for objects that are parsed on first use: it parses the object, then reads the slot."""
+    """Returns a property for a field parsed on first use: `read_whole` fills the object, then `slot` is read."""
 
     def read(partial: Any) -> Any:
         read_whole(partial)

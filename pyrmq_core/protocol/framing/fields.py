@@ -45,9 +45,9 @@ def encode_fields(value: Any) -> dict[str, str]:
 
 
 def decode_fields(cls: type[T], ext: Mapping[str, str], what: str = "") -> T:
-    """Returns the dataclass with its members read from header fields.
+    """Returns an instance of `cls` read from header fields.
 
-    `HeaderError` names a field that is missing or no number, and the header as `what`.
+    Raises `HeaderError` if a required field is missing or a number is malformed. Its text begins with `what`.
     """
     members: dict[str, Any] = {}
     if isinstance(ext, LazyFields):

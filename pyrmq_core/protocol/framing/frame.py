@@ -64,7 +64,7 @@ def encode_frame_head(command: Command) -> bytes:
 
 
 def encode_request_head(command: Request, opaque: int) -> bytes:
-    """Returns `encode_frame_head` of the request with this opaque, without making a second command."""
+    """Returns what `encode_frame_head` returns for the request with this opaque, without copying the request."""
     if isinstance(command, FormedRequest):
         return command.head(opaque)
     encode = encode_json if command.serialization is Serialization.JSON else encode_binary
@@ -72,7 +72,7 @@ def encode_request_head(command: Request, opaque: int) -> bytes:
 
 
 def encode_answer_head(request: Command, answer: Command) -> bytes:
-    """Returns `encode_frame_head(request.answered(answer))` without making a second command."""
+    """Returns `encode_frame_head(request.answered(answer))` without copying the answer."""
     serialization = request.serialization
     encode = encode_json if serialization is Serialization.JSON else encode_binary
     return _frame_head(encode(answer, request.opaque, RESPONSE_BIT), len(answer.body), serialization)
@@ -123,7 +123,7 @@ class RequestForm:
 
 @dataclass(frozen=True, slots=True)
 class FormedRequest:
-    """One request of a form. The connection sends it unchanged, while hooks and other readers use its `command`."""
+    """A request made from a `RequestForm`. A connection encodes it by the form, and hooks read its `command()`."""
 
     form: RequestForm
     numbers: tuple[int, ...]
@@ -266,7 +266,7 @@ class FrameDecoder:
         return decode_json(header, body) if word == header_bytes else decode_binary(header, body)
 
     def next_rows(self) -> list[AnswerRow]:
-        """Returns the complete answers that come next and would be a `LentAnswer` each, up to the first other frame."""
+        """Returns the next complete answers that match `answer_form`, as rows, up to the first other frame."""
         rows: list[AnswerRow] = []
         form = self.answer_form
         if form is None or not self.lends:
@@ -322,7 +322,7 @@ class FrameDecoder:
         self._start, self._end = 0, len(unread)
 
     def _use_next(self) -> None:
-        """Gives up the lent buffer, which its views keep alive, and moves the unread bytes to another buffer."""
+        """Replaces the lent buffer, which its views keep alive, and copies the unread bytes to the new buffer."""
         earlier, unread = self._earlier, self._view[self._start : self._end]
         for_frames = min(LENT_FRAMES * self._longest, MOST_LENT_BYTES)
         following = self._unused(max(LENT_BUFFER_BYTES, for_frames, 2 * len(unread)))

@@ -1,4 +1,4 @@
-"""`LentAnswer`: an answer of one form with a lent body. Only some whole numbers of its header are read at first.
+"""`LentAnswer`: an answer whose body is a view of the receive buffer, and whose header is parsed only if it is used.
 
 A range read receives thousands of answers, and uses three offsets of each. One regular expression, an `AnswerForm`,
 checks the header and finds them. The object becomes a plain `Command` when any other field is used. `decode_json` is
@@ -32,7 +32,7 @@ def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer
 
 
 def row_command(row: AnswerRow) -> LentAnswer:
-    """Returns the answer of a row as a command."""
+    """Returns the answer that a row of `FrameDecoder.next_rows` describes."""
     opaque, numbers, header, body = row
     return _make_lent(header, body, opaque, numbers)
 
@@ -45,7 +45,7 @@ def _read(answer: LentAnswer) -> None:
 
 
 class LentAnswer(Command):
-    """An answer whose header is not read yet. It equals the parsed `Command`."""
+    """An answer whose header is not parsed yet. It equals the parsed `Command`."""
 
     __slots__ = ()
 

@@ -122,5 +122,5 @@ NEW_AT_NAMESERVERS: Final = frozenset(
 
 
 def too_old_for(request_code: int, version: int) -> bool:
-    """Returns whether a server of this version does not know the request. A version without an order knows it."""
+    """Returns True if the server does not know the request. A server before 4.0 counts as knowing every request."""
     return V4_0_0_SNAPSHOT <= version < KNOWN_SINCE.get(request_code, 0)

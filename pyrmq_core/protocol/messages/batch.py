@@ -71,7 +71,7 @@ def _too_long(properties_bytes: int) -> InvalidMessage:
 
 
 def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
-    """Yields the messages of a batch. `BodyError` names the position of the first unreadable message."""
+    """Yields the messages of a batch. Raises `BodyError`, with its position, at an unreadable message."""
     position, end = 0, len(body)
     while position < end:
         if end - position < OVERHEAD_BYTES:

@@ -1,4 +1,4 @@
-"""Messages that share requests: checked once, encoded up to their ids, then divided into requests.
+"""Batches: messages are checked and their properties encoded before they have ids, then divided into requests.
 
 Compressed and plain bodies never share a request: a request has one sysFlag, and a broker stores it with every message
 of the request.
@@ -27,7 +27,7 @@ UNIQUE_ID: Final = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Messages of one topic and wait flag. `ends` are each message's properties before and after UNIQ_KEY."""
+    """Checked messages with the same topic and wait flag. `ends` are their encoded properties around UNIQ_KEY."""
 
     messages: tuple[Message, ...]
     ends: Sequence[tuple[str, str]]
@@ -37,10 +37,7 @@ class CheckedBatch:
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
-    """Checks and returns the messages. `InvalidMessage` names the rule that one message or all together break.
-
-    Their lengths are checked later, when a request is written.
-    """
+    """Checks the messages as `encode_batch` does, but for their encoded sizes, which are checked for each request."""
     batch = tuple(messages)
     for message in batch:
         check_message(message, max_message_bytes)
@@ -110,7 +107,7 @@ def split_batch(
     request_messages: int | None = None,
     split_by_tag: bool = False,
 ) -> Iterator[Payload]:
-    """Yields messages as `encode_batch` does, in order, in requests of at most `request_bytes` and `request_messages`.
+    """Yields the messages in order, in requests (see `encode_batch`) of at most `request_bytes` and `request_messages`.
 
     `request_bytes` is `max_message_bytes` by default. Each request is filled before the next one begins. A message
     above `request_bytes` is sent alone. With `split_by_tag` a new request also begins at each change of the tag.

@@ -32,7 +32,7 @@ def is_batch_topic(attributes: Mapping[str, str]) -> bool:
 
 
 def can_be_one_record(payload: Payload) -> bool:
-    """Returns whether a payload can be one record: an uncompressed batch of one tag and a possible message count."""
+    """Returns whether a batch topic can store a payload as one record: uncompressed, of one tag, not too many."""
     return payload.batch and payload.single_tag and not payload.sys_flag and payload.count <= MAX_RECORD_MESSAGES
 
 

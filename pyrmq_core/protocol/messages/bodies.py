@@ -31,7 +31,7 @@ class BodyRules:
     """The rules for reading bodies. Raises `InvalidArgument` for an impossible `max_body_bytes`.
 
     With `keep_undecodable` a body that cannot be decompressed, or not within `max_body_bytes`, is returned as stored.
-    With `keep_compressed` every compressed body is. Batch records are always read: they hold the messages.
+    With `keep_compressed` no body is decompressed. A batch record always is, since it holds the messages.
     """
 
     verify_crc: bool = True

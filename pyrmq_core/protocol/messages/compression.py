@@ -1,6 +1,6 @@
 """Compressed bodies: zlib, and LZ4 and Zstandard where their libraries are installed.
 
-Python 3.14 and later have Zstandard themselves, for releases and builds for which the library has no wheel.
+Without the library `zstandard`, the module `compression.zstd` of Python 3.14 and later is used.
 
 Three bits of a body's sysFlag name its form. LZ4 bodies are LZ4 frames, Zstandard bodies are Zstandard frames.
 Sources: common/compression/CompressionType.java, ZlibCompressor.java, Lz4Compressor.java, ZstdCompressor.java (5.4.0).

@@ -106,7 +106,7 @@ def is_dead_letter_topic(topic: str) -> bool:
 
 
 def popped_topic(topic: str, group: str) -> str:
-    """Returns the topic that a group pops, if the topic is one of its retry topics for that, else the topic itself."""
+    """Returns the original topic of a message if `topic` is a pop retry topic of the group, else `topic` itself."""
     for separator in POP_RETRY_SEPARATORS:
         if topic.startswith(prefix := f"{RETRY_PREFIX}{group}{separator}"):
             return topic.removeprefix(prefix)

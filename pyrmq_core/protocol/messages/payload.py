@@ -218,10 +218,7 @@ def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
 def messages_of(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of `decode` and None, or the first 256 MiB of bodies and the next offset.
-
-    Uncompressed bodies take no memory beyond the pull itself, and are not counted.
-    """
+    """Returns all messages and None. Beyond 256 MiB of bodies, returns the first messages and the next one's offset."""
     items = _stored_items(pull, within, rules, allow_gaps=allow_gaps)
     if _are_read(items) and pull.passes is None and pull.namespace is None:
         return items, None
@@ -246,7 +243,7 @@ def _is_message(message: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    """Returns the type of an object that was sent in place of a message, but not its content, perhaps a body."""
+    """Returns the type and length of an object passed in place of a `Message`, never its content."""
     size = f" of {len(value)}" if isinstance(value, Sized) else ""
     return f"a {type(value).__name__}{size}"
 
@@ -291,7 +288,7 @@ def _are_read(items: list[_Stored]) -> TypeGuard[list[MessageExt]]:
 
 
 def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool) -> list[_Stored]:
-    """Returns the wanted messages within the range: batches unwrapped, compressed bodies left unread."""
+    """Returns the messages within the range. Batch records are unwrapped, other bodies stay compressed."""
     items: list[_Stored] = []
     records, position = bytes(pull.records), 0
     start, stop = within.start, within.end

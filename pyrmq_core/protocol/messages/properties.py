@@ -189,9 +189,9 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
 
 
 def plain_ends(message: Message) -> tuple[str, str] | None:
-    """Returns the properties string before and after UNIQ_KEY, or None where only the plain form knows it.
+    """Returns the properties string before and after UNIQ_KEY, or None for a message that needs the plain form.
 
-    That is a message with a delay, a priority or an unprintable text.
+    Such a message has a delay, a priority, an unprintable or an invalid text.
 
     The fast form of `message_properties`: it needs no dict, and compares a class instead of calling `isinstance`, whose
     cost is measurable at one call a message.
@@ -289,7 +289,7 @@ def _delivery(message: Message) -> tuple[str, str]:
 
 
 def _priority(message: Message) -> str:
-    """Returns the value of the property, or raises: brokers drop a priority silently that they do not follow."""
+    """Returns the priority's text. Raises `InvalidMessage` for a priority that a broker would silently ignore."""
     priority = message.priority
     if not _is_whole(priority) or not 0 <= (priority or 0) <= MAX_INT:
         raise InvalidMessage(f"topic {message.topic}: priority is {shown(priority)}; it is a whole number from 0 on")

@@ -56,7 +56,7 @@ def queue_table_from(value: Any) -> dict[MessageQueue, Any]:
 
 
 def queue_offsets_from(value: Any) -> dict[MessageQueue, int]:
-    """Returns a table of offsets by queue. Raises as `queue_from`.
+    """Returns a table of offsets by queue. Raises `KeyError`, `TypeError` or `ValueError` for any other value.
 
     A list of queues with a member `offset` is the form that brokers send when a C++ client made the request
     (remoting/protocol/body/ResetOffsetBodyForC.java).
@@ -67,7 +67,7 @@ def queue_offsets_from(value: Any) -> dict[MessageQueue, int]:
 
 
 def offset_table_body(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """Returns a JSON body with offsets by queue: of request 220, and of the answer to request 222."""
+    """Returns the JSON body of RESET_CONSUMER_CLIENT_OFFSET and of the answer to INVOKE_BROKER_TO_RESET_OFFSET."""
     return dump_object([("offsetTable", dump_queue_table(offsets))])
 
 

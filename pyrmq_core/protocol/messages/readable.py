@@ -1,7 +1,7 @@
-"""Reads the records of a pull one at a time: a record that cannot be read costs itself, and bodies wait unpacked.
+"""Reads the records of a pull one at a time: an unreadable record does not hide the others.
 
-`payload.decode` returns all messages of a pull or raises. `iterate_readable` is for programs that look at messages of
-strangers: at each moment one unpacked body is in memory, or one batch record, whatever the bodies unpack to.
+`payload.decode` returns all messages of a pull or raises. `iterate_readable` is for tools that read messages of unknown
+senders. A body is decompressed when its message is reached, so only one is in memory, or one batch record.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MIN_RULES: Final = BodyRules()
 class UnreadableRecord:
     """A record whose messages cannot be read, and the error that says why.
 
-    `message` has all parts but the body, which is as it is stored. It is None if the record's head is damaged, too.
-    Then the answer's further records are not found: `offset` is the first offset without a message.
+    `message` has the record's fields, and the body as it is stored. It is None if the record's head is damaged. Then
+    the records after it cannot be found either, and `offset` is the first offset that was not read.
     """
 
     error: RecordError | MissingLibrary
@@ -49,8 +49,8 @@ def iterate_readable(
 ) -> Iterator[Readable]:
     """Yields a pull's messages within a range, or those at `offsets`, and each record that cannot be read.
 
-    Each body is unpacked when its message is reached, and a skipped body never. Without `allow_gaps`, raises `DataLost`
-    at the end for an offset of an unfiltered pull that has no message.
+    Skipped bodies are not decompressed. Without `allow_gaps`, raises `DataLost` at the end for an offset of an
+    unfiltered pull that has no message.
     """
     records, position, reached = bytes(pull.records), 0, within.start
     present: list[int] = []

@@ -125,7 +125,7 @@ def body_crc(body: bytes | memoryview) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def pack_host(host: str) -> bytes:
-    """Returns `ip:port`, IPv6 in brackets, as a record holds it: 8 or 20 bytes. `InvalidArgument` for a name."""
+    """Packs `ip:port` into 8 bytes, or 20 for IPv6 in brackets. Raises `InvalidArgument` for a host name."""
     ip, _, port = host.rpartition(":")
     try:
         return ipaddress.ip_address(ip.strip("[]")).packed + INT.pack(int(port))

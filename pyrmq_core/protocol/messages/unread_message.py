@@ -38,14 +38,14 @@ EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "pro
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns an unread message. `properties` and `flag` are the message's own, not those of its batch record."""
+    """Returns a message parsed on first use. `properties` and `flag` are its own, not those of its batch record."""
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
 
 def add_plain_messages(
     messages: list[Any], records: bytes, position: int, queue: MessageQueue, start: int, stop: int, *, crc: bool
 ) -> int:
-    """Adds the messages with offsets `start` to `stop` of the records from `position` on. Returns the end position.
+    """Appends the messages of `start` <= offset < `stop`, read from byte `position` on. Returns the byte reached.
 
     Reading stops at the end of the bytes, or at a record that only `unpack_record` reads: compressed, of a batch topic,
     with IPv6 hosts, a long topic, a wrong CRC, or damage.
@@ -123,7 +123,7 @@ def _read(message: MessageExt) -> None:
 
 
 class UnreadMessage(MessageExt):
-    """A message whose record is not read yet. It equals the parsed `MessageExt`, and is copied and pickled like it."""
+    """A message whose record is not parsed yet. It equals, copies and pickles like the parsed `MessageExt`."""
 
     __slots__ = ()
 

@@ -2,6 +2,7 @@
 
     broker        requests that a broker answers
     figures       requests of administrators for a broker's figures and settings
+    groups        requests of administrators about consumer and producer groups
     nameserver    requests that a NameServer answers
     pop           requests of consumers that pop
     client        requests that a broker sends to a client

@@ -15,7 +15,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSendMsgBack(HeaderRequest):
-    """A message sent back.
+    """A request to deliver a message to the group again.
 
     A negative delay level moves it to the dead letters. With 0 the broker chooses the delay by the number of tries.
     """

@@ -47,7 +47,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ResumeCheckHalfMessage:
-    """A request to check a half message again, by its offset message id. The half message may be discarded."""
+    """A request to check a half message again that the broker gave up. `msg_id` is its offset message id."""
 
     CODE: ClassVar[RequestCode] = RequestCode.RESUME_CHECK_HALF_MESSAGE
     msg_id: str | None = wire("msgId", None)

@@ -27,7 +27,7 @@ class QueryConsumeTimeSpan(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryCorrectionOffset(HeaderRequest):
-    """A request for the lowest offsets that groups committed. Groups named in `filter_groups` (`a,b`) do not count."""
+    """A request for the lowest offset committed in each queue by any group, except for `filter_groups` (`a,b`)."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CORRECTION_OFFSET
     topic: str = wire("topic")
@@ -37,9 +37,9 @@ class QueryCorrectionOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class CloneGroupOffset(HeaderRequest):
-    """A request to give a group the offsets of another, of one topic or all.
+    """A request to copy the offsets of one group to another, of one topic or all.
 
-    Unless it is `offline`, topics that the first group's online members do not subscribe to are left out.
+    Unless it is `offline`, topics to which no connected member of `src_group` subscribes are left out.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.CLONE_GROUP_OFFSET
@@ -59,7 +59,7 @@ class GetBrokerConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateGroupForbidden(HeaderRequest):
-    """A request for whether a group may read a topic. With `readable` it first changes that."""
+    """A request that asks whether a group may read a topic. If `readable` is set, it first changes that."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
     group: str = wire("group")
@@ -69,7 +69,7 @@ class UpdateGroupForbidden(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryConsumeQueue(HeaderRequest):
-    """A request for the entries of a queue, and the filter of a group."""
+    """A request for `count` entries of a consume queue from `index` on, and for the group's filter."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUME_QUEUE
     topic: str = wire("topic")

@@ -91,7 +91,7 @@ class ConsumerData:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeat:
-    """A client's groups. An answer's `version` is the broker's version."""
+    """A heartbeat: the client's groups and subscriptions. The answer's `version` is the broker's."""
 
     CODE: ClassVar[RequestCode] = RequestCode.HEART_BEAT
     client_id: str

@@ -18,7 +18,7 @@ from pyrmq_core.protocol.messages.queue_tables import queue_members, queues_from
 
 @dataclass(frozen=True, slots=True)
 class LockQueues:
-    """A request to lock these queues for this client. The answer has the queues that it holds now."""
+    """A request to lock queues for a client. The answer, `LockedQueues`, has those that the client holds now."""
 
     CODE: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
     consumer_group: str

@@ -114,7 +114,7 @@ class PullAnswer:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Returns the answer. Raises `HeaderError` without an offset: 0 would lead a reader back to the start."""
+        """Reads the answer. Raises `HeaderError` if an offset is missing: a default of 0 would restart a reader."""
         for name in REQUIRED_FIELDS:
             if name not in command.ext:
                 raise HeaderError(f"a PULL_MESSAGE answer ({command.code}) lacks the field {name}")

@@ -8,5 +8,5 @@
     get_consumer_running_info      a consumer's settings, queues and rates (307)
     consume_message_directly       one message to consume now, and the result (309)
 
-`client/callbacks` answers them. Requests 307 and 309 come from an administrator, and the broker passes them on.
+Requests 307 and 309 come from an administrator, and the broker passes them on.
 """

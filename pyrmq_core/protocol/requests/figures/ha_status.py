@@ -37,7 +37,7 @@ class HaConnection:
 
 @dataclass(frozen=True, slots=True)
 class HaClient:
-    """A slave's connection with its master. A time of 0 means that there is none."""
+    """A slave's connection with its master. A timestamp of 0 means that nothing was read or written yet."""
 
     master_address: str = member("masterAddr", "", text_member)
     max_offset: int = member("maxOffset", 0, long_member)
