@@ -2,7 +2,7 @@
 
 `pool` opens connections (`connect`) and `server` accepts them (`listener`, `tls_settings`), and `connection` is one of
 them. `http_get` fetches a text, `addresses` reads and writes `host:port`, `nurseries` extracts failures from exception
-groups, and `log_lines`, `rare_lines` and `process_end` keep logs and endings short. Only this package uses sockets.
+groups, `log_lines` and `rare_lines` bound log lines, and `process_end` ends programs. Only this package uses sockets.
 """
 
 from __future__ import annotations

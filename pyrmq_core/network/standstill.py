@@ -1,4 +1,4 @@
-"""Sleeping for work that drops silent peers: a process that stood still itself has not heard what they said."""
+"""A sleep for tasks that drop silent peers: after a standstill, this process first reads what they sent."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class PostedCall(Call):
 
 
 class BulkFrames(Outgoing):
-    """The frames of requests that are posted together, and what these have in common."""
+    """The frames of requests that are posted together, with their common code, deadline and timeout."""
 
     __slots__ = ("code", "deadline", "timeout")
 
@@ -175,9 +175,9 @@ class RowReader(Protocol):
 
 
 class RowCall(BulkCall):
-    """A bulk call that borrows, and whose reader receives complete answers of the connection's form in lists.
+    """A bulk call whose reader receives answers in lists, neither copied nor parsed.
 
-    Any other answer, and each error, ends it as it ends a bulk call.
+    An error, and an answer that does not match the connection's `AnswerForm`, is passed to `end` instead.
     """
 
     __slots__ = ("reader",)
@@ -274,7 +274,7 @@ class Calls:
         return True
 
     def answered_rows(self, rows: Iterable[AnswerRow]) -> None:
-        """Passes answers to their calls: those of one reader as a list of rows, others as commands."""
+        """Passes answers to their calls: a reader gets the rows of its `RowCall`s in a list, other calls a command."""
         table = self.table
         rows_by_reader: dict[RowReader, list[tuple[RowCall, AnswerRow]]] = {}
         reader, answers = None, list[tuple[RowCall, AnswerRow]]()

@@ -367,7 +367,7 @@ class Connection:
             self._outbox.release()
 
     def _after_rows(self) -> Command | None:
-        """Passes the lent answers that come next to their calls, and returns the command after them."""
+        """Passes the next answers that match `answer_form` to their calls. Returns the command after them."""
         while not self.is_closed and (rows := self._decoder.next_rows()):
             self._commands += len(rows)
             self._calls.answered_rows(rows)

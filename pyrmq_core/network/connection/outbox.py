@@ -69,9 +69,9 @@ class Outbox:
     """The frames of one connection that are not written yet.
 
     A frame that finds nothing queued is written at once. The rest is for `run`, the connection's only writer task,
-    started by `start_writer` when it is first needed (an idle connection has none). It also runs after a frame that was
-    not `alone`, so that all frames sent before its turn are joined in one write. `note` is called from time to time
-    with the number of queued bytes, and returns whether to reduce them.
+    started by `start_writer` when it is first needed (an idle connection has none). A frame sent with `alone=False`
+    wakes it, and the frames that follow before it runs are joined in one write. `note` receives the number of queued
+    bytes from time to time. If it returns True, memory is short, and fewer bytes are queued from then on.
     """
 
     def __init__(self, wire: Wire, start_writer: Callable[[], None], note: Callable[[int], bool] | None = None) -> None:

@@ -29,9 +29,9 @@ class ReadTurns:
 class ReadSlice:
     """The work of a connection before other tasks run, bounded by a number of commands and by seconds.
 
-    Trio looks for received bytes only when all runnable tasks have run. So each connection begins the commands that it
-    received at once, and waits for its turn before the next slice. Of a hundred connections that flood a server, one
-    works in a round of the loop: a quiet client's request waits for one slice, not for a hundred.
+    Trio looks for received bytes only when all runnable tasks have run. So a connection handles its first slice of
+    commands at once, and waits for its turn before the next. Of a hundred connections that flood a server, one works in
+    a round of the loop: a quiet client's request waits for one slice, not for a hundred.
     """
 
     __slots__ = ("_ends", "_has_turn", "_left", "is_over", "turns")

@@ -42,7 +42,7 @@ class ConnectionTimeouts:
 
 
 class StallDetector:
-    """The time since which a connection has made no progress, for each kind of progress."""
+    """A detector for one connection, which compares its activity with that at the check before."""
 
     def __init__(self, limits: ConnectionTimeouts) -> None:
         self._limits = limits

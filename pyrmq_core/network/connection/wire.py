@@ -82,7 +82,7 @@ class SocketWire:
                 await trio.lowlevel.wait_writable(self.socket)
 
     async def receive(self, decoder: FrameDecoder) -> int:
-        """Lets other tasks run once: waits for bytes or, when the last read filled its room, only yields."""
+        """Receives bytes as `Wire` says. Always lets other tasks run, even if bytes are left from the last read."""
         if self._drained:
             await trio.lowlevel.wait_readable(self.socket)
         else:
@@ -105,7 +105,7 @@ class SocketWire:
 
 
 class StreamWire:
-    """A trio stream. Only the writer task sends, because a cancelled send may have sent a part."""
+    """A wire over a trio stream. Only the writer task sends, because a cancelled send may have sent a part."""
 
     def __init__(self, stream: trio.abc.Stream, address: str, local_address: str) -> None:
         self.stream = stream
