@@ -1,4 +1,4 @@
-"""Messages as Arrow columns (extra `arrow`): `encoding` makes payloads of rows, `decoding` record batches of pulls.
+"""Messages as Arrow columns (extra `arrow`): `encoding` turns rows into payloads, `decoding` pulls into record batches.
 
 `arrays` joins Arrow's arrays with NumPy's vectors for both. The results equal the results of
 `protocol/messages/payload.py` for each message alone.

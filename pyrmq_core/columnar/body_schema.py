@@ -1,4 +1,4 @@
-"""The columns that bodies have, inferred from some of them: of JSON objects, of texts or of bytes. Pure.
+"""Infers the columns of message bodies from a sample of them, which may be JSON objects, texts or bytes. Pure.
 
 Types are Spark's, as text. A type can represent every sampled value. Numbers that no number type represents exactly,
 and values of several kinds, become `string`.
@@ -90,7 +90,7 @@ class BodySchema:
 
 
 class BodySampler:
-    """The columns of the added bodies. The memory grows with the number of names, up to a bound, not of bodies."""
+    """A summary of the added bodies, for `schema`. Its memory grows with their different names, up to a bound."""
 
     def __init__(self) -> None:
         self._room = _Room()
@@ -289,7 +289,7 @@ class _Shape:
 
     @staticmethod
     def _merge_into(target: _Shape | None, other: _Shape) -> None:
-        """Merges a shape into another. The room of its names is taken anew."""
+        """Merges `other` into `target`. Frees the room of its names first, since `target` takes room for new names."""
         other.give_back()
         if target is not None:
             target.merge(other)

@@ -28,7 +28,7 @@ def offsets_containing(batch: pa.RecordBatch, needle: bytes) -> list[int]:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises `InvalidArgument` for what RE2 cannot read."""
+    """Raises `InvalidArgument` for a regular expression that RE2 cannot parse."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
@@ -37,7 +37,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def parts_to_match(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields the messages in parts whose bodies, cut to 64 KiB each, have 64 KiB together, or one message a part."""
+    """Yields slices of the batch whose bodies have at most 64 KiB together, or a slice of one message that has more."""
     ends = np.minimum(pc.binary_length(batch.column("body")).to_numpy(zero_copy_only=False), MATCHED_BYTES).cumsum()
     start = 0
     while start < len(ends):

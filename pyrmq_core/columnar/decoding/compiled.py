@@ -1,7 +1,7 @@
 """Decodes pulls by the compiled decoder of the extra `native`, where it is installed and can read them.
 
-It decides nothing. It returns the batch that `decode` would make, or None for records and requests of another kind:
-filters, other columns, compressed or damaged bodies, gaps, namespaces, several brokers. Its source is `native/`.
+The result is the batch that `decode` would make, or None for records and requests of another kind: filters, other
+columns, compressed or damaged bodies, gaps, namespaces, several brokers. The decoder's source is `native/`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _choice() -> Decoder:
 def decode_compiled(
     pulls: Sequence[RawPull], columns: pa.Schema, within: OffsetRange, tags: TagFilter, rules: BodyRules
 ) -> pa.RecordBatch | None:
-    """Returns the batch of `decode_batches`, or None where the compiled decoder is missing or leaves it to the pure."""
+    """Returns the batch of `decode_batches`, or None if the compiled decoder is missing or cannot read the pulls."""
     decode = decoder().decode
     if decode is None or not pulls or tags.tags or not READABLE.issuperset(columns.names):
         return None
@@ -96,7 +96,7 @@ def decode_compiled(
 
 
 def _inputs(pulls: Sequence[RawPull], within: OffsetRange) -> list[tuple[object, ...]] | None:
-    """Returns the arguments of each pull, or None for unusual offsets, namespaces, filters and several brokers."""
+    """Returns the decoder's arguments for each pull. None for unusual offsets, namespaces, filters, several brokers."""
     low, high = max(within.start, EVERYTHING.start), min(within.end, EVERYTHING.end)
     if low > high:
         return None

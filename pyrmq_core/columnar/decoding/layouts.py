@@ -73,7 +73,7 @@ class LayoutPairs:
         return as_string(spans(self.data, starts, ends, ends == 0))
 
     def map(self, takes: Callable[[bytes], bool] = bool) -> pa.Array:
-        """Returns each message's properties as a map: those whose names `takes` accepts, or all if it is None."""
+        """Returns each message's properties as a map: all, or those whose names `takes` accepts."""
         accepted = [[n for n, name in enumerate(layout.names) if takes(name)] for layout in self.layouts]
         offsets = np.zeros(self.count + 1, np.int32)
         for layout, numbers in zip(self.layouts, accepted, strict=True):

@@ -74,7 +74,7 @@ class Pairs:
         return self._taken(pa.array(places, mask=places < 0))
 
     def map(self, takes: Callable[[bytes], bool] = bool) -> pa.Array:
-        """Returns each message's properties as a map: those whose names `takes` accepts, or all if it is None."""
+        """Returns each message's properties as a map: all, or those whose names `takes` accepts."""
         accepted = [code for name, code in self.known.items() if takes(name)]
         names, counts, places = self.names, self.counts, strided_indices(4, 2, len(self.bounds))
         if len(accepted) < len(self.known):

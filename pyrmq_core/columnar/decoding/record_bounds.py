@@ -24,7 +24,7 @@ Sizes = npt.NDArray[np.int32]
 
 
 class Unreadable(Exception):
-    """Raised for bytes that the columns cannot read: the path by row reads them, or raises an error with the fault."""
+    """Raised for records that need the loop: `decode_messages` then reads them, or raises an error with the fault."""
 
 
 def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:

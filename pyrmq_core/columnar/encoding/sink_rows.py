@@ -134,11 +134,9 @@ class CheckedRows:
 
     @property
     def num_rows(self) -> int:
-        """The number of these rows."""
         return len(self.outgoing) if self.numbers is None else len(self.numbers)
 
     def column(self, name: str) -> pa.Array:
-        """Returns the column of these rows."""
         column = self.batch.column(name)
         return column if self.numbers is None else column.take(self.numbers)
 
@@ -147,7 +145,6 @@ class CheckedRows:
         return replace(self, numbers=numbers if self.numbers is None else self.numbers.take(numbers))
 
     def filter(self, mask: pa.Array) -> CheckedRows:
-        """Returns the rows that the mask selects."""
         return self.take(pc.indices_nonzero(mask))
 
     def slice(self, start: int, count: int) -> CheckedRows:
