@@ -187,10 +187,10 @@ def _contradiction(fault: str, offset: int) -> ManifestError:
 def decided_at(
     entries: Entries, start: int, end: int, *, disbelieved: Container[int] = ()
 ) -> tuple[DecidedBatches, int] | None:
-    """Returns the decided batches at `end`, and how many records follow their last list.
+    """Returns the batches decided before offset `end`, and how many entries follow the last record that lists them.
 
-    None if the last list lies in earlier entries. `entries` are the entries from `start` on. If `start` is 0 they need
-    no list. Lists at the offsets `disbelieved` do not count.
+    `entries` begin at `start`. Returns None if they contain no such record, unless `start` is 0. Lists at the offsets
+    `disbelieved` do not count.
     """
     for offset in range(end - 1, start - 1, -1):
         record = entries.get(offset)
@@ -210,7 +210,7 @@ def without_record(entries: Entries, decided: DecidedBatches) -> DecidedBatches:
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, int]:
-    """Returns the same for a manifest whose entries before `start` have expired, with their decisions."""
+    """Returns the result of `decided_at` for a manifest whose entries before `start` have expired."""
     return _with_records(entries, start, end, {}), end - start
 
 

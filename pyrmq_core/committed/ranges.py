@@ -36,9 +36,9 @@ def manifest_of(topic: str) -> str:
 
 
 def manifests_in(kinds: Iterable[str], orders: Mapping[str, str]) -> frozenset[str]:
-    """Returns the names of manifests: those in `kinds`, and those of earlier releases by their order configurations.
+    """Returns the topics in `kinds`, which are manifests, and those in `orders` that earlier releases made manifests.
 
-    Such a manifest has one queue, and the name that manifests have by default.
+    The order configuration of such a topic has one queue, and its name is that of a manifest by default.
     """
     single = (name for name, order in orders.items() if ";" not in order.strip(";") and order.strip(";").endswith(":1"))
     return frozenset(kinds).union(name for name in single if name.endswith(MANIFEST_SUFFIX))

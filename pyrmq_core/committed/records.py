@@ -63,7 +63,7 @@ class Decided:
 
 
 DecidedBatches: TypeAlias = Mapping[str, Decided]
-"""By writer, the one that committed last at the end."""
+"""The latest decided batch of each writer. The writer that committed last is at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True for a record that has all of its ranges, if they are not `rows` rows. It decides nothing then."""
+        """True if the ranges are not `rows` rows: the record then decides nothing. False if it has further parts."""
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 
@@ -190,7 +190,7 @@ def _entry(data: Any, stored_ms: int) -> Entry:
 
 
 def _decided(batches: Sequence[Any], records: Sequence[Any] | None) -> DecidedBatches:
-    """Returns the decided batches of a list. Earlier releases did not add where their records are."""
+    """Returns the decided batches of a list. Earlier releases did not write `records`, their offsets and times."""
     records = [(-1, 0)] * len(batches) if records is None else records
     return {
         _text(writer): Decided(_count(number), _count(rows), _count(offset + 1) - 1, _count(stored_ms))

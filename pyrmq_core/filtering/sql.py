@@ -18,7 +18,7 @@ from pyrmq_core.filtering.sql92 import parse
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """The expression as the broker receives it. Only messages of batch topics are filtered again by the client."""
+    """A filter that the broker evaluates. Only messages of batch topics are filtered again by the client."""
 
     KIND: ClassVar[str] = "SQL92"
     expression: str
@@ -34,7 +34,7 @@ class SqlFilter:
         return False
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
-        """Returns the test of a message's properties, for messages that a broker cannot filter.
+        """Returns a function that tests a message's properties, for messages that a broker cannot filter.
 
         Raises `InvalidArgument` for an expression that is no SQL92.
         """

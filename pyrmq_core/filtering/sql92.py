@@ -40,7 +40,7 @@ SHOWN_CHARS: Final = 200
 
 
 def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]:
-    """Returns the test of a message's properties. `InvalidArgument` says why RocketMQ refuses the expression.
+    """Returns a function that tests a message's properties. Raises `InvalidArgument` if RocketMQ refuses the text.
 
     Without `text_tests` it is the dialect before 5.1.3, in which CONTAINS, STARTSWITH and ENDSWITH are plain names.
     """

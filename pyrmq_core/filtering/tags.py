@@ -45,7 +45,7 @@ class TagFilter:
         return not self.tags
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
-        """Returns the test of a message's properties, for messages that a broker cannot filter."""
+        """Returns a function that tests a message's properties, for messages that a broker cannot filter."""
         return lambda properties: self.matches(properties.get("TAGS"))
 
     def matches(self, tag: str | None) -> bool:
