@@ -87,9 +87,9 @@ class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[mi
         return RocketMQMessageTrigger
 
     def trigger_kwargs(self, queue: str, **kwargs: Any) -> dict[str, Any]:
-        """Returns the arguments that a queue names: NameServers are joined by a comma.
+        """Returns the trigger's arguments from the URL of a queue. Several NameServers are joined by commas.
 
-        Raises ValueError for a part with unknown names, and for a missing part.
+        Raises `ValueError` for an unknown name in its query, and for a missing part.
         """
         parts = urlsplit(queue)
         named = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -197,7 +197,7 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
     """Returns the brokers that have the topic, in the cluster if one is named. Raises an error if there are none.
 
-    A deletion that ended amid its steps may have left the order configuration alone: then there are none, and no error.
+    After an interrupted deletion there may be only the order configuration. Then the list is empty.
     """
     try:
         route_data = await admin.route(name)

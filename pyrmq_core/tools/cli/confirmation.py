@@ -16,10 +16,7 @@ def yes_option(command: Command) -> Command:
 
 
 def confirm(question: str) -> None:
-    """Asks at the terminal, and raises unless the answer is yes.
-
-    Without a terminal a deletion needs `--yes`.
-    """
+    """Raises `ClickException` unless the answer at the terminal is yes, and `UsageError` without a terminal."""
     if not sys.stdin.isatty():
         raise click.UsageError("this deletion cannot be undone; without a terminal it needs --yes")
     if not click.confirm(question, err=True):

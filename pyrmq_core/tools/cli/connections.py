@@ -35,7 +35,7 @@ UNVERIFIED: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """The options about TLS, of which each turns TLS on."""
+    """The options about TLS. Each turns TLS on, except for the key and its password."""
 
     enabled: bool = False
     authority: str | None = None
@@ -218,7 +218,7 @@ OPTIONS: Final = (
 
 
 def connection_of(arguments: dict[str, Any]) -> Connection:
-    """Takes the connection options out of a command's arguments. An option overrides the setting in the file."""
+    """Removes the connection options from a command's arguments. An option overrides the file of `--credentials`."""
     keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
     path = arguments.pop("credentials")
     stored = _credentials(path) if path else {}

@@ -22,7 +22,7 @@ LEAST_FOLDED: Final = 16
 
 
 def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
-    """Returns the rows as `text_of` of `tables` describes them."""
+    """Returns the rows as a table for the terminal, in the form that `tables.text_of` describes."""
     console = _console()
     cells = [[_cell(row[column]) for column in columns] for row in rows]
     right = [_are_numbers([row[column] for row in rows]) for column in columns]

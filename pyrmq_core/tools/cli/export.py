@@ -140,7 +140,7 @@ async def _export(
 
 
 def _say_unfinished(target: str) -> None:
-    """Names the files that killed exports of this name left: nothing but the user knows that none of them runs."""
+    """Prints the unfinished files of other exports to `target`. Only the user knows whether one still runs."""
     for path in sorted(glob.glob(f"{glob.escape(target)}.*.part")):
         click.echo(
             visible_text(f"{path} is the unfinished file of another export; remove it if that runs no more"), err=True
@@ -255,8 +255,8 @@ class LinesCopy(Copy):
 
 
 class ParquetCopy(Copy):
-    """The output as a Parquet file, written by columns. From a body on that is long or unreadable it is written by
-    messages.
+    """A Parquet file, written by columns. Of a list of pulls, the part from a long or unreadable body on is written
+    message by message.
     """
 
     def __init__(self, file: IO[bytes], tags: TagFilter, undecodable: Undecodable) -> None:

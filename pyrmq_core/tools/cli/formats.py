@@ -83,7 +83,7 @@ def members_of(message: MessageExt) -> dict[str, Any]:
 
 
 def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt], str]:
-    """Returns the function that fills the template. `ValueError` names the fault of a wrong template."""
+    """Returns the function that fills the template. Raises `ValueError` for a wrong template."""
     for escape, character in ESCAPES.items():
         template = template.replace(escape, character)
     parts: list[tuple[str, Callable[[MessageExt], object] | None, str]] = []
@@ -136,7 +136,7 @@ FORMS: Final[Mapping[str, MessageLine]] = {
 
 
 def message_form(text: str, *, raw: bool = False) -> MessageLine:
-    """Returns the form with a name, or of a template. Raises `BadParameter`, which lists the forms."""
+    """Returns the form that `text` names, or describes as a template. Raises `BadParameter`, which lists the forms."""
     if text in FORMS:
         return _unstripped(functools.partial(text_line, raw=True)) if raw and text == "text" else FORMS[text]
     if "{" not in text:

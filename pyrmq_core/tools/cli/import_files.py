@@ -122,7 +122,7 @@ class _Import:
         return part
 
     async def send(self, part: dict[MessageQueue | None, list[Message]]) -> None:
-        """Sends the messages of all queues at once, in order in each. Raises `ClickException` after all sends."""
+        """Sends to all queues at once, in order in each. Raises `ClickException` at the end if a send failed."""
         import trio
 
         errors: list[RocketMQError] = []

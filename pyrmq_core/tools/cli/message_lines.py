@@ -75,7 +75,7 @@ class LineForm:
         self._last_fields = self._rest[4:]
 
     def message(self, line: bytes) -> Message:
-        """Returns the checked message of a line. `InvalidMessage` names the line's fault."""
+        """Returns the checked message of a line. Raises `InvalidMessage` with the line's fault."""
         if not self._as_json:
             return checked_message(self.unchecked_message(line))
         with contextlib.suppress(InvalidMessage):  # checking the members one by one gives the better error

@@ -33,7 +33,7 @@ class SectionedCommand(click.Command):
 
 
 class CommandGroup(click.Group):
-    """A group of commands whose functions are async. Groups inside it are of this class, too."""
+    """A group of `SectionedCommand`s. Groups inside it are of this class, too."""
 
     command_class = SectionedCommand
     group_class = type

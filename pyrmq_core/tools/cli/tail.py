@@ -197,7 +197,7 @@ class _CommittedRows:
 
 
 async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: MessageLine) -> None:
-    """Prints the messages stored before the start, and with `follow` also later messages."""
+    """Prints the messages that are already stored, and with `follow` also later messages."""
     import trio
 
     from pyrmq_core.tools.search.ranges import check_sql, queues_named
@@ -280,7 +280,7 @@ class _Messages:
         self.unreadable = 0
 
     async def of(self, pull: RawPull, within: OffsetRange) -> AsyncGenerator[MessageExt, None]:
-        """Yields a pull's messages within a range. Raises the error of an unreadable record if that is wanted."""
+        """Yields a pull's messages within a range. Raises an unreadable record's error with `--on-undecodable fail`."""
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.readable import UnreadableRecord, iterate_readable
 

@@ -35,9 +35,9 @@ async def ranges_of(
 
 
 def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
-    """Returns the queues that a name means: `BROKER/3`, `BROKER`, or `3` of every broker. All queues without names.
+    """Returns the queues that `BROKER/3`, `BROKER` or `3` (of every broker) name, or all queues without names.
 
-    Raises `InvalidArgument` for a name that means none.
+    Raises `InvalidArgument` for a name without a queue.
     """
     every, wanted = list(queues), frozenset(names)
     names_there = set[str]().union(*map(_names_of, every))
@@ -72,10 +72,10 @@ async def ranges_that_answer(
     sql: str | None = None,
     within_seconds: float = math.inf,
 ) -> tuple[Ranges, dict[str, RocketMQError]]:
-    """Returns the ranges of `ranges_of` of the brokers that answer, and the errors of the others by their names.
+    """Returns the ranges (`ranges_of`) at the brokers that answer, and each other broker's error by its name.
 
-    Raises `ResponseError` if a broker refuses the expression, and an error only if no broker answers. A broker without
-    an answer within `within_seconds` counts as silent.
+    Raises `ResponseError` if a broker refuses `sql`, and a broker's error if none answers. A broker has to answer
+    within `within_seconds`.
     """
     ranges: list[tuple[MessageQueue, OffsetRange]] = []
     failures: dict[str, RocketMQError] = {}

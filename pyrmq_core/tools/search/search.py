@@ -73,8 +73,8 @@ class SearchAccount:
 class SearchForm:
     """The form of a search: its filters at the broker, its bounds, its order, and what it keeps of a match.
 
-    `keep` shortens a match before the next body is unpacked. Of each slice the first `most` matches are kept. It ends
-    after the list of pulls that reaches `max_bytes`, stored or unpacked, but not within the first slice.
+    `keep` shortens a match before the next body is unpacked. Of each slice the first `most` matches are kept. The
+    search ends after the list of pulls that reaches `max_bytes`, stored or unpacked, but not within the first slice.
     """
 
     tags: str = "*"
@@ -89,10 +89,10 @@ class SearchForm:
 
 
 class Search:
-    """One search of `ranges`, which lie before, or with the oldest first from, `begin`. `account` may be read at any
-    time.
+    """One search of `ranges`. `account` may be read at any time.
 
-    Without a condition every message that passes the filters is a match. `begin` is now, or 1970, by default.
+    Their messages were stored before `begin`, by default now, or with the oldest first at or after it, by default 1970.
+    Without a condition every message that passes the filters is a match.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Search:
                 self._left[queue] = OffsetRange(*unread)
 
     async def _read(self, ranges: Ranges) -> None:
-        """Searches the ranges of a slice. A queue that fails costs its own part, and a broker all of its queues."""
+        """Searches the ranges of a slice. Drops a queue that fails, and all queues of an unreachable broker."""
         waiting = dict(ranges)
         while waiting and not self.account.is_bounded:
             try:
@@ -231,14 +231,14 @@ class Search:
         waiting.clear()
 
     async def _look_at(self, pulls: Sequence[RawPull]) -> None:
-        """Holds the matches in one queue's pulls. Bodies that are not compressed are compared by columns."""
+        """Collects the matches in pulls. Bodies that are not compressed are compared as whole columns."""
         are_plain = not any(has_compressed(pull.records) for pull in pulls)
         remaining = pulls if self._columnar is None or not are_plain else await self._by_columns(pulls, self._columnar)
         for pull in remaining:
             await self._by_message(pull, self._match)
 
     async def _by_columns(self, pulls: Sequence[RawPull], columns: ModuleType) -> Sequence[RawPull]:
-        """Holds the matches batch by batch. Returns the pulls from a record on that cannot be read."""
+        """Collects the matches batch by batch. Returns the pulls from the first unreadable record on."""
         schema, max_body_bytes = columns.schema_of(COLUMNS), self._form.max_body_bytes
         batches = columns.decode_batches(
             pulls, schema, tags=self._filter, allow_gaps=True, max_body_bytes=max_body_bytes
@@ -335,7 +335,7 @@ class Search:
 
 
 def _columnar_of(condition: Condition | None) -> ModuleType | None:
-    """Returns the room of columns if it decides the condition, or None if messages are looked at one by one."""
+    """Returns the module `columnar` if it can decide the condition, or None to compare message by message."""
     if isinstance(condition, TextIn):
         return _columnar_or_none()
     return columnar() if isinstance(condition, Pattern) else None

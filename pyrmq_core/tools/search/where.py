@@ -1,4 +1,4 @@
-"""`Where`: a small language of conditions on one message, parsed here and never handed to Python.
+"""`Where`: a small language of conditions on one message, parsed here and never evaluated as Python.
 
     json.user.id == 42 and (tags in ['paid', 'sent'] or not properties.region == 'eu')
 
@@ -61,7 +61,7 @@ class Where:
 
     @classmethod
     def parse(cls, text: str) -> Where:
-        """Returns the condition. `InvalidArgument` names the first character that is wrong."""
+        """Parses a condition. Raises `InvalidArgument`, which names the first wrong character."""
         if len(text) > MAX_CHARACTERS:
             raise InvalidArgument(f"the condition has {len(text)} characters; {MAX_CHARACTERS} are possible")
         parser = _Parser(text)

@@ -114,7 +114,7 @@ async def _oldest_ms(consumer: PullConsumer, queue: MessageQueue, kept: OffsetRa
 async def _heal(parts: Parts, counting: MessageQueue, others: list[MessageQueue]) -> tuple[int, int]:
     """Commits in one manifest the batches of the others, and takes away their queues.
 
-    Returns how many batches were committed, and how many had been. A call that ended amid its steps may be made again.
+    Returns how many batches it committed, and how many were committed already. An interrupted call may be repeated.
     """
     from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE, MANIFEST_SUFFIX
 
