@@ -1,4 +1,4 @@
-"""JSON texts as rows of Spark, by expressions of Spark SQL alone: whole texts only, and strings that lose no digit.
+"""Parses JSON texts to rows of Spark, by expressions of Spark SQL alone, exactly: no rest is ignored, no digit lost.
 
 Spark's `from_json` reads the first value of a text and ignores what follows, makes infinity of 1e400, and writes a
 number in a column of strings anew, from a double. So the text is put inside an object, `{"body":[TEXT],"end":"MARK"}`,
@@ -85,7 +85,7 @@ class JsonRow:
         return value if shape is None or strings is None else exact(value, strings, shape)
 
     def fits(self) -> Column:
-        """Returns whether the text is one JSON object, and its members fit their types. A null is not."""
+        """Returns whether the text is one JSON object, and its members fit their types. False for null."""
         is_whole = _only_row(self.row).isNotNull() & (self.row.getField("end") == MARK)
         return F.coalesce(is_whole & self.row.getField(CORRUPT).isNull(), F.lit(False))
 
@@ -127,12 +127,12 @@ def without_marks(value: Column) -> Column:
 
 
 def is_number(value: Column) -> Column:
-    """Returns whether a string that `from_json` read may be a number, or hold one, of which digits are lost."""
+    """Returns whether a string that `from_json` returned may be, or contain, a number that has lost digits."""
     return value.rlike(CHANGED_STRING)
 
 
 def has_numbers(text: Column) -> Column:
-    """Returns whether a text may hold a number of which `from_json` loses digits in a string."""
+    """Returns whether a text may contain a number that loses digits if `from_json` reads it as a string."""
     return text.rlike(CHANGED_NUMBER)
 
 
@@ -142,7 +142,7 @@ def _only_row(row: Column) -> Column:
 
 
 def _may_differ(plain: Column, shape: Shape) -> Column:
-    """Returns whether a string of the value may be written anew, which null is not."""
+    """Returns whether `from_json` may have changed a string in the value. It changes no null."""
     match shape:
         case Struct(fields):
             differ = [_may_differ(plain.getField(name), inner) for name, inner in fields if inner is not None]
@@ -155,7 +155,7 @@ def _may_differ(plain: Column, shape: Shape) -> Column:
 
 
 def exact(plain: Column, strings: Column, shape: Shape) -> Column:
-    """Returns the value with its strings as they stand in the text: `strings` has them, or is null if all are."""
+    """Returns the value with its strings as they stand in the text: those of `strings`, unless that is null."""
     match shape:
         case Struct(fields):
             parts = [
@@ -174,7 +174,7 @@ def exact(plain: Column, strings: Column, shape: Shape) -> Column:
 
 
 def shape_of(type_: str) -> Shape | None:
-    """Returns the strings within a type of Spark's SQL, or None if there are none."""
+    """Returns where a type of Spark's SQL has strings, or None if it has none."""
     head, _, parameters = type_.partition("<")
     inner = parameters.rpartition(">")[0]
     match head.strip().lower():

@@ -109,9 +109,9 @@ def resolve_start(
 ) -> ResolvedOffsets:
     """Returns the offset at which each queue starts.
 
-    Raises `InvalidOffsets` for a time after a queue's last message, unless `none_as_young` allows it. An offset outside
-    the queue's bounds is `DataLost`, or `BrokerNotFound` if only a slave reports the bounds. It is raised unless
-    `fail_on_data_loss` is off.
+    Raises `InvalidOffsets` for a time after a queue's last message, unless `none_as_young` allows it. Raises `DataLost`
+    for an offset outside the queue's bounds, or `BrokerNotFound` if only a slave reports the bounds. If
+    `fail_on_data_loss` is off, the nearest offset inside is used instead.
     """
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
@@ -133,7 +133,7 @@ def resolve_start(
 def resolve_end(
     points: Mapping[MessageQueue, Point], answers: BrokerAnswers, *, fail_on_data_loss: bool = True
 ) -> ResolvedOffsets:
-    """Returns each queue's end, the offset after the last one to read, or the queue's end if no message is as late.
+    """Returns the offset before which each queue's read ends. It is the queue's end for a time after all messages.
 
     Raises as `resolve_start` for an offset above the queue's upper bound.
     """
@@ -154,7 +154,7 @@ def resolve_end(
 def ranges_between(
     start: ResolvedOffsets, end: ResolvedOffsets, *, by_time: Container[MessageQueue] = ()
 ) -> dict[MessageQueue, OffsetRange]:
-    """Returns the range to read of each queue. Raises `InvalidOffsets` if an end was resolved to before its start.
+    """Returns the range to read of each queue. Raises `InvalidOffsets` for an end before its start.
 
     For queues in `by_time`, with a start or end by time, the range is empty instead: no message lies between them.
     """

@@ -47,7 +47,7 @@ class Secret(str):
 
 
 def secret(value: str, name: str) -> str:
-    """Returns the text, hidden, which no error shows."""
+    """Returns the text as a `Secret`. No error shows it."""
     if not value:
         raise InvalidOption(f"option {name} is empty")
     return Secret(value)

@@ -167,9 +167,9 @@ class SourceOptions:
         return self.manifest_topic or manifest_of((self.topics or ("",))[0])
 
     def of_manifest(self) -> SourceOptions:
-        """Returns the options for reading the manifest's records of a committed read. For other reads it returns these.
+        """Returns the options by which a committed read reads its manifest, or `self` for any other read.
 
-        Every position and limit in them is about the manifest's queue.
+        The positions and limits of a committed read are about the manifest's queue.
         """
         if not self.is_committed:
             return self
@@ -232,7 +232,7 @@ class SinkOptions:
 
 
 class Table(Protocol):
-    """The three values above: a dataclass whose fields are options."""
+    """One of the three dataclasses above, whose fields are options."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -254,12 +254,12 @@ T = TypeVar("T", bound=Table)
 
 
 def hide_secrets(raw: Options) -> dict[str, str]:
-    """Returns the options with each value hidden that is a secret, or may be one by an unknown name."""
+    """Returns the options with the values of secrets hidden, and of unknown names, which may be misspelled secrets."""
     return {name: value if name.lower() in SHOWN else Secret(value) for name, value in raw.items()}
 
 
 def check_names(raw: Options) -> None:
-    """Raises `UnknownOption`, which suggests the nearest name. Options of both directions and Spark's own pass."""
+    """Raises `UnknownOption`, with the nearest name, unless all are options of reads, of writes or of Spark itself."""
     of_a_table = any(name.lower() == "provider" for name in raw)
     for name in raw:
         if of_a_table and (name.lower() in TABLE_PROPERTIES or name.lower().startswith(TABLE_OPTION)):

@@ -30,7 +30,7 @@ class ReadLimits:
 
 
 def is_held_back(backlog: Backlog, limits: ReadLimits, since_last: float | None) -> bool:
-    """Returns whether a batch has to wait: the backlog is below `min_offsets`, the last batch under `max_delay` ago.
+    """Returns whether a batch has to wait: the backlog is below `min_offsets`, and less than `max_delay` has passed.
 
     `since_last` is the time since the last batch in seconds, or None before the first batch, which never waits.
     """

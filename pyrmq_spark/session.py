@@ -93,9 +93,9 @@ def restore_session(spark: SparkSession | None = None) -> None:
 
 
 def _mend_interrupted_writers() -> None:
-    """Has the writers of Spark's driver call `restore_session` when they are to write to this source.
+    """Patches `format` of Spark's writers to call `restore_session` for this source.
 
-    Spark asks for a session when the writer begins, and neither it nor a source has a place for this.
+    A writer needs the active session before Spark calls any code of the source.
     """
     try:
         from pyspark.sql.readwriter import DataFrameWriter

@@ -51,13 +51,13 @@ class LackingColumn(InvalidMessage):
 
 
 class UnorderedChanges(InvalidMessage):
-    """Changes of one key whose order the messages do not have."""
+    """Changes of one key whose order cannot be derived from their messages."""
 
     condition = "RMQ_UNORDERED_CHANGES"
 
 
 class UnfitCapture(InvalidMessage):
-    """A setting of Canal or Debezium by which its messages have values that the database has not."""
+    """A setting of Canal or Debezium with which messages have other values than the database."""
 
     condition = "RMQ_UNFIT_CAPTURE"
 
@@ -69,7 +69,7 @@ class InvalidOffsets(InvalidArgument):
 
 
 class MissingChanges(InvalidOffsets):
-    """Messages between those that a table has and those of this batch are not there."""
+    """Messages are missing between the last that a table has and the first of this batch."""
 
     condition = "RMQ_MISSING_CHANGES"
 

@@ -43,7 +43,7 @@ def default_schema() -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceSchema:
-    """The schema of a reader, in two spellings: `columns` with the source's names, `given` with the user's names."""
+    """The schema of a reader: `columns` with the source's names, `spark_schema` with the user's spelling."""
 
     columns: pa.Schema
     spark_schema: pa.Schema

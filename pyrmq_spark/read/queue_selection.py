@@ -83,7 +83,7 @@ def committed_ranges(
 
 @contextmanager
 def naming_manifest(consumer: PullConsumer, options: SourceOptions) -> Iterator[None]:
-    """Raises, for an unknown topic, an error that names the manifest, or its broker if that is only away."""
+    """Replaces `NoRoute` in a committed read by an error that names the manifest, or its broker if that is away."""
     try:
         yield
     except NoRoute as error:
@@ -234,8 +234,8 @@ def _check_registered(consumer: PullConsumer, routed: Mapping[str, TopicQueues])
 def missing_topic(consumer: PullConsumer, topic: str) -> RoutingError:
     """Returns the error for a topic without a route: its brokers are away, or no NameServer knows it.
 
-    An order configuration, or the route of another NameServer, names the brokers of a topic that is there. For any
-    other topic the text has the existing one whose name is nearest.
+    An order configuration, or the route of another NameServer, names the brokers of a topic that exists. For any other
+    topic, the text suggests the existing topic with the nearest name.
     """
     if away := sorted(consumer.expected_brokers([topic])[topic] - consumer.cluster_info().broker_addr_table.keys()):
         return broker_is_away(topic, away)

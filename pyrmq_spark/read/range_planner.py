@@ -56,7 +56,7 @@ UNKNOWN_BYTES: Final = 1000.0
 
 
 class RangePartition(InputPartition):
-    """The ranges that one task reads, with the plan's other results: Spark pickles the reader before it plans."""
+    """The ranges that one task reads. A task gets no other result of the plan: its reader was pickled before."""
 
     def __init__(self, *ranges: QueueRange) -> None:
         super().__init__(None)

@@ -67,7 +67,7 @@ def floor_seconds(queues: int) -> float:
 
 
 class QueueWatch:
-    """The look-ups of one query. `refresh` is the time in seconds within which new queues are noticed."""
+    """The look-ups of one query's queues. `refresh` is the time in seconds within which new queues are noticed."""
 
     def __init__(self, consumer: PullConsumer, options: SourceOptions, *, refresh: float) -> None:
         self._consumer = consumer

@@ -108,9 +108,9 @@ class LineageListener(StreamingQueryListener):
 
     @contextmanager
     def batch_job(self, job: str) -> Iterator[None]:
-        """Reports the `with` block as a run of this job: START before it, COMPLETE or FAIL with its error behind it.
+        """Reports the `with` block as a run of this job: START before it, COMPLETE or FAIL with its error after it.
 
-        Raises InvalidOption for a job that neither `inputs` nor `outputs` names.
+        Raises `InvalidOption` for a job that neither `inputs` nor `outputs` names.
         """
         with as_spark_error("lineage"):
             if job not in self._inputs and job not in self._outputs:

@@ -51,7 +51,7 @@ class QueueLag:
 
     @property
     def behind(self) -> int:
-        """The number of messages between the committed offset and the end of the queue."""
+        """The number of messages that wait, or of records of the manifest for a committed stream."""
         return max(0, self.latest - self.offset)
 
 

@@ -1,4 +1,4 @@
-"""The stream reader as Spark sees it: it answers for offsets in one process, and reads ranges in tasks.
+"""The stream reader as Spark sees it: it chooses offsets in one process, and reads ranges in tasks.
 
 Spark calls `latestOffset` and the other methods for offsets in one Python process that lives as long as the query.
 `read` runs in tasks, on a copy without these methods' state.
@@ -290,7 +290,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next_commits(self, followed: FollowedOffsets, limits: ReadLimits, since: float | None) -> Backlog | None:
         """Returns how many records of the manifest to read, at least one, so that their rows stay within the limits.
 
-        Without a limit their ranges are bounded.
+        The number of their ranges is bounded, too.
         """
         rows, ranges, is_first = 0, 0, True
         for queue, size in followed.backlog.items():  # a committed stream has one queue

@@ -58,8 +58,8 @@ def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None
     """Creates the manifest with one queue, at the topic's first master by name. Raises for a manifest with more queues.
 
     A second manifest at another broker would decide batches again. So the place is kept twice, for the time when its
-    broker is away: NameServers have an order configuration, and every other master the topic without a queue. None is
-    created while a broker of the topic is away. Each step may be repeated: the topic comes first.
+    broker is away: NameServers have an order configuration, and every other master the topic without a queue. While a
+    broker of the topic is away, no manifest is created. Each step may be repeated: the topic comes first.
     """
     manifest = worker.name_on_brokers(connection, options.manifest)
     if (connection, manifest) in _ensured:

@@ -161,7 +161,7 @@ class PartitionWrite:
     def _put_group(
         self, topic: str, rows: CheckedRows, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
     ) -> None:
-        """Sends rows of one queue, one by one those that a batch would deliver at once or whose priority it would lose.
+        """Sends rows of one queue: rows with a delay or a priority one by one, the others in batches.
 
         A batch topic gets requests of one tag each, in order within the tag.
         """
@@ -176,7 +176,7 @@ class PartitionWrite:
 
     @contextmanager
     def _naming_rows(self, first_row: int) -> Iterator[None]:
-        """Adds the batch's rows to errors that `check_rows` cannot detect, such as too large properties."""
+        """Adds the numbers of the batch's rows to errors that `check_rows` cannot detect, as for large properties."""
         try:
             yield
         except InvalidMessage as error:

@@ -80,7 +80,7 @@ class RocketMQWriter(DataSourceArrowWriter):
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of one batch of a stream. Its base number is the number of the batch, for equal repeats."""
+    """The writer of one batch of a stream. Round robin starts at the batch's number, so that repeats are equal."""
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
         self._connection = connection
@@ -144,7 +144,7 @@ def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) ->
 
     `again` says when the same rows are stored once more. A task that was cancelled or killed reports nothing, and may
     have sent all of its rows. It may also go on: Spark does not wait for the end of an interrupted job's tasks, and
-    what aborts a write has no way to end them.
+    `abort` cannot end them.
     """
     if len(written) == tasks > 0:
         return f"all of its {tasks} tasks finished, and what they sent stays and {again}: {summary_line(written)}"
