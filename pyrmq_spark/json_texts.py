@@ -47,7 +47,7 @@ FIELD: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))\s*[:\s]\s*(\S.*?)
 
 
 class Struct(NamedTuple):
-    """A struct's fields, of which at least one has strings: name and shape, or None without strings."""
+    """A struct with strings. `fields` has the name of each field, and its shape or None if it has no strings."""
 
     fields: tuple[tuple[str, Shape | None], ...]
 

@@ -100,7 +100,7 @@ def next_record(
 
 
 def remembered(decided: DecidedBatches) -> DecidedBatches:
-    """Returns the decided batches that a record lists: not those of writers that commit once, or long ago."""
+    """Returns the decided batches for a record's list, without writers that commit once or committed long ago."""
     newest = max((last.stored_ms for last in decided.values()), default=0)
     listed, room = dict[str, Decided](), MOST_LIST_BYTES
     for writer, last in reversed(list(decided.items())):

@@ -50,7 +50,7 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The latest batch of a writer that is decided, its rows, and offset and store time of its record, if known.
+    """A writer's latest batch with a record in the manifest: its rows, and the record's offset and time, if known.
 
     A writer that is not `is_named` commits once.
     """

@@ -138,7 +138,7 @@ def negative(part: Part) -> Part:
 
 
 def equal(left: Part, right: Part, *, negated: bool) -> Part:
-    """Returns a comparison by = or <>. Two missing values are equal. For one, the result depends on its side."""
+    """Returns a comparison by = or <>. Two nulls are equal. If only `left` is null, the result is null."""
     for part in (left, right):
         if part.is_constant and part.value is None:
             raise UnfitOperand("compares with NULL: write IS NULL or IS NOT NULL")

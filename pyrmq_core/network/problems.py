@@ -61,7 +61,7 @@ class Problems:
     def failed(
         self, kind: str, subject: str, error: Exception, *, line: Hashable = None, at_once: bool = False
     ) -> None:
-        """Records a failure, and logs it if a line is due. With `at_once` already the first one is a warning.
+        """Records a failure, and logs it if a line is due. With `at_once` the first failure is already a warning.
 
         Subjects with the same `line` share one line a minute.
         """

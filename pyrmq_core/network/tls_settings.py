@@ -114,7 +114,7 @@ class TlsSettings:
     def client_context(self) -> ssl.SSLContext | None:
         """Returns the SSLContext for calls to other servers, or None unless `tls.enable`.
 
-        As with Apache's, the other end's certificate is checked only with `tls.client.authServer`, and its name never.
+        As in Apache's servers, the peer's certificate is checked only with `tls.client.authServer`, and its name never.
         """
         if not self.enable:
             return None

@@ -87,7 +87,7 @@ class QueueWatch:
     def look(self, start: Offsets) -> QueueBounds:
         """Returns the present bounds, where `start` are the offsets reached. Waits for brokers that do not answer.
 
-        It is the same object as before if nothing has changed since, for the same `start` object.
+        The result is the same object as before if nothing has changed since, for the same `start` object.
         """
         if self._reached == start:
             time.sleep(max(0.0, self._queried_at + floor_seconds(len(start)) - time.monotonic()))

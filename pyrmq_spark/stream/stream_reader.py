@@ -74,7 +74,7 @@ MOST_RECORDS_COUNTED: Final = 4096
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads each queue from the checkpoint's offset. `stream_offset` decides about new, deleted and cut queues."""
+    """Reads each queue from the checkpoint's offset. `stream_offset` decides about new, deleted and shorter queues."""
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection

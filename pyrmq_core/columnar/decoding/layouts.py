@@ -42,7 +42,7 @@ MIXED_BY: Final = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The strings with the same names in order: their rows, and for each where its names and values end in turn."""
+    """The strings with the same names in order. `ends` has for each row where its names and values end, in turn."""
 
     names: tuple[bytes, ...]
     rows: Ints | slice

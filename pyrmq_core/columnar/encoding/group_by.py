@@ -57,7 +57,7 @@ def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa.RecordBatch]]:
     """Yields the rows of each of `queues` queues, by their sharding keys as Java's SelectMessageQueueByHash.
 
-    Each group comes with a key of its rows. The rows without a key come first, with None.
+    Each group comes with the key of one of its rows. The rows without a key come first, with None.
     """
     if "shardingKey" not in rows.schema.names:
         yield None, rows

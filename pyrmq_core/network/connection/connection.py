@@ -196,7 +196,7 @@ class Connection:
             raise
 
     def post_all(self, form: RequestForm, requests: Iterable[BulkCall], *, timeout: float) -> None:
-        """Posts requests of one form, written together. On a closed connection each ends at once."""
+        """Posts requests of one form, written together. On a closed connection each fails at once."""
         if self.is_closed:
             for bulk_call in requests:
                 bulk_call.end(self._calls.closed(form.code, self._close_reason, left=False))

@@ -149,7 +149,7 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
 
 
 def encode_binary(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """Returns the ROCKETMQ encoding. Raises `HeaderError` for a code above 32,767, which only JSON can hold."""
+    """Returns the header as ROCKETMQ. Raises `HeaderError` for a code above 32,767, which only JSON can hold."""
     flag = command.flag if flag is None else flag
     opaque = command.opaque if opaque is None else opaque
     try:

@@ -20,7 +20,7 @@ _KEY: Final = re.compile(rf'({_STRING})|(\{{(?:[^{{}}\[\]"]++|"(?:[^"\\]++|\\.)*
 
 
 def load_object_keys(body: bytes | memoryview, what: str) -> dict[str, Any]:
-    """Returns the object of a body. A name that is an object is its JSON text.
+    """Parses a body to a JSON object. A name that is itself an object becomes its JSON text.
 
     Raises `BodyError`, which names `what`, for a body that is no such object.
     """

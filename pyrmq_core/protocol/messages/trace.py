@@ -27,7 +27,7 @@ RECORD_END: Final = "\x02"
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """One record, and the keys for its look-up: the message's id and the message's keys."""
+    """One trace record, and the keys for its look-up: the message's id and the message's keys."""
 
     text: str
     keys: tuple[str, ...]

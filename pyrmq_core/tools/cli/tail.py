@@ -331,7 +331,7 @@ class _Reader:
     ) -> None:
         """Starts a reader for each new queue of the topic.
 
-        It starts where `--from` says. For `latest` that is the time at which the command `began`, since a joining
+        A reader starts where `--from` says. For `latest` that is the time at which the command `began`, since a joining
         broker may have older messages.
         """
         import trio

@@ -26,10 +26,10 @@ NO_OFFSET: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ResetOffset(HeaderRequest):
-    """A request for new offsets of a group: of the first messages stored at or after a time, or one offset.
+    """A request to reset a group's offsets: to the first messages stored at or after a time, or to one offset.
 
-    A time below 0 means the end of each queue. `offset` counts for one queue only. Without `is_force` clients are never
-    moved forward, when the broker leaves the reset to them.
+    A time below 0 means the end of each queue. `offset` is for one queue only. If the broker leaves the reset to its
+    clients, they never move forward without `is_force`.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -55,7 +55,7 @@ class OffsetsReset:
 
 @dataclass(frozen=True, slots=True)
 class GetStatusOfConsumers(HeaderRequest):
-    """A request for the offsets in memory of all members of a group, or of the one client `client_address`."""
+    """A request for the offsets that the members of a group, or the one client `client_address`, have in memory."""
 
     CODE: ClassVar[RequestCode] = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
     topic: str = wire("topic")

@@ -19,7 +19,7 @@ from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wir
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """The end of one transaction.
+    """A request to commit or roll back one transaction.
 
     `tran_state_table_offset` is the half message's offset in its queue, `commit_log_offset` its offset in the commit
     log, `commit_or_rollback` a `LocalTransactionState`.

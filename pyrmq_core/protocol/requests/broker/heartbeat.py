@@ -126,7 +126,7 @@ class HeartBeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeatAnswer(HeaderResponse):
-    """The answer to request 34: 5.x says if it understands version 2, while 4.9 answers without fields."""
+    """The answer to `HeartBeat`: 5.x says if it understands version 2, while 4.9 answers without fields."""
 
     supports_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", None)
     subscription_changed: bool | None = wire("IS_SUB_CHANGE", None)
@@ -134,7 +134,7 @@ class HeartBeatAnswer(HeaderResponse):
 
 @dataclass(frozen=True, slots=True)
 class UnregisterClient(HeaderRequest):
-    """The notice that a client's group leaves. The broker always answers SUCCESS."""
+    """A notice that a client leaves a group. The broker always answers SUCCESS."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_CLIENT
     client_id: str = wire("clientID")

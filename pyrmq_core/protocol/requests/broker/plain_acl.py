@@ -56,14 +56,14 @@ class GetAclConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetAclVersion(HeaderRequest):
-    """A request for the versions of the files of accounts."""
+    """A request for the versions of the broker's account files."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_ACL_INFO
 
 
 @dataclass(frozen=True, slots=True)
 class AclVersion(HeaderResponse):
-    """The answer to request 52: the version of plain_acl.yml and of every file by its path, as JSON texts."""
+    """The answer to `GetAclVersion`: the version of plain_acl.yml and of every file by its path, as JSON texts."""
 
     version: str = wire("version")
     all_versions: str = wire("allAclFileVersion")
@@ -73,5 +73,5 @@ class AclVersion(HeaderResponse):
 
 
 def acl_config(white_addresses: Sequence[str], accounts: Sequence[Mapping[str, Any]]) -> Command:
-    """Returns the answer to request 54: all global white addresses and accounts, with their secrets."""
+    """Returns the answer to `GetAclConfig`: all global white addresses and accounts, with their secrets."""
     return success(body=dumps({"globalWhiteAddrs": list(white_addresses), "plainAccessConfigs": list(accounts)}))

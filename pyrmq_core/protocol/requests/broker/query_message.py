@@ -49,7 +49,7 @@ class QueryMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class MessagesFound:
-    """The answer to request 12 if any record is found. Otherwise the answer is QUERY_NOT_FOUND."""
+    """The answer to `QueryMessage` if any record is found. Otherwise the answer is QUERY_NOT_FOUND."""
 
     index_last_update_ms: int = wire("indexLastUpdateTimestamp")
     index_last_update_phyoffset: int = wire("indexLastUpdatePhyoffset")

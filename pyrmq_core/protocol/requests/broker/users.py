@@ -23,7 +23,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class CreateUser:
-    """A request to make a user. `members` are the body's members."""
+    """A request to make a user. `members` is the JSON body."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_USER
     username: str
@@ -68,7 +68,7 @@ class ListUsers(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class CreateAcl:
-    """A request to add policies about a subject. `members` are the body's members."""
+    """A request to add policies about a subject. `members` is the JSON body."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_ACL
     subject: str
@@ -84,7 +84,7 @@ class CreateAcl:
 
 @dataclass(frozen=True, slots=True)
 class UpdateAcl(CreateAcl):
-    """A request to change policies. RocketMQ does the same as for 3006."""
+    """A request to change policies. RocketMQ does the same as for `CreateAcl`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_ACL
 

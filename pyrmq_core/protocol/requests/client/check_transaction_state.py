@@ -20,7 +20,7 @@ from pyrmq_core.protocol.messages.payload import single_message
 
 @dataclass(frozen=True, slots=True)
 class CheckTransactionState:
-    """A broker's check of one transaction. The END_TRANSACTION returns both offsets unchanged."""
+    """A broker's query for the state of a transaction. The producer's END_TRANSACTION repeats both offsets."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CHECK_TRANSACTION_STATE
     tran_state_table_offset: int = wire("tranStateTableOffset")

@@ -32,7 +32,7 @@ class GetConsumerStatus(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """The answer: `offsets` of the client itself (221), or the tables of `clients` by their ids (223)."""
+    """The `offsets` of the client that answers (221), or in a broker's answer (223) those of `clients` by their ids."""
 
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     clients: Mapping[str, Mapping[MessageQueue, int]] = field(default_factory=dict)

@@ -57,7 +57,7 @@ def _client(members: object) -> HaClient:
 
 @dataclass(frozen=True, slots=True)
 class HaStatus:
-    """The answer to request 907. `client` is set by a slave, and None for a master."""
+    """The answer to `GetHaStatus`. `client` is set by a slave, and None for a master."""
 
     master: bool = member("master", False, flag_member)
     master_commit_log_max_offset: int = member("masterCommitLogMaxOffset", 0, long_member)

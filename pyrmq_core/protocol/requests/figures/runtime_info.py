@@ -28,7 +28,7 @@ class GetRuntimeInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """The answer to request 28. A figure that is missing or of another form is None."""
+    """A broker's figures, the answer to `GetRuntimeInfo`. A figure that is missing or of another form is None."""
 
     table: Mapping[str, str]
 

@@ -54,7 +54,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConnections:
-    """The answer to request 203: the members, and the group's data in the latest heartbeat."""
+    """The answer to `GetConsumerConnections`: the members, and the group's data in the latest heartbeat."""
 
     connections: tuple[Connection, ...]
     consume_type: str | None = None
@@ -106,7 +106,7 @@ class ProducerInfo:
 
 @dataclass(frozen=True, slots=True)
 class AllProducers:
-    """The answer to request 328: the clients of each group."""
+    """The answer to `GetAllProducers`: the clients of each group."""
 
     groups: Mapping[str, tuple[ProducerInfo, ...]]
 

@@ -34,7 +34,7 @@ class GetConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class OffsetWrapper:
-    """One queue: its end, the group's committed offset, and the store time of the last message before that."""
+    """One queue: its end, the group's committed offset, and the store time of the last message before that offset."""
 
     broker_offset: int = member("brokerOffset", 0, long_member)
     consumer_offset: int = member("consumerOffset", 0, long_member)
@@ -44,7 +44,7 @@ class OffsetWrapper:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStats:
-    """The answer to request 208, and a group's part of the answer to 317: messages a second, and queues' offsets."""
+    """The answer to `GetConsumeStats`: the messages that the group consumes a second, and its offset in each queue."""
 
     consume_tps: float = 0.0
     offsets: Mapping[MessageQueue, OffsetWrapper] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class ConsumeTimeSpans:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStatsOfGroups:
-    """The answer to request 317: each group's offsets, a part for each topic."""
+    """The answer to `GetBrokerConsumeStats`: each group's offsets, a part for each topic."""
 
     groups: Mapping[str, tuple[ConsumeStats, ...]]
 

@@ -27,7 +27,7 @@ class GetClusterInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """The answer to request 106: brokers by name, and each cluster's broker names."""
+    """The answer to `GetClusterInfo`: brokers by name, and each cluster's broker names."""
 
     broker_addr_table: Mapping[str, BrokerData]
     cluster_addr_table: Mapping[str, tuple[str, ...]]
@@ -62,7 +62,7 @@ class GetBrokerMemberGroup(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class BrokerMemberGroup:
-    """The answer to request 901: addresses by broker id."""
+    """The answer to `GetBrokerMemberGroup`: addresses by broker id."""
 
     cluster: str
     broker_name: str

@@ -28,4 +28,4 @@ class GetNamesrvConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class NamesrvConfigText(SettingsAnswer):
-    """The answer to request 319, sorted by name."""
+    """The settings of a NameServer, sorted by name."""

@@ -48,7 +48,7 @@ from_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The options of `query` for a message's life: tracks, trace, and the group whose member consumes it."""
+    """The options of `query` beyond a message itself: its state by group, its trace, and a group to consume it."""
 
     track: bool
     trace: bool
@@ -125,9 +125,7 @@ def query(
 
 
 def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> None:
-    """Prints that these are the newest messages, and older ones may exist. With `--json` it prints on standard
-    error.
-    """
+    """Prints, if `most` is reached, that older messages may exist. With `--json` it prints on standard error."""
     if counts and max(counts.values()) >= most:
         text = f"these are the newest {most} of {of}, there may be more: see --max, --from and --until"
         click.echo(text if as_json else rendered(text), err=as_json, nl=as_json)
