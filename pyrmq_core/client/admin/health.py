@@ -96,7 +96,7 @@ async def take_health(servers: AdminServers, bounds: HealthBounds, *, of_groups:
 
 
 async def _check_nameservers(servers: AdminServers) -> list[HealthCheck]:
-    """Checks each NameServer. One of several that is missing is a warning, since clients try the next.
+    """Checks each NameServer. A NameServer that gives no answer is a warning, since clients try the next.
 
     NameServers that list different brokers are a failure: a Java client believes the NameServer that it chose.
     """
@@ -118,7 +118,7 @@ async def _check_nameservers(servers: AdminServers) -> list[HealthCheck]:
 
 
 async def _check_replication(servers: AdminServers, rows: Iterable[BrokerStatus]) -> list[HealthCheck]:
-    """Checks that masters have the slaves for which their sends wait. Masters that wait for none have no line."""
+    """Checks that masters have the slaves for which their sends wait. Masters that wait for none get no check."""
     checks = []
     for row in rows:
         name = row.broker_name
@@ -138,7 +138,7 @@ async def _check_replication(servers: AdminServers, rows: Iterable[BrokerStatus]
 
 
 async def _slaves_of(servers: AdminServers, broker: str) -> int:
-    """Returns the number of slaves that are near their master, or of a 4.9 broker's registered slaves."""
+    """Returns the number of slaves that are in sync with their master, or of a 4.9 broker's registered slaves."""
     try:
         return (await Brokers(servers).ha_status(broker)).in_sync_slave_nums
     except ResponseError:
