@@ -210,7 +210,7 @@ def without_record(entries: Entries, decided: DecidedBatches) -> DecidedBatches:
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, int]:
-    """Returns the result of `decided_at` for a manifest whose entries before `start` have expired."""
+    """Returns the decided batches and the number of entries, if all entries before `start` have expired."""
     return _with_records(entries, start, end, {}), end - start
 
 

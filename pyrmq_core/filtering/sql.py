@@ -1,6 +1,6 @@
 """An SQL92 expression over message properties (`MessageSelector.bySql`), which the broker evaluates.
 
-It needs a broker with `enablePropertyFilter`. A broker that cannot compile an expression answers every message, so the
+It needs a broker with `enablePropertyFilter`. A broker that cannot compile an expression returns every message, so the
 client first requests a check of the expression (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java,
 remoting/protocol/filter/FilterAPI.java.
 """

@@ -130,7 +130,7 @@ class QueueAssignment:
 
 
 class _TopicPlaces:
-    """A topic's queues when the write's first row named it. A lane is an index into the list of targets, `fixed`.
+    """The queues of a topic at the write's first row for it. A lane is an index into `fixed`, the rows' targets.
 
     `walk` has the queues interleaved by broker, for rows in turn. Keys are spread over the list in Java's order.
     """

@@ -134,9 +134,11 @@ class CheckedRows:
 
     @property
     def num_rows(self) -> int:
+        """The number of selected rows."""
         return len(self.outgoing) if self.numbers is None else len(self.numbers)
 
     def column(self, name: str) -> pa.Array:
+        """Returns the values of a column in the selected rows."""
         column = self.batch.column(name)
         return column if self.numbers is None else column.take(self.numbers)
 
@@ -145,6 +147,7 @@ class CheckedRows:
         return replace(self, numbers=numbers if self.numbers is None else self.numbers.take(numbers))
 
     def filter(self, mask: pa.Array) -> CheckedRows:
+        """Returns those of the selected rows that the mask selects, too."""
         return self.take(pc.indices_nonzero(mask))
 
     def slice(self, start: int, count: int) -> CheckedRows:

@@ -266,7 +266,7 @@ class FrameDecoder:
         return decode_json(header, body) if word == header_bytes else decode_binary(header, body)
 
     def next_rows(self) -> list[AnswerRow]:
-        """Returns the next complete answers that match `answer_form`, as rows, up to the first other frame."""
+        """Returns the next complete answers with a header of `answer_form`, unparsed, up to the first other frame."""
         rows: list[AnswerRow] = []
         form = self.answer_form
         if form is None or not self.lends:

@@ -127,7 +127,7 @@ class Connection:
 
 
 class ConnectionOption(click.Option):
-    """An option of every command, which the help lists last."""
+    """An option about the connection to servers. The help of each command lists these last."""
 
 
 def connection_options(command: Command) -> Command:

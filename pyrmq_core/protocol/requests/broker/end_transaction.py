@@ -2,9 +2,9 @@
 
 A producer reports the state of its local transaction to the broker of the half message. It sends this one-way, as Java
 does: a broker answers a commit and a rollback, and never an unknown state. The request's remark is the reason why a
-local transaction failed. An administrator has a half message checked again that was checked too often. Sources:
-remoting/protocol/header/EndTransactionRequestHeader.java, ResumeCheckHalfMessageRequestHeader.java,
-client/impl/producer/DefaultMQProducerImpl.java (endTransaction), 5.3.3. 4.9 has no `topic` in the first.
+local transaction failed. An administrator has a half message checked again that the broker gave up after many checks.
+In 4.9, END_TRANSACTION has no `topic`. Sources: remoting/protocol/header/EndTransactionRequestHeader.java,
+ResumeCheckHalfMessageRequestHeader.java, client/impl/producer/DefaultMQProducerImpl.java (endTransaction), 5.3.3.
 """
 
 from __future__ import annotations
