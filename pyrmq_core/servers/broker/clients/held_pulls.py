@@ -99,7 +99,7 @@ class _Queue:
         return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
 
     def take_first(self, codes: set[int] | None) -> list[HeldPull]:
-        """Removes and returns the pull that has waited longest for one of the codes, or at all if `codes` is None."""
+        """Removes and returns the pull that has waited longest for one of the codes, or for any (`codes` None)."""
         lists = self.by_code.values() if codes is None else map(self.by_code.get, (None, *codes))
         firsts = [next(iter(waiting)) for waiting in lists if waiting]
         return self._taken([min(firsts, key=_number)] if firsts else [])

@@ -82,7 +82,7 @@ class DeliveryState:
         self._turn = trio.Lock()
 
     async def fetched(self, state: FetchedState) -> None:
-        """Notes a state, unless another still waits: a slave that lags far would never reach the latest state."""
+        """Notes a fetched state, unless another still waits: a slave that lags far would never reach the latest."""
         if self._waiting is None or state.log_end < self._waiting.log_end:  # or: the master lost its log's end
             self._waiting = state
         await self.adopt()

@@ -41,8 +41,6 @@ RECALL_BODY: Final = b"0"
 
 @dataclass(frozen=True, slots=True)
 class RecallRequests:
-    """Recalls of timer messages."""
-
     settings: LiveSettings
     identity: Identity
     topics: TopicTable

@@ -91,8 +91,6 @@ class PreparedMessage:
 
 @dataclass(frozen=True, slots=True)
 class SendRequests:
-    """Sends of messages and batches."""
-
     settings: LiveSettings
     identity: Identity
     topics: TopicTable

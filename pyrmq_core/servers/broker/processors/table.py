@@ -49,8 +49,6 @@ from pyrmq_core.servers.broker.processors.topics_and_groups import GroupRequests
 
 
 class Family(Protocol):
-    """A family of requests."""
-
     def handlers(self) -> Handlers: ...
 
 

@@ -66,8 +66,6 @@ CLEAN_OFFSET: Final = ("cleanOffset", "removeOffset")
 
 @dataclass(frozen=True, slots=True)
 class TopicRequests:
-    """Administration of topics."""
-
     topics: TopicTable
     announcer: TopicAnnouncer
     store: MessageStore
@@ -145,8 +143,6 @@ class TopicRequests:
 
 @dataclass(frozen=True, slots=True)
 class GroupRequests:
-    """Administration of groups."""
-
     groups: GroupTable
     offsets: GroupOffsets
     figures: BrokerFigures

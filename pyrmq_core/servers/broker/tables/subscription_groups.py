@@ -72,8 +72,6 @@ def group_settings(members: Mapping[str, Any]) -> GroupConfig:
 
 
 class GroupTable:
-    """All groups by name."""
-
     def __init__(self, files: Files, *, auto_create: bool) -> None:
         self.file = TableFile(files, FILE_NAME, self._snapshot)
         self.auto_create = auto_create

@@ -59,8 +59,6 @@ EMPTY: Final = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 @dataclass(frozen=True, slots=True)
 class PullRequests:
-    """Pulls of messages."""
-
     settings: LiveSettings
     filters: PullFilters
     topics: TopicTable
