@@ -13,7 +13,7 @@ import trio
 from pyrmq_core import ConsumeLater, MessageExt, aio, blocking
 from pyrmq_core.testing import EmbeddedCluster
 from tests.support.consumer_jobs import fresh, made_topic, send
-from tests.support.pop_jobs import PopJobs
+from tests.support.pop_jobs import OrderedPopJobs, PopJobs
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "work_queue.py"
 
@@ -24,7 +24,7 @@ async def nameserver() -> AsyncIterator[str]:
         yield cluster.nameserver
 
 
-class TestOnOurCluster(PopJobs):
+class TestOnOurCluster(PopJobs, OrderedPopJobs):
     """The jobs of every server."""
 
 

@@ -152,7 +152,7 @@ class PopJobs:
 
 
 class OrderedPopJobs:
-    """The promises of ordered pops, for servers that have them."""
+    """The promises of ordered pops, which every server has."""
 
     async def test_messages_of_a_queue_come_in_order(self, nameserver: str) -> None:
         topic, group = await made_topic(nameserver, queues=1), fresh("ordered")

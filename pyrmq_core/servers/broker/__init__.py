@@ -17,8 +17,8 @@ has the work of masters and of slaves, `upkeep` the periodic work, and `__main__
 - `ha` sends the log to slaves, makes sends wait for them, and follows a master.
 - `statistics` measures what the broker does, by topic and group.
 
-Static topics, ordered pops and controllers are not built. A request that needs one of these is refused by name, and so
-is a setting that would switch one on. No slave becomes a master by itself: with `enableSlaveActingMaster` a slave
+Static topics and controllers are not built. A request that needs one of these is refused by name, and so is a setting
+that would switch one on. No slave becomes a master by itself: with `enableSlaveActingMaster` a slave
 answers for its master while that is away, but refuses sends.
 """
 

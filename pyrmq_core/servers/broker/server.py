@@ -25,6 +25,7 @@ from pyrmq_core.servers.broker.ha.ha_server import MAX_PORT, check_slaves_possib
 from pyrmq_core.servers.broker.identity import Identity
 from pyrmq_core.servers.broker.member_changes import MemberChanges
 from pyrmq_core.servers.broker.opening import StoreParts
+from pyrmq_core.servers.broker.pop.ordered import OrderedQueues
 from pyrmq_core.servers.broker.pop.revive_log import ReviveLog
 from pyrmq_core.servers.broker.pop.reviver import Reviver
 from pyrmq_core.servers.broker.processors.handlers import Answer
@@ -209,7 +210,10 @@ def make_broker(
     )
     announcer = TopicAnnouncer(topics, registration, services)
     log = ReviveLog(config.revive_topic, REVIVE_QUEUES, config.broker_name, identity, config.timer_settings)
-    reviver = Reviver(settings, log, store, topics, groups, offsets, parts.timers, parts.waits, announcer, parts.counts)
+    ordered = OrderedQueues(files, offsets, parts.waits)
+    reviver = Reviver(
+        settings, log, store, topics, groups, offsets, parts.timers, parts.waits, announcer, parts.counts, ordered
+    )
     return Broker(
         settings,
         identity,
@@ -236,6 +240,7 @@ def _load(broker: Broker) -> None:
     tables.offsets.load()
     tables.filters.load(broker.identity.booted_ms)
     tables.modes.load()
+    broker.deliveries.reviver.ordered.load()
     if not broker.settings.config.is_slave and broker.deliveries.timers.enabled:
         reviver = broker.deliveries.reviver
         if raised := reviver.log.restore_offsets(broker.store.reader, tables.offsets):

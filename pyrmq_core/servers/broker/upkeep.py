@@ -14,6 +14,8 @@ from pyrmq_core.network.standstill import sleep_and_hear
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.broker import Broker
 from pyrmq_core.servers.broker.in_turns import take_all
+from pyrmq_core.servers.broker.pop.ordered import FILE_NAME as ORDERED_FILE
+from pyrmq_core.servers.broker.pop.ordered import OrderedQueues
 from pyrmq_core.servers.broker.schedule.delay_levels import FILE_NAME as DELAYS_FILE
 from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
@@ -30,9 +32,10 @@ MINUTE_SECONDS: Final = 60
 EXPIRY_SECONDS: Final = 10.0
 
 
-def rarely_written(broker: Broker) -> dict[str, GroupOffsets | ConsumerFilters | DelayLevels]:
+def rarely_written(broker: Broker) -> dict[str, GroupOffsets | OrderedQueues | ConsumerFilters | DelayLevels]:
     return {
         f"{FOLDER}/{OFFSETS_FILE}": broker.tables.offsets,
+        f"{FOLDER}/{ORDERED_FILE}": broker.deliveries.reviver.ordered,
         f"{FOLDER}/{FILTERS_FILE}": broker.tables.filters,
         f"{FOLDER}/{DELAYS_FILE}": broker.deliveries.delays,
     }

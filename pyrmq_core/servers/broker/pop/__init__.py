@@ -4,6 +4,7 @@
     revival        which checkpoints of a revive queue are over, and which are due
     waits          pops that wait for a message
     revive_log     the writing of entries
+    ordered        the queues that ordered pops lock
     reviver        the task that makes messages visible again
 
 RocketMQ has two services for this. Its default in 5.4 and 5.5 (popConsumerKVServiceEnable=false) keeps the state in a

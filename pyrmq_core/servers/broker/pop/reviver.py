@@ -35,6 +35,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.requests.pop.receipt import pop_retry_topic
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.counts import Counts
+from pyrmq_core.servers.broker.pop.ordered import OrderedQueues
 from pyrmq_core.servers.broker.pop.records import BATCH_ACK_TAG, REVIVE_GROUP, Ack, CheckPoint
 from pyrmq_core.servers.broker.pop.revival import Due, Revival
 from pyrmq_core.servers.broker.pop.revive_log import ReviveLog
@@ -78,6 +79,7 @@ class Reviver:
     waits: PopWaits
     announcer: TopicAnnouncer
     counts: Counts
+    ordered: OrderedQueues
     queues: dict[int, Revival] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -105,6 +107,7 @@ class Reviver:
         failure = ""
         while True:
             self.waits.revive_arrived = trio.Event()
+            self.ordered.wake_freed(clock.now_ms())
             try:
                 for queue_id, queue in self._rows:
                     await self._work(queue_id, queue)
@@ -119,7 +122,8 @@ class Reviver:
                 await self.waits.revive_arrived.wait()
 
     def _wait_seconds(self) -> float:
-        next_ms = min([queue.next_ms for queue in self.queues.values() if queue.next_ms is not None], default=math.inf)
+        times = [self.ordered.next_ms, *(queue.next_ms for queue in self.queues.values())]
+        next_ms = min((time for time in times if time is not None), default=math.inf)
         return min(max((next_ms - clock.now_ms()) / 1000, 0.01), MAX_WAIT_SECONDS)
 
     async def _work(self, queue_id: int, queue: Revival) -> None:

@@ -100,6 +100,12 @@ class PopWaits:
             if waiter.topic != key[0] or waiter.queue_id in (ANY_QUEUE, key[1]):
                 self.held.wake_first(waiter.key, codes)
 
+    def wake_queue(self, group: str, topic: str, queue_id: int) -> None:
+        """Wakes a pop and a notification of a group that wait for this queue, and those that wait for any."""
+        for waited in (queue_id, ANY_QUEUE):
+            self.wake(Waiter(topic, group, waited))
+            self.wake(Waiter(topic, group, waited, takes=False))
+
     def wake(self, waiter: Waiter) -> None:
         """Wakes the pop that waits longest for the same queue, whatever messages it wants."""
         self.held.wake_first(waiter.key, None)

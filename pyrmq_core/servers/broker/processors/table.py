@@ -167,7 +167,7 @@ def _of_consumption(broker: Broker) -> Iterator[Family]:
     writer = MessageWriter(settings, store, broker.counts, broker.services.flusher, broker.cluster.ha.replicas)
     yield PopRequests(settings, topics, groups, offsets, broker.deliveries.reviver, writer)
     yield SettleRequests(settings, topics, broker.deliveries.reviver, writer)
-    yield NotificationRequests(settings, topics, groups, offsets, reader, broker.deliveries.reviver.waits)
+    yield NotificationRequests(settings, topics, groups, offsets, broker.deliveries.reviver)
     yield AssignmentRequests(settings, topics, groups, table, tables.modes, broker.cluster.registration)
     yield OffsetRequests(reader, offsets, groups, topics, table)
     yield ResetRequests(settings, topics, groups, offsets, reader, table, clients.held, long_work)

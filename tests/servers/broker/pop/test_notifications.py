@@ -85,7 +85,6 @@ async def test_notifications_are_refused_as_pops_are(tmp_path: Path) -> None:
         for request, code in (
             (AwaitMessage("G", "nope", -1, 0, 0), ResponseCode.TOPIC_NOT_EXIST),
             (AwaitMessage("G", "T", 9, 0, 0), ResponseCode.INVALID_PARAMETER),
-            (AwaitMessage("G", "T", -1, 0, 0, order=True), ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
             (GetPollingInfo("G", "nope", -1), ResponseCode.TOPIC_NOT_EXIST),
         ):
             assert (await served.ask(request.to_command())).code == code

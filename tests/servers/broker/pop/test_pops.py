@@ -1,6 +1,7 @@
 """Pops over sockets: what they take, what ends them, what comes again, and what is refused."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,8 @@ from pyrmq_core.protocol.requests.pop.receipt import Receipt
 from pyrmq_core.protocol.requests.pop.settle import BatchAckMessage, ack_entries
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.pop import reviver
-from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests, _HeldPop
+from pyrmq_core.servers.broker.processors.pops.held import HeldRequest, waiter_of
+from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter
 from pyrmq_core.servers.broker.processors.table import families_of
 from pyrmq_core.servers.broker.store.appending import Append
@@ -213,7 +215,8 @@ async def test_a_pop_whose_client_is_gone_after_its_wake_wakes_the_next(tmp_path
         (pops,) = [family for family in families_of(broker) if isinstance(family, PopRequests)]
         peer, woken = cast("Peer", object()), list[LateAnswer]()
         header = pop_message("T", poll_time_ms=20_000)
-        first, second = (_HeldPop(pops, header, PullFilter(), peer, 1, 20_000) for _ in range(2))
+        attempt = partial(pops.take_again, header, PullFilter())
+        first, second = (HeldRequest(pops.reviver.waits, waiter_of(header), attempt, peer, 1, 20_000) for _ in range(2))
         first.wait(woken.append)
         second.wait(woken.append)
         await served.send("T", b"x")
@@ -292,7 +295,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "no name": ({"consumer_group": "../x"}, ResponseCode.INVALID_PARAMETER, "illegal characters"),
     "negative": ({"invisible_ms": -1}, ResponseCode.INVALID_PARAMETER, "invisibleTime[-1] is illegal"),
     "beyond the timers": ({"invisible_ms": 259_200_001}, ResponseCode.INVALID_PARAMETER, "0 to 259200000 ms"),
-    "in order": ({"order": True}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no ordered pop"),
+    "a long attempt": ({"attempt_id": "x" * 256}, ResponseCode.INVALID_PARAMETER, "attemptId is longer"),
     "no expression": (
         {"expression": "a >", "expression_type": "SQL92"},
         ResponseCode.SUBSCRIPTION_PARSE_FAILED,
@@ -338,7 +341,6 @@ async def test_late_pops_switched_off_timers_and_full_tables_are_refused(tmp_pat
         ("0 1 2", "words"),
         ("0 1 60000 8 0 broker-a 0 0", "queue 8 of the revive log"),
         ("0 1 60000 -1 0 broker-a 0 0", "queue -1 of the revive log"),
-        ("0 1 60000 999 0 broker-a 0 0", "ordered pop"),
         ("0 1 60000 0 0 broker-b 0 0", "broker 'broker-b'"),
         ("0 1 9000000000000000000 0 0 broker-a 0 0", "too far ahead"),
         ("x" * 100_000, "words"),

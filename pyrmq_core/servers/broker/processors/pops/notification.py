@@ -6,23 +6,22 @@ pop. A notification waits apart from pops: a message wakes one of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from pyrmq_core.network import LateAnswer, Peer
+from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, GetPollingInfo, MessageAwaited, PollingInfo
 from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2, pop_retry_topic
 from pyrmq_core.servers.broker import clock
-from pyrmq_core.servers.broker.clients.held_pulls import HeldPull, held_bytes
-from pyrmq_core.servers.broker.pop.waits import PopWaits, Waiter
+from pyrmq_core.servers.broker.clients.held_pulls import held_bytes
+from pyrmq_core.servers.broker.pop.reviver import Reviver
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handlers
 from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, topic_fault
+from pyrmq_core.servers.broker.processors.pops.held import HeldRequest, waiter_of
 from pyrmq_core.servers.broker.processors.pops.pop_message import ENDS_SOON_MS, broker_refusal, popping_refusal
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
-from pyrmq_core.servers.broker.store.store_reader import StoreReader
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.servers.broker.tables.topics import TopicTable
@@ -36,8 +35,7 @@ class NotificationRequests:
     topics: TopicTable
     groups: GroupTable
     offsets: GroupOffsets
-    reader: StoreReader
-    waits: PopWaits
+    reviver: Reviver
 
     def handlers(self) -> Handlers:
         names = {"topic": topic_fault, "consumerGroup": group_fault}
@@ -48,7 +46,7 @@ class NotificationRequests:
 
     def notify(self, request: Command, peer: Peer) -> Answer:
         header, now_ms = AwaitMessage.from_command(request), clock.now_ms()
-        refused = broker_refusal(self.settings, "peeking message", order=header.order) or popping_refusal(
+        refused = broker_refusal(self.settings, "peeking message") or popping_refusal(
             self.topics, self.groups, header, peer
         )
         if refused is not None:
@@ -57,10 +55,16 @@ class NotificationRequests:
         has_message = self.has_message(header)
         if has_message or left_ms <= ENDS_SOON_MS:
             return MessageAwaited(has_message).to_command()
-        size_bytes = held_bytes(request, None)
-        if not self.waits.held.has_room(peer, size_bytes):
+        size_bytes, waits = held_bytes(request, None), self.reviver.waits
+        if not waits.held.has_room(peer, size_bytes):
             return MessageAwaited(has_message=False, polling_full=True).to_command()
-        return _HeldNotification(self, header, peer, size_bytes, left_ms)
+        waiter = waiter_of(header, takes=False)
+        return HeldRequest(waits, waiter, partial(self._look_again, header), peer, size_bytes, left_ms)
+
+    async def _look_again(self, header: AwaitMessage, is_over: bool) -> Command | None:
+        has_message = self.has_message(header)
+        is_over = is_over or not header.order  # an ordered one waits further for a locked queue
+        return MessageAwaited(has_message).to_command() if has_message or is_over else None
 
     def polling_info(self, request: Command, peer: Peer) -> Answer:
         header = GetPollingInfo.from_command(request)
@@ -69,46 +73,23 @@ class NotificationRequests:
         )
         if refused is not None:
             return refused
-        waiter = Waiter(header.topic, header.consumer_group, max(header.queue_id, -1))
-        return PollingInfo(self.waits.count(waiter)).to_command()
+        return PollingInfo(self.reviver.waits.count(waiter_of(header))).to_command()
 
     def has_message(self, header: AwaitMessage) -> bool:
         """Returns whether the group has a message to pop: in the topic's queue, in any, or in a retry topic."""
         queues = [(header.topic, header.queue_id)] if header.queue_id >= 0 else self._queues_of(header.topic)
-        for mark in (RETRY_V1, RETRY_V2):
+        for mark in () if header.order else (RETRY_V1, RETRY_V2):
             queues += self._queues_of(pop_retry_topic(header.topic, header.consumer_group, mark))
-        return any(self._has_more(header.consumer_group, *queue) for queue in queues)
+        return any(self._has_more(header, *queue) for queue in queues)
 
     def _queues_of(self, topic: str) -> list[tuple[str, int]]:
         config = self.topics.get(topic)
         return [] if config is None else [(topic, queue_id) for queue_id in range(config.read_queue_nums)]
 
-    def _has_more(self, group: str, topic: str, queue_id: int) -> bool:
-        start, end = self.reader.bounds((topic, queue_id))
-        committed = self.offsets.committed(group, topic, queue_id)
+    def _has_more(self, header: AwaitMessage, topic: str, queue_id: int) -> bool:
+        queue = header.consumer_group, topic, queue_id
+        if header.order and self.reviver.ordered.is_locked(queue, header.attempt_id, clock.now_ms()):
+            return False
+        start, end = self.reviver.store.reader.bounds((topic, queue_id))
+        committed = self.offsets.committed(*queue)
         return end > (start if committed is None else committed)
-
-
-class _HeldNotification(LateAnswer):
-    """The answer to a notification that waits for a message, or for the end of its time."""
-
-    __slots__ = ("_header", "_held", "_left_ms", "_peer", "_requests", "_size_bytes", "_waiter")
-
-    def __init__(
-        self, requests: NotificationRequests, header: AwaitMessage, peer: Peer, size_bytes: int, left_ms: int
-    ) -> None:
-        self._requests, self._header, self._peer = requests, header, peer
-        self._size_bytes, self._left_ms = size_bytes, left_ms
-        self._waiter = Waiter(header.topic, header.consumer_group, max(header.queue_id, -1), takes=False)
-        self._held: HeldPull | None = None
-
-    def wait(self, ready: Callable[[LateAnswer], None]) -> None:
-        waits, wake = self._requests.waits, partial(ready, self)
-        self._held = waits.add(self._waiter, None, self._left_ms, self._peer, self._size_bytes, wake)
-
-    async def make(self) -> Command:
-        return MessageAwaited(self._requests.has_message(self._header)).to_command()
-
-    def drop(self) -> None:
-        if self._held is not None:
-            self._requests.waits.drop(self._waiter, self._held)

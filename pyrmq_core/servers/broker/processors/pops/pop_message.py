@@ -8,16 +8,16 @@ timers keep, and a group and topic whose retry topic has too long a name: its me
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import trio
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.network import LateAnswer, Peer
+from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -30,20 +30,30 @@ from pyrmq_core.protocol.requests.pop.pop_message import (
     POLLING_FULL,
     POLLING_TIMEOUT,
     InitMode,
+    OrderKey,
     PopAnswer,
     PopMessage,
     QueueKey,
     write_message_offsets,
+    write_order_counts,
     write_start_offsets,
 )
-from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2, Receipt, pop_retry_topic, topic_mark
+from pyrmq_core.protocol.requests.pop.receipt import (
+    ORDERED_REVIVE_QUEUE,
+    RETRY_V1,
+    RETRY_V2,
+    Receipt,
+    pop_retry_topic,
+    topic_mark,
+)
 from pyrmq_core.servers.broker import clock
-from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, HeldPull, held_bytes
+from pyrmq_core.servers.broker.clients.held_pulls import held_bytes
+from pyrmq_core.servers.broker.pop.ordered import OrderedPop
 from pyrmq_core.servers.broker.pop.records import CheckPoint, PopKey
 from pyrmq_core.servers.broker.pop.reviver import MOST_BEHIND, Reviver
-from pyrmq_core.servers.broker.pop.waits import Waiter
 from pyrmq_core.servers.broker.processors.handlers import HELP, Answer, Handlers
 from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, lite_refusal, topic_fault
+from pyrmq_core.servers.broker.processors.pops.held import HeldRequest, waiter_of
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import (
     PullFilter,
     filter_of_expression,
@@ -60,11 +70,14 @@ from pyrmq_core.servers.broker.tables.topics import READ, TopicTable
 log = line_logger(__name__)
 
 MOST_MESSAGES: Final = 32
+# The longest attempt id: one is kept for each queue.
+MOST_ATTEMPT_CHARS: Final = 255
 # A pop that comes this long after its time is not looked at, and one that ends so soon does not wait.
 TOO_LATE_MS: Final = 500
 ENDS_SOON_MS: Final = 50
 # The default of priority.factor: the percentage of pops that take the highest queue first.
 ALL_IN_ORDER: Final = 100
+NO_TRIES: Final[Mapping[int, int]] = {}
 FOUND: Final = "FOUND"
 NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
 WRONG_OFFSETS: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
@@ -72,13 +85,14 @@ PASSED_OVER: Final = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVI
 
 
 class Popped(NamedTuple):
-    """The messages that a pop took from one queue, from the offset `start` on."""
+    """The messages that a pop took from one queue, from the offset `start` on. `tries` are those of an ordered pop."""
 
     topic: str
     queue_id: int
     start: int
     offsets: tuple[int, ...]
     records: bytes
+    tries: Mapping[int, int]
 
 
 @dataclass(slots=True)
@@ -134,14 +148,27 @@ class PopRequests:
         if not self.reviver.waits.held.has_room(peer, size_bytes):
             return self.answer(header, outcome, POLLING_FULL).to_command()
         left_ms = min(ends_ms - now_ms, header.poll_time_ms)  # a client's clock may be ahead
-        return _HeldPop(self, header, chosen, peer, size_bytes, left_ms, is_ready=outcome.has_moved)
+        waits, attempt = self.reviver.waits, partial(self.take_again, header, chosen)
+        codes, is_ready = chosen.tags_codes, outcome.has_moved
+        return HeldRequest(waits, waiter_of(header), attempt, peer, size_bytes, left_ms, codes=codes, is_ready=is_ready)
 
-    def finish(self, header: PopMessage, outcome: PopOutcome) -> Answer:
+    async def take_again(self, header: PopMessage, chosen: PullFilter, is_over: bool) -> Command | None:
+        """Returns the answer to a pop that waited, or None if it has none before its time is over."""
+        while True:
+            outcome = self.take(header, chosen, clock.now_ms())
+            if outcome.queues or (is_over and not outcome.has_moved):
+                answer = self.finish(header, outcome)
+                return answer if isinstance(answer, Command) else await answer
+            if not outcome.has_moved:
+                return None
+            await trio.lowlevel.checkpoint()
+
+    def finish(self, header: PopMessage, outcome: PopOutcome) -> Command | Coroutine[Any, Any, Command]:
         """Returns the answer, or a coroutine that makes it when the checkpoints are safe, and wakes the next pop."""
         if outcome.queues and outcome.rest:
             self.reviver.waits.wake(waiter_of(header))
         answer = self.answer(header, outcome)
-        if outcome.queues and self.writer.has_to_wait:
+        if outcome.log_end and self.writer.has_to_wait:
             return self._when_safe(answer, outcome.log_end)
         return answer.to_command()
 
@@ -154,8 +181,9 @@ class PopRequests:
 
     def take(self, header: PopMessage, chosen: PullFilter, now_ms: int) -> PopOutcome:
         """Takes messages, and writes their checkpoints. Raises `RequestRefused` if the first cannot be written."""
-        draw, outcome = random.randrange(100), PopOutcome(now_ms, self.reviver.next_queue())
-        if self.reviver.is_behind:
+        revive_queue_id = ORDERED_REVIVE_QUEUE if header.order else self.reviver.next_queue()
+        draw, outcome = random.randrange(100), PopOutcome(now_ms, revive_queue_id)
+        if not header.order and self.reviver.is_behind:
             if self.line.is_due():
                 log.warning("pops get no message: more than %d wait for their end%s", MOST_BEHIND, self.line.left_out())
             return outcome
@@ -171,10 +199,12 @@ class PopRequests:
     def _queues(self, header: PopMessage, draw: int) -> Iterator[tuple[str, int]]:
         """Yields the queues in the order of the pop: in one of five pops the retry topics come first.
 
-        In a topic of the type PRIORITY the highest queue is first, and the retry topics are last.
+        In a topic of the type PRIORITY the highest queue is first, and the retry topics are last. Ordered pops have no
+        retry topics.
         """
-        is_by_priority = self._is_by_priority(header, draw)
-        retry_topics = [pop_retry_topic(header.topic, header.consumer_group, mark) for mark in (RETRY_V1, RETRY_V2)]
+        is_by_priority = not header.order and self._is_by_priority(header, draw)
+        marks = () if header.order else (RETRY_V1, RETRY_V2)
+        retry_topics = [pop_retry_topic(header.topic, header.consumer_group, mark) for mark in marks]
         is_retry_first = draw < self.settings.config.pop_from_retry_probability and not is_by_priority
         if is_retry_first:
             yield from self._all_queues(retry_topics, draw)
@@ -204,6 +234,9 @@ class PopRequests:
         reader, group, limits = self.reviver.store.reader, header.consumer_group, self.settings.config.pull_limits
         queue = group, topic, queue_id
         offset = self._offset(group, topic, queue_id, header.init_mode)
+        ordered, pop_time_ms, tries = self.reviver.ordered, outcome.pop_time_ms, NO_TRIES
+        if header.order and ordered.is_locked(queue, header.attempt_id, pop_time_ms):
+            return
         most = min(header.max_msg_nums, limits.max_messages) - outcome.messages
         left_bytes = limits.max_bytes - outcome.size_bytes
         if most <= 0 or left_bytes <= 0:
@@ -216,14 +249,18 @@ class PopRequests:
             self.offsets.commit(*queue, offset)
             result = get_filtered(reader, (topic, queue_id), offset, most_here, chosen)
         if result.records:
-            key = PopKey(topic, group, queue_id, offset, outcome.pop_time_ms, self.settings.config.broker_name)
-            point = CheckPoint(key, header.invisible_ms, _offsets_of(result.records))
-            stored = self.writer.put(self.reviver.log.append(point, outcome.revive_queue_id, outcome.pop_time_ms))
-            self.offsets.commit(*queue, result.next_offset)
-            outcome.queues.append(Popped(topic, queue_id, offset, point.offsets, result.records))
-            outcome.messages += len(point.offsets)
+            offsets = _offsets_of(result.records)
+            if header.order:  # the group's offset moves with the acknowledgements
+                tries = ordered.take(queue, OrderedPop(pop_time_ms, header.invisible_ms, offsets, header.attempt_id))
+            else:
+                key = PopKey(topic, group, queue_id, offset, pop_time_ms, self.settings.config.broker_name)
+                point = CheckPoint(key, header.invisible_ms, offsets)
+                append = self.reviver.log.append(point, outcome.revive_queue_id, pop_time_ms)
+                outcome.log_end = self.writer.put(append).end
+                self.offsets.commit(*queue, result.next_offset)
+            outcome.queues.append(Popped(topic, queue_id, offset, offsets, result.records, tries))
+            outcome.messages += len(offsets)
             outcome.size_bytes += len(result.records)
-            outcome.log_end = stored.end
             self.writer.counts.figures.note_get(topic, group, queue_id, result.count, len(result.records), 0)
         elif result.status in PASSED_OVER and result.next_offset > offset:
             self.offsets.commit(*queue, result.next_offset)
@@ -234,8 +271,10 @@ class PopRequests:
         """Returns the offset of the next message to pop. A group without an offset gets its first one."""
         if self.offsets.may_move(group, topic, queue_id):
             self.offsets.end_reset(group, topic, queue_id)
+            self.reviver.ordered.forget((group, topic, queue_id))
         if (committed := self.offsets.committed(group, topic, queue_id)) is not None:
             return committed
+        self.reviver.ordered.forget((group, topic, queue_id))  # of a deleted topic
         start, end = self.reviver.store.reader.bounds((topic, queue_id))
         if init_mode != InitMode.MIN and not is_retry_topic(topic) and start > 0:
             start = max(0, end - 1)
@@ -245,9 +284,12 @@ class PopRequests:
     def answer(self, header: PopMessage, outcome: PopOutcome, code: int = POLLING_TIMEOUT) -> PopAnswer:
         starts: dict[QueueKey, int] = {}
         offsets: dict[QueueKey, tuple[int, ...]] = {}
+        counts: dict[OrderKey, int] = {}
         for popped in outcome.queues:
-            starts[topic_mark(popped.topic), popped.queue_id] = popped.start
-            offsets[topic_mark(popped.topic), popped.queue_id] = popped.offsets
+            key = topic_mark(popped.topic), popped.queue_id
+            starts[key], offsets[key] = popped.start, popped.offsets
+            counts |= {(*key, offset): tries for offset, tries in popped.tries.items()}
+            counts[*key, None] = min(popped.tries.get(offset, 0) for offset in popped.offsets)
         return PopAnswer(
             code=ResponseCode.SUCCESS if outcome.queues else code,
             remark=FOUND if outcome.queues else NOTHING,
@@ -257,6 +299,7 @@ class PopRequests:
             rest_num=outcome.rest,
             start_offset_info=write_start_offsets(starts),
             msg_offset_info=write_message_offsets(offsets),
+            order_count_info=write_order_counts(counts) if header.order else None,
             records=b"".join(self._records(header, outcome, popped) for popped in outcome.queues),
         )
 
@@ -288,7 +331,7 @@ class PopRequests:
 
     def _refuse(self, header: PopMessage, peer: Peer) -> Command | None:
         ip = self.settings.config.advertised_ip
-        refused = broker_refusal(self.settings, "pop message", order=header.order)
+        refused = broker_refusal(self.settings, "pop message")
         if refused is not None:
             return refused
         if header.max_msg_nums > MOST_MESSAGES:
@@ -311,15 +354,15 @@ class PopRequests:
         retry_topic = pop_retry_topic(header.topic, header.consumer_group, RETRY_V1)
         if fault := topic_fault(retry_topic):
             return refusal(ResponseCode.INVALID_PARAMETER, fault)
+        if len(header.attempt_id or "") > MOST_ATTEMPT_CHARS:
+            return refusal(ResponseCode.INVALID_PARAMETER, f"attemptId is longer than {MOST_ATTEMPT_CHARS} characters")
         return None
 
 
-def broker_refusal(settings: LiveSettings, what: str, *, order: bool | None = False) -> Command | None:
-    """Returns the refusal of a broker that may not be read, or of what it does not have."""
+def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
+    """Returns the refusal of a broker that may not be read."""
     if not settings.config.broker_permission & READ:
         return forbidden(f"the broker[{settings.config.advertised_ip}] {what} is forbidden", 1)
-    if order:
-        return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "order=true: this broker has no ordered pop")
     return None
 
 
@@ -349,73 +392,6 @@ def popping_refusal(
     if not groups.is_readable(header.consumer_group, header.topic):
         return forbidden(f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]", 5)
     return None
-
-
-class _HeldPop(LateAnswer):
-    """The answer to a pop that waits for a message. Messages are taken when the connection can send the answer."""
-
-    __slots__ = ("_chosen", "_ends", "_header", "_held", "_is_ready", "_peer", "_pops", "_size_bytes", "_waiter")
-
-    def __init__(
-        self,
-        pops: PopRequests,
-        header: PopMessage,
-        chosen: PullFilter,
-        peer: Peer,
-        size_bytes: int,
-        left_ms: int,
-        *,
-        is_ready: bool = False,
-    ) -> None:
-        self._pops, self._header, self._chosen, self._peer = pops, header, chosen, peer
-        self._size_bytes, self._is_ready, self._waiter = size_bytes, is_ready, waiter_of(header)
-        self._ends = trio.current_time() + left_ms / MILLISECONDS
-        self._held: HeldPull | None = None
-
-    def wait(self, ready: Callable[[LateAnswer], None]) -> None:
-        left_ms = 0 if self._is_ready else round((self._ends - trio.current_time()) * MILLISECONDS)
-        self._add(left_ms, partial(ready, self))
-
-    def _add(self, timeout_ms: int, wake: Callable[[], None]) -> None:
-        waits = self._pops.reviver.waits
-        self._held = waits.add(self._waiter, self._chosen.tags_codes, timeout_ms, self._peer, self._size_bytes, wake)
-
-    def drop(self) -> None:
-        held = self._held
-        if held is None:
-            return
-        if held.wake is None:  # it was woken for a message that it does not take
-            self._pops.reviver.waits.wake(self._waiter)
-        self._pops.reviver.waits.drop(self._waiter, held)
-
-    async def make(self) -> Command | None:
-        try:
-            return await self._make()
-        except RequestRefused as error:
-            return refusal(error.code, str(error))
-        except BaseException:
-            self.drop()
-            raise
-
-    async def _make(self) -> Command | None:
-        pops, header = self._pops, self._header
-        while True:
-            await self._peer.connection.wait_answer_turn()
-            outcome = pops.take(header, self._chosen, clock.now_ms())
-            left = self._ends - trio.current_time()
-            if outcome.queues or (left <= 0 and not outcome.has_moved):
-                answer = pops.finish(header, outcome)
-                return answer if isinstance(answer, Command) or answer is None else await answer
-            if outcome.has_moved:
-                await trio.lowlevel.checkpoint()
-                continue
-            woken = trio.Event()
-            self._add(round(left * MILLISECONDS), woken.set)
-            await woken.wait()
-
-
-def waiter_of(header: PopMessage) -> Waiter:
-    return Waiter(header.topic, header.consumer_group, max(header.queue_id, -1))
 
 
 def _offsets_of(records: bytes) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ from pyrmq_core.protocol.requests.pop.settle import (
     InvisibleTimeChanged,
 )
 from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.pop.ordered import Queue
 from pyrmq_core.servers.broker.pop.records import BATCH_ACK_TAG, Ack, CheckPoint, PopKey, ReviveEntry
 from pyrmq_core.servers.broker.pop.reviver import Reviver
 from pyrmq_core.servers.broker.processors.handlers import HELP, Handlers
@@ -82,6 +83,10 @@ class SettleRequests:
             return refusal(ResponseCode.NO_MESSAGE, remark)
         try:
             receipt = self._receipt(header)
+            if receipt.is_ordered:
+                queue = header.consumer_group, header.topic, header.queue_id
+                self._ack_ordered(queue, (header.offset,), receipt.pop_time_ms)
+                return success()
             await self._write([self._ack_of(header, receipt)], receipt.revive_queue_id)
         except RequestRefused as error:
             return refusal(error.code, str(error))
@@ -98,7 +103,11 @@ class SettleRequests:
                 self._check_mark(entry.mark)
                 self._check_place(batch.broker_name, entry.revive_queue_id)
             for number, entry in enumerate(batch.entries, 1):
-                if offsets := self._stored_offsets(entry):
+                offsets = self._stored_offsets(entry)
+                if entry.revive_queue_id == ORDERED_REVIVE_QUEUE:
+                    queue = entry.consumer_group, self._topic_of(entry), entry.queue_id
+                    self._ack_ordered(queue, offsets, entry.pop_time_ms)
+                elif offsets:
                     await self._write([self._batch_of(entry, offsets)], entry.revive_queue_id)
                 if number % WRITTEN_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
@@ -119,6 +128,8 @@ class SettleRequests:
         now_ms = clock.now_ms()
         try:
             receipt = self._receipt(header)
+            if receipt.is_ordered:
+                return self._change_ordered(header, receipt, now_ms).to_command()
             key = PopKey(
                 header.topic, header.consumer_group, header.queue_id, header.offset, now_ms, receipt.broker_name
             )
@@ -127,6 +138,21 @@ class SettleRequests:
         except RequestRefused as error:
             return refusal(error.code, str(error))
         return InvisibleTimeChanged(now_ms, header.invisible_ms, receipt.revive_queue_id).to_command()
+
+    def _ack_ordered(self, queue: Queue, offsets: Sequence[int], pop_time_ms: int) -> None:
+        unknown = [offset for offset in offsets if not self.reviver.ordered.ack(queue, offset, pop_time_ms)]
+        if unknown:
+            raise illegal(f"offset is illegal, key:{queue[1]}@{queue[0]}@{queue[2]}, commit:{unknown[0]}")
+
+    def _change_ordered(self, header: ChangeInvisibleTime, receipt: Receipt, now_ms: int) -> InvisibleTimeChanged:
+        """Keeps the pop time, since it names the pop. An acknowledged message is answered without times."""
+        queue, visible_ms = (header.consumer_group, header.topic, header.queue_id), now_ms + header.invisible_ms
+        pop_time_ms = receipt.pop_time_ms
+        if header.invisible_ms > self.reviver.timers.settings.max_delay_ms:
+            raise illegal(f"invisibleTime[{header.invisible_ms}] is too far ahead")
+        if not self.reviver.ordered.change(queue, header.offset, pop_time_ms, visible_ms):
+            return InvisibleTimeChanged(0, 0, 0)
+        return InvisibleTimeChanged(pop_time_ms, visible_ms - pop_time_ms, ORDERED_REVIVE_QUEUE)
 
     def _refuse(self, header: AckMessage | ChangeInvisibleTime, peer: Peer) -> Command | None:
         topic = self.topics.get(header.topic)
@@ -157,9 +183,7 @@ class SettleRequests:
         log = self.reviver.log
         if broker_name != log.broker_name:
             raise illegal(f"the receipt is of broker {broker_name[:80]!r}, this is {log.broker_name!r}")
-        if revive_queue_id == ORDERED_REVIVE_QUEUE:
-            raise illegal("the receipt is of an ordered pop, which this broker does not have")
-        if not 0 <= revive_queue_id < log.queues:
+        if not 0 <= revive_queue_id < log.queues and revive_queue_id != ORDERED_REVIVE_QUEUE:
             raise illegal(f"the receipt names queue {revive_queue_id} of the revive log, which has {log.queues}")
 
     @staticmethod

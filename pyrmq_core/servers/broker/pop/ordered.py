@@ -1,0 +1,207 @@
+"""`OrderedQueues`: the messages that ordered pops took, queue by queue, and their file `consumerOrderInfo.json`.
+
+A queue is locked for other pops while one of them is neither acknowledged nor visible again. Members of a row:
+
+    popTime, i   time of the pop, and invisible time, in ms
+    o            offset of the first message, and the distance of each other one from it
+    cm           bits of acknowledged messages
+    ot           other times at which messages become visible, in ms, by offset
+    oc           how often messages were popped before, by offset
+    a            attempt id of the pop
+    l            time of the last pop in ms
+
+Source: broker/pop/orderly/QueueLevelConsumerManager.java (5.4.0), which without a row lets an acknowledgement pass over
+the messages before it. Here it counts only with the row of its pop.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.protocol.java.integers import long_member
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.pop.records import MOST_MESSAGES
+from pyrmq_core.servers.broker.pop.waits import PopWaits
+from pyrmq_core.servers.broker.store.disk.files import Files
+from pyrmq_core.servers.broker.tables.config_files import encode_config, load_config
+from pyrmq_core.servers.broker.tables.consumer_offsets import SEPARATOR, GroupOffsets
+
+FILE_NAME: Final = "consumerOrderInfo.json"
+# A row whose messages are visible again is kept so long: it counts their tries.
+KEPT_MS: Final = 86_400_000
+# The times of the heap that may be out of date, beside one for each row.
+MOST_STALE: Final = 64
+
+# Group, topic and queue id.
+Queue: TypeAlias = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedPop:
+    """The messages of one ordered pop. `tries` counts the earlier pops of those that were popped before."""
+
+    pop_time_ms: int
+    invisible_ms: int
+    offsets: tuple[int, ...]
+    attempt_id: str | None = None
+    tries: Mapping[int, int] = field(default_factory=dict)
+    visible_ms: Mapping[int, int] = field(default_factory=dict)
+    acked: frozenset[int] = frozenset()
+
+    @property
+    def next_offset(self) -> int:
+        return min(set(self.offsets) - self.acked, default=self.offsets[-1] + 1)
+
+    @property
+    def free_ms(self) -> int:
+        """The time at which every message is acknowledged or visible again."""
+        ends_ms = self.pop_time_ms + self.invisible_ms
+        return max((self.visible_ms.get(offset, ends_ms) for offset in set(self.offsets) - self.acked), default=0)
+
+    def members(self) -> dict[str, Any]:
+        first = self.offsets[0]
+        members = {
+            "cm": sum(1 << at for at, offset in enumerate(self.offsets) if offset in self.acked),
+            "i": self.invisible_ms,
+            "l": self.pop_time_ms,
+            "o": [first, *(offset - first for offset in self.offsets[1:])],
+            "oc": self.tries,
+            "ot": self.visible_ms,
+            "popTime": self.pop_time_ms,
+        }
+        return members if self.attempt_id is None else {"a": self.attempt_id, **members}
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> OrderedPop:
+        first, *distances = map(long_member, members["o"])
+        if len(distances) >= MOST_MESSAGES:
+            raise ValueError(f"a pop has {len(distances) + 1} messages")
+        offsets, bits = (first, *(first + distance for distance in distances)), long_member(members.get("cm") or 0)
+        return cls(
+            long_member(members["popTime"]),
+            long_member(members.get("i") or 0),
+            offsets,
+            members.get("a"),
+            _by_offset(members.get("oc")),
+            _by_offset(members.get("ot")),
+            frozenset(offset for at, offset in enumerate(offsets) if bits >> at & 1),
+        )
+
+
+class OrderedQueues:
+    """The last ordered pop of each queue. `next_ms` is the next time at which a queue may be free, or None."""
+
+    def __init__(self, files: Files, offsets: GroupOffsets, waits: PopWaits) -> None:
+        self._files, self._offsets, self._waits = files, offsets, waits
+        self._rows: dict[Queue, OrderedPop] = {}
+        self._times: list[tuple[int, Queue]] = []  # a heap
+        self.is_changed = False
+
+    def load(self) -> None:
+        try:
+            for key, queues in (load_config(self._files, FILE_NAME).get("table") or {}).items():
+                topic, _, group = key.partition(SEPARATOR)
+                for queue_id, members in queues.items():
+                    self._rows[group, topic, int(queue_id)] = OrderedPop.from_members(members)
+        except (BodyError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{FILE_NAME}: {error!r}") from error
+        self._list_times()
+
+    @property
+    def next_ms(self) -> int | None:
+        return self._times[0][0] if self._times else None
+
+    def is_locked(self, queue: Queue, attempt_id: str | None, now_ms: int) -> bool:
+        """Returns whether a pop gets nothing. The pop that has the lock may be repeated under its attempt id."""
+        row = self._rows.get(queue)
+        return row is not None and now_ms < row.free_ms and (attempt_id is None or attempt_id != row.attempt_id)
+
+    def take(self, queue: Queue, pop: OrderedPop) -> Mapping[int, int]:
+        """Locks a queue by a pop. Returns the tries of those of its messages that were popped before."""
+        before, tries = self._rows.get(queue), {}
+        if before is not None and pop.attempt_id is not None and pop.attempt_id == before.attempt_id:
+            tries = dict(before.tries)
+        elif before is not None:
+            tries = {offset: before.tries.get(offset, 0) + 1 for offset in pop.offsets if offset in before.offsets}
+        self._put(queue, replace(pop, tries=tries))
+        return tries
+
+    def ack(self, queue: Queue, offset: int, pop_time_ms: int) -> bool:
+        """Acknowledges a message, and moves the group's offset. Returns False if the pop did not take it.
+
+        Acknowledgements of an earlier pop, and of messages behind the group's offset, have no effect.
+        """
+        if (row := self._current(queue, offset, pop_time_ms)) is None:
+            return True
+        if offset not in row.offsets:
+            return False
+        row = replace(row, acked=row.acked | {offset})
+        self._put(queue, row)
+        if not self._offsets.may_move(*queue):  # a reset comes first
+            self._offsets.commit(*queue, max(row.next_offset, self._offsets.committed(*queue) or 0))
+        return True
+
+    def change(self, queue: Queue, offset: int, pop_time_ms: int, visible_ms: int) -> bool:
+        """Sets when a message becomes visible. Returns False if it was acknowledged before."""
+        if offset < (self._offsets.committed(*queue) or 0):
+            return False
+        if (row := self._current(queue, offset, pop_time_ms)) is not None and offset in row.offsets:
+            self._put(queue, replace(row, visible_ms={**row.visible_ms, offset: visible_ms}))
+        return True
+
+    def forget(self, queue: Queue) -> None:
+        if self._rows.pop(queue, None) is not None:
+            self.is_changed = True
+
+    def wake_freed(self, now_ms: int) -> None:
+        """Wakes a pop that waits, for each queue whose lock has ended."""
+        while self._times and self._times[0][0] <= now_ms:
+            queue = heapq.heappop(self._times)[1]
+            if (row := self._rows.get(queue)) is not None and row.free_ms <= now_ms:
+                self._waits.wake_queue(*queue)
+
+    def unsaved(self) -> Callable[[], bytes] | None:
+        """Returns a function that makes the file's text in any thread, or None if nothing changed."""
+        if not self.is_changed:
+            return None
+        self.is_changed, oldest_ms = False, clock.now_ms() - KEPT_MS
+        for queue, row in list(self._rows.items()):
+            if max(row.pop_time_ms, row.free_ms) < oldest_ms or self._offsets.committed(*queue) is None:
+                del self._rows[queue]
+        return partial(_text, dict(self._rows))
+
+    def _current(self, queue: Queue, offset: int, pop_time_ms: int) -> OrderedPop | None:
+        row, committed = self._rows.get(queue), self._offsets.committed(*queue)
+        is_current = row is not None and row.pop_time_ms == pop_time_ms and offset >= (committed or 0)
+        return row if is_current and committed is not None else None
+
+    def _put(self, queue: Queue, row: OrderedPop) -> None:
+        self._rows[queue] = row
+        self.is_changed = True
+        if row.free_ms <= clock.now_ms():
+            self._waits.wake_queue(*queue)
+            return
+        heapq.heappush(self._times, (row.free_ms, queue))
+        if len(self._times) > 2 * len(self._rows) + MOST_STALE:
+            self._list_times()
+        if self._times[0][1] == queue:
+            self._waits.revive_arrived.set()  # the reviver wakes at this time, too
+
+    def _list_times(self) -> None:
+        self._times = sorted((row.free_ms, queue) for queue, row in self._rows.items())
+
+
+def _by_offset(members: Mapping[str, Any] | None) -> dict[int, int]:
+    return {int(offset): long_member(value) for offset, value in (members or {}).items()}
+
+
+def _text(rows: Mapping[Queue, OrderedPop]) -> bytes:
+    table: dict[str, dict[int, Any]] = {}
+    for (group, topic, queue_id), row in rows.items():
+        table.setdefault(f"{topic}{SEPARATOR}{group}", {})[queue_id] = row.members()
+    return encode_config({"orderedConsumptionLevel": "QUEUE", "table": table})

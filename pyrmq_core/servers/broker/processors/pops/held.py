@@ -1,0 +1,78 @@
+"""`HeldRequest`: a pop or a notification that waits for a message, or for the end of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+
+import trio
+
+from pyrmq_core.network import LateAnswer, Peer
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, GetPollingInfo
+from pyrmq_core.protocol.requests.pop.pop_message import PopMessage
+from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, HeldPull
+from pyrmq_core.servers.broker.pop.waits import PopWaits, Waiter
+from pyrmq_core.servers.broker.processors.put_message import RequestRefused
+
+
+class HeldRequest(LateAnswer):
+    """A late answer. `attempt` makes it when the connection can send it, or returns None to wait further.
+
+    Its argument says whether the time is over. It must not return None then.
+    """
+
+    __slots__ = ("_attempt", "_codes", "_ends", "_held", "_is_ready", "_peer", "_size_bytes", "_waiter", "_waits")
+
+    def __init__(
+        self,
+        waits: PopWaits,
+        waiter: Waiter,
+        attempt: Callable[[bool], Awaitable[Command | None]],
+        peer: Peer,
+        size_bytes: int,
+        left_ms: int,
+        *,
+        codes: Collection[int] | None = None,
+        is_ready: bool = False,
+    ) -> None:
+        self._waits, self._waiter, self._attempt, self._peer = waits, waiter, attempt, peer
+        self._size_bytes, self._codes, self._is_ready = size_bytes, codes, is_ready
+        self._ends = trio.current_time() + left_ms / MILLISECONDS
+        self._held: HeldPull | None = None
+
+    def wait(self, ready: Callable[[LateAnswer], None]) -> None:
+        self._add(partial(ready, self))
+
+    def _add(self, wake: Callable[[], None]) -> None:
+        left_ms = 0 if self._is_ready else round((self._ends - trio.current_time()) * MILLISECONDS)
+        self._held = self._waits.add(self._waiter, self._codes, left_ms, self._peer, self._size_bytes, wake)
+
+    def drop(self) -> None:
+        held = self._held
+        if held is None:
+            return
+        if held.wake is None:  # it was woken for a message that it does not take
+            self._waits.wake(self._waiter)
+        self._waits.drop(self._waiter, held)
+
+    async def make(self) -> Command | None:
+        self._is_ready = False
+        try:
+            while True:
+                await self._peer.connection.wait_answer_turn()
+                answer = await self._attempt(self._ends <= trio.current_time())
+                if answer is not None:
+                    return answer
+                woken = trio.Event()
+                self._add(woken.set)
+                await woken.wait()
+        except RequestRefused as error:
+            return refusal(error.code, str(error))
+        except BaseException:
+            self.drop()
+            raise
+
+
+def waiter_of(header: PopMessage | AwaitMessage | GetPollingInfo, *, takes: bool = True) -> Waiter:
+    return Waiter(header.topic, header.consumer_group, max(header.queue_id, -1), takes)
