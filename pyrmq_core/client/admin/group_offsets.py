@@ -73,11 +73,21 @@ class GroupOffsets:
         await change_each(masters.values(), change)
         return TableRows(sorted(changes, key=lambda change: change.queue))
 
-    async def preview_reset(self, topic: str, to: datetime | Literal["earliest", "latest"]) -> tuple[OffsetChange, ...]:
-        when_ms = _when_ms(to)
+    async def preview_reset(
+        self, topic: str, to: datetime | int | Literal["earliest", "latest"], queue: MessageQueue | None
+    ) -> tuple[OffsetChange, ...]:
+        if isinstance(to, int) and queue is None:
+            raise InvalidArgument(f"to={to}: an offset is that of one queue; name the queue")
+        when_ms = EARLIEST_MS if isinstance(to, int) else _when_ms(to)
         masters = await self._masters_of(topic)
         before = await self._before(topic, masters.values())
         offsets = await self._offsets_at(topic, masters, when_ms)
+        if queue is not None:
+            if queue not in offsets:
+                raise InvalidArgument(f"topic {topic} has no queue {queue.broker_name}/{queue.queue_id}")
+            if isinstance(to, int):
+                await self._check_bounds(queue, to)
+            offsets = {queue: to if isinstance(to, int) else offsets[queue]}
         return tuple(OffsetChange(queue, before.offsets.get(queue), offsets[queue]) for queue in sorted(offsets))
 
     async def seek(self, queue: MessageQueue, offset: int) -> OffsetChange:

@@ -258,14 +258,20 @@ class Groups(AdminFamily):
         return await self._offsets(group).reset(topic, to, offline=offline)
 
     async def preview_reset(
-        self, group: str, topic: str, to: datetime | Literal["earliest", "latest"]
+        self,
+        group: str,
+        topic: str,
+        to: datetime | int | Literal["earliest", "latest"],
+        *,
+        queue: MessageQueue | None = None,
     ) -> tuple[OffsetChange, ...]:
-        """Returns the changes that `reset` would make now, and makes none.
+        """Returns the changes that `reset` would make now, and makes none. With `queue` only that of this queue.
 
-        Raises `NoRoute` for a topic that is not there, and `InvalidArgument` for a time without a zone.
+        `to` is an offset only with a queue, as for `seek`. Raises `NoRoute` for a topic that is not there, and
+        `InvalidArgument` for a time without a zone or an offset beyond the queue.
         """
         check_topic(topic)
-        return await self._offsets(group).preview_reset(topic, to)
+        return await self._offsets(group).preview_reset(topic, to, queue)
 
     async def seek(self, group: str, queue: MessageQueue, offset: int) -> OffsetChange:
         """Gives the group a new offset in one queue.

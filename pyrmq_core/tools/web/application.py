@@ -18,6 +18,7 @@ from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQE
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.tools.web.bodies import Receive
 from pyrmq_core.tools.web.body_text import file_name
+from pyrmq_core.tools.web.change_log import ChangeNotLogged, Viewer
 from pyrmq_core.tools.web.changes import PREPARED_BY, Changes
 from pyrmq_core.tools.web.guards import BUSY, FormToken, RequestSlots, Scope, Send
 from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
@@ -27,6 +28,7 @@ from pyrmq_core.tools.web.pages.messages import message_page, messages_page, mis
 from pyrmq_core.tools.web.pages.page import Shown, query
 from pyrmq_core.tools.web.pages.single_pages import (
     cluster_page,
+    consume_page,
     curve_data,
     dead_letters_page,
     producers_page,
@@ -39,6 +41,7 @@ from pyrmq_core.tools.web.static_files import StaticFiles, compress_page
 from pyrmq_core.tools.web.zones import COOKIE, COOKIE_SECONDS, UTC_ZONE, form_zone, local_path, path_of, zone_of
 
 PageOf = Callable[[Request, LookUps], Awaitable[Shown]]
+PageOfValues = Callable[[Request, str, Mapping[str, object], int], Response]
 
 PAGES: Final[Mapping[str, PageOf]] = {
     "/": cluster_page,
@@ -51,7 +54,7 @@ PAGES: Final[Mapping[str, PageOf]] = {
     "/producers": producers_page,
     "/dead-letters": dead_letters_page,
 }
-FORMS: Final[Mapping[str, PageOf]] = {"/send": send_page, "/reset": reset_page}
+FORMS: Final[Mapping[str, PageOf]] = {"/send": send_page, "/reset": reset_page, "/consume": consume_page}
 CONFIRMED: Final = "/confirmed"
 # The code by which access control of 4.9 and of 5.x refuses.
 NOT_PERMITTED: Final = (ResponseCode.NO_PERMISSION,)
@@ -65,7 +68,11 @@ NAVIGATION: Final = (
     ("/dead-letters", "Dead letters"),
 )
 
-MAX_FIELDS: Final = 32
+LOG: Final = ("/changes", "Changes")
+MAX_VIEWER_CHARACTERS: Final = 200
+
+# A dead letter that is marked is a field, and a page shows 64.
+MAX_FIELDS: Final = 128
 # A piece of a form, after which other tasks run; it takes some milliseconds to decode.
 SLICE_BYTES: Final = 64 * 1024
 # Bodies that are sent at the same time, of up to 4 MiB each.
@@ -73,11 +80,16 @@ MAX_DOWNLOADS: Final = 16
 
 
 def application(
-    look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken, files: StaticFiles
+    look_ups: LookUps,
+    pages: Pages,
+    changes: Changes | None,
+    token: FormToken,
+    files: StaticFiles,
+    viewer_header: str | None = None,
 ) -> Starlette:
     """Returns the application that shows the pages, which the caller wraps in `Guards`.
 
-    `changes` is None if no changes are allowed.
+    `changes` is None if no changes are allowed. `viewer_header` is the header that names a viewer in the log.
     """
 
     def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
@@ -90,13 +102,6 @@ def application(
     def page(request: Request, template: str, values: Mapping[str, object], status: int) -> Response:
         shown = pages.page(template, values, status, zone=zone_of(request), path=path_of(request))
         return compress_page(shown, request, token.text)
-
-    async def change(request: Request) -> Response:
-        assert changes is not None  # this route exists only if changes are allowed
-        form = await _form(request, token)
-        path = request.url.path
-        shown = await (changes.perform(form) if path == CONFIRMED else changes.prepare(path, form))
-        return page(request, shown.template, shown.values, shown.status)
 
     downloads = RequestSlots(MAX_DOWNLOADS)
 
@@ -120,18 +125,35 @@ def application(
         return page(request, "error.html", values, status)
 
     shown_pages = PAGES if changes is None else {**PAGES, **FORMS}
-    changing = () if changes is None else (*PREPARED_BY, CONFIRMED)
     return Starlette(
         routes=[
             *(Route(path, showing(page_of), methods=["GET"]) for path, page_of in shown_pages.items()),
             Route("/data/curve", curve, methods=["GET"]),
             Route("/body", body, methods=["GET"]),
             Route("/zone", choose_zone, methods=["GET"]),
-            *(Route(path, change, methods=["POST"]) for path in changing),
+            *(() if changes is None else changing_routes(changes, page, token, viewer_header)),
             Route("/static/{name}", files.answer, methods=["GET"]),
         ],
         exception_handlers={RocketMQError: failed, TooManyLookUps: failed, HTTPException: failed},
     )
+
+
+def changing_routes(changes: Changes, page: PageOfValues, token: FormToken, viewer_header: str | None) -> list[Route]:
+    """Returns the routes of forms, of confirmations and of the log."""
+
+    async def change(request: Request) -> Response:
+        form = await _form(request, token)
+        path = request.url.path
+        name = request.headers.get(viewer_header, "")[:MAX_VIEWER_CHARACTERS] if viewer_header else ""
+        viewer = Viewer(name, _address(request))
+        shown = await (changes.perform(form, viewer) if path == CONFIRMED else changes.prepare(path, form))
+        return page(request, shown.template, shown.values, shown.status)
+
+    async def log(request: Request) -> Response:
+        return page(request, "changes.html", {"entries": changes.log.entries, "run": changes.resends.latest}, 200)
+
+    posted = [Route(path, change, methods=["POST"]) for path in (*PREPARED_BY, CONFIRMED)]
+    return [*posted, Route(LOG[0], log, methods=["GET"])]
 
 
 async def choose_zone(request: Request) -> Response:
@@ -189,6 +211,8 @@ def described(error: Exception) -> tuple[int, str, str]:
             return error.status_code, "Refused", error.detail
         case TooManyLookUps():
             return 429, "Busy", "All viewers together ask for too much at once; try again in a few seconds."
+        case ChangeNotLogged():
+            return 503, "Nothing is changed", str(error)
         case InvalidArgument():
             return 400, "Not possible", str(error)
         case NoRoute():

@@ -1,7 +1,8 @@
 """`Changes`: the changes that the page can make, if allowed, each after a confirmation that is valid once.
 
 A form is first answered with a page that announces the change, and a ticket. Only the ticket makes the change, so
-reloading a page changes nothing a second time.
+reloading a page changes nothing a second time. The ticket stands for the offsets that were shown: if they have moved,
+the page shows the new ones and asks again.
 """
 
 from __future__ import annotations
@@ -9,49 +10,66 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+import trio
 
 from pyrmq_core import Admin, Message, MessageExt, MessageQueue, Producer
-from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic
 from pyrmq_core.protocol.messages.payload import check_message
+from pyrmq_core.tools.web.change_log import DONE, FAILED, ChangeLog, Viewer
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.messages import missing
-from pyrmq_core.tools.web.pages.page import Shown, whole_number
+from pyrmq_core.tools.web.pages.page import MAX_DIGITS, Shown, whole_number
 from pyrmq_core.tools.web.rendering import link
-from pyrmq_core.tools.web.zones import UTC_ZONE, form_zone
+from pyrmq_core.tools.web.resends import Resends
+from pyrmq_core.tools.web.zones import UTC_ZONE, Zone, form_zone
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyrmq_core.client.admin.values import OffsetChange
 
 # The most waiting confirmations; a new one replaces the oldest, since each may hold a body of some MiB.
 MAX_WAITING: Final = 16
+# The most ways back that are kept, as many as the log has changes.
+MAX_UNDONE: Final = 100
 # The most queues of a reset that are shown one by one.
 MOST_QUEUES: Final = 256
+SEEKS_AT_ONCE: Final = 8
+MAX_RATE: Final = 100
+CHOSEN: Final = "letter "
 
 Form = Mapping[str, str]
+Item = TypeVar("Item")
+Plan = Callable[[], Awaitable[tuple["OffsetChange", ...]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A prepared change: its sentence for the confirmation, its action, and the page that follows it.
 
-    `offsets` are the changes of a reset, as they are before it.
+    `offsets` are the changes of a reset as they were shown, and `plan` looks them up again.
     """
 
     sentence: str
     perform: Callable[[], Awaitable[Result]]
     back: str
     offsets: tuple[OffsetChange, ...] = ()
+    plan: Plan | None = None
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The sentence about a change that was made, and the commands that take it back."""
+    """The sentence about a change that was made, and the offsets that take it back."""
 
     sentence: str
-    undo: tuple[str, ...] = ()
+    group: str = ""
+    offsets: tuple[OffsetChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +93,61 @@ class QueueMove:
 
 
 class Changes:
-    """The changes of one page server, and the confirmations that wait for a click."""
+    """The changes of one page server, the confirmations that wait for a click, and the ways back."""
 
-    def __init__(self, admin: Admin, producer: Producer, look_ups: LookUps) -> None:
+    def __init__(self, admin: Admin, producer: Producer, look_ups: LookUps, log: ChangeLog, resends: Resends) -> None:
+        self.log = log
+        self.resends = resends
         self._admin = admin
         self._producer = producer
         self._look_ups = look_ups
         self._waiting: dict[str, Change] = {}
+        self._undone: dict[str, Result] = {}
 
     async def prepare(self, path: str, form: Form) -> Shown:
         """Returns the page that announces the form's change.
 
         Raises `InvalidArgument` for a form with faults, and `NoRoute` for a topic that is not there.
         """
-        change = await PREPARED_BY[path](self, form)
-        ticket = secrets.token_urlsafe(16)
-        self._waiting[ticket] = change
-        if len(self._waiting) > MAX_WAITING:
-            del self._waiting[next(iter(self._waiting))]
+        return self._announce(await PREPARED_BY[path](self, form))
+
+    def _announce(self, change: Change, *, moved: int = 0) -> Shown:
+        ticket = _kept(self._waiting, change, MAX_WAITING)
         moves = [QueueMove(offsets) for offsets in change.offsets]
         values = {"sentence": change.sentence, "ticket": ticket, "back": change.back, "moves": moves[:MOST_QUEUES]}
         totals = {"repeated": sum(move.repeated for move in moves), "skipped": sum(move.skipped for move in moves)}
-        return Shown("confirm.html", {**values, **totals, "queues": len(moves)})
+        return Shown(
+            "confirm.html", {**values, **totals, "queues": len(moves), "moved": moved, "warning": change.warning}
+        )
 
-    async def perform(self, form: Form) -> Shown:
-        """Makes the confirmed change, and returns a page that reports it. A confirmation is valid once."""
+    async def perform(self, form: Form, viewer: Viewer) -> Shown:
+        """Makes the confirmed change, and returns a page that reports it. A confirmation is valid once.
+
+        Raises `ChangeNotLogged` if the log takes no line. Then nothing is changed.
+        """
         change = self._waiting.pop(form.get("ticket", ""), None)
         if change is None:
             raise InvalidArgument("this confirmation was used before, or is too old; look whether the change is there")
-        result = await change.perform()
+        if change.plan is not None and not form.get("anyway"):
+            offsets = await change.plan()
+            if moved := len(set(offsets) ^ set(change.offsets)):
+                return self._announce(replace(change, offsets=offsets), moved=-(-moved // 2))
+        entry = await self.log.begin(viewer, change.sentence)
+        try:
+            result = await change.perform()
+        except RocketMQError as error:
+            await self.log.end(entry, FAILED, str(error))
+            raise
+        except BaseException:
+            await self.log.end(entry, FAILED, "it was broken off, and may be made in part")
+            raise
+        undo = undo_of(result)
+        if undo:
+            entry.ticket = _kept(self._undone, result, MAX_UNDONE)
+        await self.log.end(entry, DONE, result.sentence)
         self._look_ups.forget()
-        return Shown("done.html", {"result": result.sentence, "undo": result.undo, "back": change.back})
+        values = {"result": result.sentence, "undo": undo, "ticket": entry.ticket, "back": change.back}
+        return Shown("done.html", values)
 
     async def _send(self, form: Form) -> Change:
         topic = form.get("topic", "").strip()
@@ -131,51 +173,190 @@ class Changes:
         group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
         check_group(group)
         check_topic(topic)
+        queue, zone = _queue(topic, form.get("queue", "").strip()), form_zone(form.get("zone", ""), UTC_ZONE)
         written = form.get("to", "").strip()
-        zone = form_zone(form.get("zone", ""), UTC_ZONE)
-        to = written if written in ("earliest", "latest") else zone.read(written, "to")
-        if to is None:
-            raise InvalidArgument("to is empty; write earliest, latest or a time")
+        to = _target(written, zone)
 
-        plan = await self._admin.groups.preview_reset(group, topic, to)  # type: ignore[arg-type] # one of both words
+        async def plan() -> tuple[OffsetChange, ...]:
+            return await self._admin.groups.preview_reset(group, topic, to, queue=queue)
 
         async def perform() -> Result:
-            changes = await self._admin.groups.reset(group, topic, to)  # type: ignore[arg-type] # one of both words
-            moved = sum(1 for change in changes if change.before != change.after)
-            return Result(f"{moved} of {len(changes)} queues of {topic} have a new offset.", undo_of(group, changes))
+            if queue is not None:
+                return _moved(group, [await self._admin.groups.seek(group, queue, (await plan())[0].after)])
+            assert not isinstance(to, int)  # the plan refuses an offset without a queue
+            return _moved(group, await self._admin.groups.reset(group, topic, to))
 
-        sentence = f"Reset group {group} to {to if isinstance(to, str) else zone.write(to)} in topic {topic}."
-        return Change(sentence, perform, link("/group", group=group), plan)
+        shown = f"{to}" if isinstance(to, str | int) else zone.write(to)
+        where = f"topic {topic}" if queue is None else f"{queue}"
+        sentence = f"Reset group {group} to {shown} in {where}."
+        return Change(sentence, perform, link("/group", group=group), await plan(), plan)
+
+    async def _undo(self, form: Form) -> Change:
+        """Prepares the way back of a change: each queue has its former offset again."""
+        former = self._undone.get(form.get("ticket", ""))
+        if former is None:
+            raise InvalidArgument("the way back is no longer kept; the log of changes may have its offsets")
+        moves = [move.change for move in _movable(former)]
+        topics = {move.queue.topic for move in moves}
+
+        async def plan() -> tuple[OffsetChange, ...]:
+            current = {
+                row.queue: row.consumer_offset
+                for topic in topics
+                for row in (await self._admin.groups.progress(former.group, topic=topic)).queues
+            }
+            return tuple(replace(move, before=current.get(move.queue), after=move.before or 0) for move in moves)
+
+        async def perform() -> Result:
+            async def seek(move: OffsetChange) -> OffsetChange:
+                return await self._admin.groups.seek(former.group, move.queue, move.before or 0)
+
+            changes = await query_many(moves, seek, trio.CapacityLimiter(SEEKS_AT_ONCE))
+            return _moved(former.group, tuple(changes.values()))
+
+        sentence = (
+            f"Give group {former.group} its former offsets in {len(moves)} queues of {', '.join(sorted(topics))}."
+        )
+        return Change(sentence, perform, link("/group", group=former.group), await plan(), plan)
 
     async def _resend(self, form: Form) -> Change:
+        """Prepares a resend of one dead letter, of the chosen ones, or of all."""
         group = form.get("group", "").strip()
         check_group(group)
-        queue = MessageQueue(DLQ_PREFIX + group, form.get("brokerName", ""), whole_number(form, "queueId"))
-        offset = whole_number(form, "offset")
-
-        async def letter() -> MessageExt:
-            message = await self._look_ups.at(queue, offset)
-            if message is None:
-                raise missing(queue, offset)
-            return message
-
-        await letter()
+        marked = () if form.get("all") else tuple(name for name in form if name.startswith(CHOSEN))
+        places = [_place(group, name.removeprefix(CHOSEN)) for name in marked]
+        if form.get("offset"):
+            queue = MessageQueue(DLQ_PREFIX + group, form.get("brokerName", ""), whole_number(form, "queueId"))
+            places = [(queue, whole_number(form, "offset"))]
+        if not places and not form.get("all"):
+            raise InvalidArgument("no dead letter is chosen; mark some, or send all again")
+        if len(places) == 1:
+            return await self._resend_one(group, *places[0])
+        rate = whole_number(form, "rate")
+        if not 1 <= rate <= MAX_RATE:
+            raise InvalidArgument(f"rate={rate}: it is 1 to {MAX_RATE} letters a second")
+        letters = self.resends.chosen(places) if places else await self.resends.every(group)
+        if not letters.number:
+            raise InvalidArgument(f"group {group} has no dead letter that is kept")
 
         async def perform() -> Result:
-            message = await letter()
-            result = await self._admin.messages.resend(group, message)
+            self.resends.start(group, letters, rate)
+            return Result(f"{letters.number:,} dead letters of {group} are being sent again; see the changes.")
+
+        seconds = -(-letters.number // rate)
+        what = "the chosen" if places else "all"
+        letters_of = f"{what} {letters.number:,} dead letters of group {group}"
+        sentence = f"Send {letters_of} to it again, {rate} a second, which takes {seconds:,} s."
+        return Change(sentence, perform, "/changes", warning=NO_WAY_BACK)
+
+    async def _resend_one(self, group: str, queue: MessageQueue, offset: int) -> Change:
+        await self._letter(queue, offset)
+
+        async def perform() -> Result:
+            result = await self._admin.messages.resend(group, await self._letter(queue, offset))
             return Result(f"Sent to {group} again, stored in {result.message_queue} at {result.queue_offset}.")
 
         sentence = f"Send the dead letter in {queue} at {offset} to group {group} again. It also stays where it is."
-        return Change(sentence, perform, link("/dead-letters", group=group))
+        return Change(sentence, perform, link("/dead-letters", group=group), warning=NO_WAY_BACK)
+
+    async def _stop(self, form: Form) -> Change:
+        del form
+        if self.resends.running is None:
+            raise InvalidArgument("no dead letters are being sent")
+
+        async def perform() -> Result:
+            self.resends.stop()
+            return Result("No further dead letters are sent.")
+
+        return Change("Stop sending dead letters again.", perform, "/changes")
+
+    async def _consume(self, form: Form) -> Change:
+        """Prepares that one member consumes a stored message now."""
+        group, member = form.get("group", "").strip(), form.get("member", "").strip()
+        check_group(group)
+        queue = MessageQueue(form.get("topic", ""), form.get("brokerName", ""), whole_number(form, "queueId"))
+        offset = whole_number(form, "offset")
+        if not member:
+            raise InvalidArgument("no member is chosen")
+        await self._letter(queue, offset)
+
+        async def perform() -> Result:
+            message = await self._letter(queue, offset)
+            result = await self._admin.messages.consume_directly(group, message, client_id=member)
+            outcome = "nothing" if result.consume_result is None else result.consume_result.value
+            # A member's own text may repeat what is masked.
+            remark = f": {result.remark}" if result.remark and not self._look_ups.masks.any else ""
+            return Result(f"{member} answered {outcome} after {result.spent_time_ms:,} ms{remark}")
+
+        place = {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
+        sentence = f"Have member {member} of group {group} consume the message in {queue} at {offset} now."
+        warning = "It is consumed once more if it was before; offsets do not change. What the member does stays done."
+        return Change(sentence, perform, link("/message", topic=queue.topic, **place), warning=warning)
+
+    async def _letter(self, queue: MessageQueue, offset: int) -> MessageExt:
+        message = await self._look_ups.at(queue, offset)
+        if message is None:
+            raise missing(queue, offset)
+        return message
 
 
-def undo_of(group: str, changes: Sequence[OffsetChange]) -> tuple[str, ...]:
-    moved = [move for move in map(QueueMove, changes) if move.before not in (None, move.change.after)]
+NO_WAY_BACK: Final = (
+    "What is sent cannot be taken back: the group consumes the copies. The letters stay where they are."
+)
+
+
+def _kept(table: dict[str, Item], item: Item, most: int) -> str:
+    """Returns the ticket of an item in a table, which drops its oldest beyond `most`."""
+    ticket = secrets.token_urlsafe(16)
+    table[ticket] = item
+    if len(table) > most:
+        del table[next(iter(table))]
+    return ticket
+
+
+def _target(text: str, zone: Zone) -> datetime | int | Literal["earliest", "latest"]:
+    match text:
+        case "earliest" | "latest":
+            return text
+    to = whole_number({"to": text}, "to") if text.isascii() and text.isdigit() else zone.read(text, "to")
+    if to is None:
+        raise InvalidArgument("to is empty; write earliest, latest, a time, or an offset of a queue")
+    return to
+
+
+def _queue(topic: str, text: str) -> MessageQueue | None:
+    """Returns the queue of a text as `broker-a/0`, or None for an empty one."""
+    if not text:
+        return None
+    broker, _, number = text.rpartition("/")
+    if not (broker and number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS):
+        raise InvalidArgument(f"queue {text}: write it as broker-a/0, or leave it empty for all")
+    return MessageQueue(topic, broker, int(number))
+
+
+def _place(group: str, text: str) -> tuple[MessageQueue, int]:
+    name, _, offset = text.rpartition("@")
+    queue = _queue(DLQ_PREFIX + group, name)
+    if queue is None:
+        raise InvalidArgument(f"{text!r} is no place of a dead letter")
+    return queue, whole_number({"offset": offset}, "offset")
+
+
+def _moved(group: str, changes: Sequence[OffsetChange]) -> Result:
+    topics = ", ".join(sorted({change.queue.topic for change in changes}))
+    moved = sum(1 for change in changes if change.before != change.after)
+    return Result(f"{moved} of {len(changes)} queues of {topics} have a new offset.", group, tuple(changes))
+
+
+def _movable(result: Result) -> list[QueueMove]:
+    return [move for move in map(QueueMove, result.offsets) if move.before not in (None, move.change.after)]
+
+
+def undo_of(result: Result) -> tuple[str, ...]:
     return tuple(
-        f"pyrmq group seek {shlex.quote(group)} -t {shlex.quote(queue.topic)} -b {shlex.quote(queue.broker_name)} "
-        f"-q {queue.queue_id} -o {move.before}"
-        for move in moved
+        f"pyrmq group seek {shlex.quote(result.group)} -t {shlex.quote(queue.topic)} "
+        f"-b {shlex.quote(queue.broker_name)} -q {queue.queue_id} -o {move.before}"
+        for move in _movable(result)
         for queue in (move.change.queue,)
     )
 
@@ -184,4 +365,7 @@ PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Awaitable[Change]]]] =
     "/send": Changes._send,
     "/reset": Changes._reset,
     "/resend": Changes._resend,
+    "/undo": Changes._undo,
+    "/stop": Changes._stop,
+    "/consume": Changes._consume,
 }

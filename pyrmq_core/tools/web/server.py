@@ -6,6 +6,7 @@ import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -21,8 +22,9 @@ from pyrmq_core.network.byte_server import ByteConnection, serve_listener
 from pyrmq_core.network.listener import connections_with_files, open_listener
 from pyrmq_core.network.paced_stream import paced
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
-from pyrmq_core.tools.web.application import NAVIGATION, application
+from pyrmq_core.tools.web.application import LOG, NAVIGATION, application
 from pyrmq_core.tools.web.bodies import AsgiMessage, Receive
+from pyrmq_core.tools.web.change_log import ChangeLog
 from pyrmq_core.tools.web.changes import Changes
 from pyrmq_core.tools.web.guards import LOOPBACK_NAMES, App, FormToken, Guards, Scope, Send, is_loopback
 from pyrmq_core.tools.web.history import SAMPLE_SECONDS, History
@@ -30,6 +32,7 @@ from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.masks import Masks
 from pyrmq_core.tools.web.message_reads import MessageReads
 from pyrmq_core.tools.web.rendering import Pages
+from pyrmq_core.tools.web.resends import Resends
 from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS, SharedAnswers
 from pyrmq_core.tools.web.static_files import StaticFiles
 
@@ -48,7 +51,8 @@ MAX_CONNECTIONS: Final = 256
 class WebSettings:
     """The address to listen on, further host names of it in browsers, and whether the page may make changes.
 
-    Port 0 means a free port. `masks` are the texts that `Masks.parse` reads.
+    Port 0 means a free port. `masks` are the texts that `Masks.parse` reads. `change_log` is the file that keeps each
+    change, `viewer_header` the header that names the viewer there.
     """
 
     host: str = "127.0.0.1"
@@ -56,6 +60,8 @@ class WebSettings:
     allow_hosts: Sequence[str] = ()
     allow_changes: bool = False
     masks: Sequence[str] = ()
+    change_log: Path | None = None
+    viewer_header: str | None = None
 
 
 async def serve_web(
@@ -83,7 +89,7 @@ async def serve_web(
         look_ups = LookUps(admin, consumer, shared, History(), reads=MessageReads(admin, consumer, masks))
         token, files = FormToken(), StaticFiles()
         pages = Pages(
-            navigation=NAVIGATION,
+            navigation=(*NAVIGATION, LOG) if settings.allow_changes else NAVIGATION,
             nameservers=nameservers,
             allow_changes=settings.allow_changes,
             fresh_seconds=round(FRESH_SECONDS),
@@ -92,8 +98,10 @@ async def serve_web(
             token=token.text,
             static=files.address,
         )
-        changes = Changes(admin, producer, look_ups) if settings.allow_changes else None
-        app = application(look_ups, pages, changes, token, files)
+        log_of_changes = ChangeLog(settings.change_log)
+        resends = Resends(admin, consumer, look_ups.read, log_of_changes, nursery)
+        changes = Changes(admin, producer, look_ups, log_of_changes, resends) if settings.allow_changes else None
+        app = application(look_ups, pages, changes, token, files, settings.viewer_header)
         hosts = {*settings.allow_hosts, settings.host, host, *(LOOPBACK_NAMES if _serves_loopback(host) else ())}
         guarded = Guards(app, hosts, allow_changes=settings.allow_changes)
         nursery.start_soon(look_ups.sample)

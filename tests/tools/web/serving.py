@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import trio
@@ -38,6 +39,8 @@ async def served(
     topics: Mapping[str, int] | None = None,
     settings: Mapping[str, str] | None = None,
     masks: Sequence[str] = (),
+    change_log: Path | None = None,
+    viewer_header: str | None = None,
 ) -> AsyncIterator[Served]:
     """Yields a page on a free port; `settings` are the brokers'."""
     async with (
@@ -45,7 +48,13 @@ async def served(
         Client(nameserver=cluster.nameserver) as client,
         trio.open_nursery() as nursery,
     ):
-        web_settings = WebSettings(port=0, allow_changes=allow_changes, masks=masks)
+        web_settings = WebSettings(
+            port=0,
+            allow_changes=allow_changes,
+            masks=masks,
+            change_log=change_log,
+            viewer_header=viewer_header,
+        )
         address: str = await nursery.start(serve_web, client, cluster.nameserver, web_settings)
         async with httpx.AsyncClient(base_url=address, timeout=30) as http:
             yield Served(cluster, address, http)

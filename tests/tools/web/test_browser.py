@@ -22,10 +22,11 @@ from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from pyrmq_core import Message
+from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from tests.support import commands
 from tests.support.browser import browser, missing, picture
@@ -303,6 +304,44 @@ def test_a_message_is_sent_by_keyboard(chrome: Chrome, page: str) -> None:
         take(chrome, "done")
     chrome.get(f"{page}messages?topic=orders&key=typed")
     assert "by keyboard" in text_of(chrome)
+
+
+def tab_to(chrome: Chrome, selector: str) -> WebElement:
+    """Presses the tabulator until such an element is chosen."""
+    for _ in range(100):
+        chrome.switch_to.active_element.send_keys(Keys.TAB)
+        chosen = chrome.switch_to.active_element
+        if chrome.execute_script("return arguments[0].matches(arguments[1])", chosen, selector):
+            return chosen
+    raise AssertionError(f"no tabulator leads to {selector}")
+
+
+def test_a_reset_and_its_way_back_by_keyboard(chrome: Chrome, page: str, cluster: EmbeddedCluster) -> None:
+    def offsets() -> dict[MessageQueue, int]:
+        with Admin(nameserver=cluster.nameserver) as admin:
+            return {row.queue: row.consumer_offset for row in admin.groups.progress("billing", topic="orders").queues}
+
+    def confirm(text: str) -> None:
+        wait(chrome, lambda chrome: text in text_of(chrome))
+        tab_to(chrome, "#confirm").send_keys(Keys.ENTER)
+        wait(chrome, lambda chrome: "have a new offset" in text_of(chrome))
+
+    before = offsets()
+    chrome.get(page)
+    for link, title in (("/groups", "Groups"), ("/group?group=billing", "billing"), ("/reset?group=billing", "Reset")):
+        tab_to(chrome, f'a[href="{link}"]').send_keys(Keys.ENTER)
+        wait(chrome, lambda chrome: title in chrome.title)  # noqa: B023
+    tab_to(chrome, "[name=topic]").send_keys("orders")
+    tab_to(chrome, "[name=to]").send_keys("latest")
+    tab_to(chrome, "main button").send_keys(Keys.ENTER)
+    confirm("Reset group billing to latest in topic orders.")
+    assert offsets() != before
+    tab_to(chrome, '[action="/undo"] button').send_keys(Keys.ENTER)
+    confirm("Give group billing its former offsets")
+    assert offsets() == before
+    tab_to(chrome, 'main a[href="/changes"]').send_keys(Keys.ENTER)
+    wait(chrome, lambda chrome: chrome.title.startswith("Changes"))
+    assert text_of(chrome).count("Take it back") >= 2
 
 
 def test_the_rates_of_the_cluster_are_drawn(chrome: Chrome, page: str) -> None:

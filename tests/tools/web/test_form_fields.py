@@ -49,7 +49,7 @@ async def test_many_fields(fields: int) -> None:
     if fields <= application.MAX_FIELDS:
         assert len(await read_fields(form)) == fields
     else:
-        with pytest.raises(InvalidArgument, match="more than 32 fields"):
+        with pytest.raises(InvalidArgument, match="more than 128 fields"):
             await read_fields(form)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -32,6 +33,17 @@ PORT = 8080
     metavar="NAME",
     help="Hide a value from every viewer: json.card.number, json.card.* or properties.token; again for more.",
 )
+@click.option(
+    "--change-log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep each change as two JSON lines, of its begin and its end.",
+)
+@click.option(
+    "--viewer-header",
+    metavar="NAME",
+    help="The header that names who changes something, for the log. Only a proxy that always sets it makes it true.",
+)
 @connection_options
 def web(
     connection: Connection,
@@ -40,8 +52,12 @@ def web(
     allow_hosts: tuple[str, ...],
     allow_changes: bool,
     masks: tuple[str, ...],
+    change_log: Path | None,
+    viewer_header: str | None,
 ) -> None:
     """Serve a page that shows the cluster, until Ctrl-C."""
+    if not allow_changes and (change_log or viewer_header):
+        raise click.UsageError("--change-log and --viewer-header need --allow-changes")
     import trio
 
     from pyrmq_core.network.process_end import stop_signals
@@ -58,6 +74,8 @@ def web(
                     allow_hosts=allow_hosts,
                     allow_changes=allow_changes,
                     masks=masks,
+                    change_log=change_log,
+                    viewer_header=viewer_header,
                 )
                 click.echo(f"the page is at {address}; Ctrl-C stops")
                 async for _ in signals:
@@ -78,12 +96,14 @@ async def start_page(
     allow_hosts: tuple[str, ...] = (),
     allow_changes: bool = False,
     masks: tuple[str, ...] = (),
+    change_log: Path | None = None,
+    viewer_header: str | None = None,
 ) -> str:
     """Serves the page of these NameServers in the nursery, over a client that is open, and returns its address."""
     try:
         from pyrmq_core.tools.web.server import WebSettings, serve_web
     except ImportError as error:
         raise MissingLibrary(f'the page needs {error.name}: pip install "pyrmq-spark[web]"') from None
-    settings = WebSettings(host, port, allow_hosts, allow_changes, masks)
+    settings = WebSettings(host, port, allow_hosts, allow_changes, masks, change_log, viewer_header)
     address: str = await nursery.start(serve_web, client, nameservers, settings)
     return address

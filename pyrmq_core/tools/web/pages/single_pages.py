@@ -14,6 +14,7 @@ from pyrmq_core.tools.web.health_looks import MOST_LINES, lines_of
 from pyrmq_core.tools.web.history import Curve
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.message_reads import FoundMessages, Wanted
+from pyrmq_core.tools.web.pages.messages import place_of
 from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, part, query, time_range
 from pyrmq_core.tools.web.zones import zone_of
 
@@ -128,6 +129,13 @@ async def reset_page(request: Request, look_ups: LookUps) -> Shown:
     progress = await look_ups.progress(group)
     topics = {row.queue.topic for row in progress.queues if not is_retry_topic(row.queue.topic)}
     return Shown("reset.html", {"group": group, "topic": query(request, "topic"), "topics": sorted(topics)})
+
+
+async def consume_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the form by which one member of a group consumes a stored message."""
+    group, (queue, offset) = needed(request, "group"), place_of(request)
+    members = (await look_ups.describe(group)).members
+    return Shown("consume.html", {"group": group, "queue": queue, "offset": offset, "members": members})
 
 
 def curve_data(request: Request, look_ups: LookUps) -> dict[str, object]:

@@ -95,7 +95,7 @@ function isBusy() {
   return (
     (main.contains(focused) && focused.matches("input, select, textarea, button")) ||
     (!marked.isCollapsed && main.contains(marked.anchorNode)) ||
-    [...main.querySelectorAll("input:not([type=hidden]), textarea")].some((field) => field.value !== field.defaultValue) ||
+    [...main.querySelectorAll("input:not([type=hidden]), textarea")].some((field) => field.value !== field.defaultValue || field.checked !== field.defaultChecked) ||
     [...main.querySelectorAll("option")].some((option) => option.selected !== option.defaultSelected && option.selected)
   );
 }

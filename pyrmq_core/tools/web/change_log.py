@@ -1,0 +1,96 @@
+"""`ChangeLog`: the changes that the page made, the last of them in memory, and all as JSON lines in a file."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import RocketMQError
+
+MAX_ENTRIES: Final = 100
+BEGUN: Final = "begun"
+DONE: Final = "done"
+FAILED: Final = "failed"
+
+
+class ChangeNotLogged(RocketMQError):
+    """The file of the log takes no line, so nothing is changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """The name that a proxy's header gave, or an empty text, and the address of the connection."""
+
+    name: str = ""
+    address: str = ""
+
+
+@dataclass(slots=True)
+class LogEntry:
+    """One change. `state` is begun, done or failed, and `ticket` leads to the way back, if there is one."""
+
+    number: int
+    at: datetime
+    viewer: Viewer
+    what: str
+    state: str = BEGUN
+    result: str = ""
+    ticket: str = ""
+
+
+class ChangeLog:
+    """The log of one page server. Without a file it is in memory alone."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._entries: deque[LogEntry] = deque(maxlen=MAX_ENTRIES)
+        self._number = 0
+
+    @property
+    def entries(self) -> list[LogEntry]:
+        return list(reversed(self._entries))
+
+    async def begin(self, viewer: Viewer, what: str) -> LogEntry:
+        """Adds a change before it is made. Raises `ChangeNotLogged` if the file takes no line."""
+        self._number += 1
+        entry = LogEntry(self._number, datetime.now(UTC), viewer, what)
+        await self._write(entry)
+        self._entries.append(entry)
+        return entry
+
+    async def end(self, entry: LogEntry, state: str, result: str) -> None:
+        """Adds the end of a change, also if its task is cancelled. If the file takes no line, its result says so."""
+        entry.state, entry.result = state, result
+        with trio.CancelScope(shield=True):
+            try:
+                await self._write(entry)
+            except ChangeNotLogged as error:
+                entry.result = f"{result} ({error})"
+
+    async def _write(self, entry: LogEntry) -> None:
+        if self._file is None:
+            return
+        line = {
+            "change": entry.number,
+            "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "viewer": entry.viewer.name,
+            "address": entry.viewer.address,
+            "what": entry.what,
+            "state": entry.state,
+            "result": entry.result,
+        }
+        try:
+            await trio.to_thread.run_sync(_append, self._file, json.dumps(line) + "\n")
+        except OSError as error:
+            raise ChangeNotLogged(f"the log of changes {self._file} takes no line: {error}") from error
+
+
+def _append(file: Path, line: str) -> None:
+    with file.open("a", encoding="utf-8") as log:
+        log.write(line)

@@ -1,0 +1,126 @@
+"""`Resends`: dead letters that are sent again in the background, one run at a time, at a rate."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer
+from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.model import OffsetRange
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX
+from pyrmq_core.tools.web.change_log import DONE, ChangeLog, ChangeNotLogged, Viewer
+
+# After so many failures in a row a run ends: the next letters would fail like these.
+MAX_FAILURES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The places of dead letters, as ranges of queues."""
+
+    ranges: tuple[tuple[MessageQueue, OffsetRange], ...]
+
+    @property
+    def number(self) -> int:
+        return sum(places.end - places.start for _, places in self.ranges)
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: how many of its letters were sent, were removed meanwhile, or failed, with the last error."""
+
+    group: str
+    number: int
+    rate: int
+    sent: int = 0
+    missing: int = 0
+    failed: int = 0
+    fault: str = ""
+    is_over: bool = False
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def __str__(self) -> str:
+        parts = [f"{self.sent:,} of {self.number:,} dead letters of {self.group} were sent again"]
+        parts += [f"{self.missing:,} are no longer kept"] if self.missing else []
+        parts += [f"{self.failed:,} failed, the last with: {self.fault}"] if self.failed else []
+        return "; ".join(parts)
+
+
+class Resends:
+    """The runs of one page server. `read` returns the message at an offset, or None."""
+
+    def __init__(
+        self,
+        admin: Admin,
+        consumer: PullConsumer,
+        read: Callable[[MessageQueue, int], Awaitable[MessageExt | None]],
+        log: ChangeLog,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.latest: Run | None = None
+        self._admin = admin
+        self._consumer = consumer
+        self._read = read
+        self._log = log
+        self._nursery = nursery
+
+    @property
+    def running(self) -> Run | None:
+        return self.latest if self.latest is not None and not self.latest.is_over else None
+
+    def chosen(self, places: Iterable[tuple[MessageQueue, int]]) -> Letters:
+        return Letters(tuple((queue, OffsetRange(offset, offset + 1)) for queue, offset in places))
+
+    async def every(self, group: str) -> Letters:
+        """Returns all dead letters that the group has now."""
+        queues = await self._consumer.message_queues(DLQ_PREFIX + group)
+        return Letters(tuple((await self._consumer.offset_bounds(queues)).items()))
+
+    def start(self, group: str, letters: Letters, rate: int) -> None:
+        """Starts a run of `rate` letters a second. Raises `InvalidArgument` while another one is under way."""
+        if self.running is not None:
+            raise InvalidArgument("dead letters are being sent again already; wait for their end, or stop it")
+        self.latest = run = Run(group, letters.number, rate)
+        self._nursery.start_soon(self._run, run, letters)
+
+    def stop(self) -> None:
+        if self.latest is not None:
+            self.latest.scope.cancel()
+
+    async def _run(self, run: Run, letters: Letters) -> None:
+        try:
+            with run.scope:
+                await self._send_all(run, letters)
+        finally:
+            run.is_over = True
+            with trio.CancelScope(shield=True), contextlib.suppress(ChangeNotLogged):
+                entry = await self._log.begin(Viewer(), f"The end of sending dead letters of {run.group} again.")
+                await self._log.end(entry, DONE, f"{run}")
+
+    async def _send_all(self, run: Run, letters: Letters) -> None:
+        next_at, failures = -math.inf, 0
+        for queue, places in letters.ranges:
+            for offset in range(places.start, places.end):
+                await trio.sleep_until(next_at)
+                next_at = trio.current_time() + 1 / run.rate
+                try:
+                    message = await self._read(queue, offset)
+                    if message is None:
+                        run.missing += 1
+                        continue
+                    await self._admin.messages.resend(run.group, message)
+                except RocketMQError as error:
+                    run.failed += 1
+                    run.fault = str(error)
+                    failures += 1
+                    if failures == MAX_FAILURES:
+                        return
+                else:
+                    run.sent += 1
+                    failures = 0

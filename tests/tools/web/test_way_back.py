@@ -1,0 +1,209 @@
+"""Changes with what they show before, their way back, and their log, over a cluster of our own."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from pyrmq_core import Admin, ConsumeLater, MessageQueue, PullConsumer
+from tests.support.consumer_jobs import Seen, consuming
+from tests.support.message_admin_jobs import eventually, sent
+from tests.tools.web.serving import Served, fill, served
+from tests.tools.web.test_changes import asked, undo_of
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+BODIES = ("one", "two", "three")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "changes.jsonl"
+
+
+@pytest.fixture
+async def changing(log: Path) -> AsyncIterator[Served]:
+    async with served(allow_changes=True, brokers=1, change_log=log, viewer_header="X-User") as page:
+        await fill(page.cluster.nameserver)
+        yield page
+
+
+async def offsets(page: Served) -> dict[int, int]:
+    async with Admin(nameserver=page.cluster.nameserver) as admin:
+        progress = await admin.groups.progress("billing", topic="orders")
+    return {row.queue.queue_id: row.consumer_offset for row in progress.queues}
+
+
+def ticket_of(text: str) -> str:
+    ticket = re.search(r'name="ticket" value="([^"]+)"', text)
+    assert ticket is not None
+    return ticket[1]
+
+
+async def test_a_reset_is_taken_back_by_its_button(changing: Served) -> None:
+    before = await offsets(changing)
+    _, _, confirmation = await asked(changing, "/reset", group="billing", topic="orders", to="latest")
+    done = await changing.http.post("/confirmed", data=confirmation)
+    after = await offsets(changing)
+    assert after != before
+    status, text, back = await asked(changing, "/undo", ticket=ticket_of(done.text))
+    assert status == 200
+    assert f"<strong>{sum(after.values()) - sum(before.values())} are consumed again</strong>" in text
+    undone = await changing.http.post("/confirmed", data=back)
+    assert "4 of 4 queues of orders have a new offset" in undone.text
+    assert await offsets(changing) == before
+    _, _, forth = await asked(changing, "/undo", ticket=ticket_of(undone.text))  # the way back has one, too
+    await changing.http.post("/confirmed", data=forth)
+    assert await offsets(changing) == after
+
+
+@pytest.mark.parametrize("anyway", [False, True])
+async def test_offsets_that_move_after_they_were_shown(changing: Served, anyway: bool) -> None:
+    _, _, confirmation = await asked(changing, "/reset", group="billing", topic="orders", to="latest")
+    async with PullConsumer("billing", nameserver=changing.cluster.nameserver) as consumer:
+        await consumer.commit(QUEUE, 5)
+        again = await changing.http.post("/confirmed", data=confirmation)
+        assert "Nothing is changed yet: 1 queue moved since this was shown" in again.text
+        assert (await offsets(changing))[0] == 5
+        await consumer.commit(QUEUE, 6)
+    confirmation["ticket"] = ticket_of(again.text)
+    answer = await changing.http.post("/confirmed", data={**confirmation, **({"anyway": "yes"} if anyway else {})})
+    assert ("have a new offset" in answer.text) is anyway
+    assert ("Nothing is changed yet" in answer.text) is not anyway
+
+
+async def test_one_queue(changing: Served) -> None:
+    before = await offsets(changing)
+    form = {"group": "billing", "topic": "orders", "queue": "broker-a/0"}
+    for to, offset in (("4", 4), ("earliest", 0), ("2020-01-01T00:00", 0), ("latest", 10)):
+        _, text, confirmation = await asked(changing, "/reset", **form, to=to)
+        assert text.count('<td class="n" data-head="then">') == 1
+        done = await changing.http.post("/confirmed", data=confirmation)
+        assert await offsets(changing) == {**before, 0: offset}
+        assert len(undo_of(done.text)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("queue", "to", "reason"),
+    [
+        ("", "4", "an offset is that of one queue"),
+        ("broker-a/0", "11", "has offsets from 0 to 10"),
+        ("broker-a/9", "latest", "has no queue broker-a/9"),
+        ("broker-a", "latest", "write it as broker-a/0"),
+        ("broker-a/0", "9" * 25, "is not a number"),
+    ],
+)
+async def test_queues_and_offsets_that_are_not_there(changing: Served, queue: str, to: str, reason: str) -> None:
+    status, text, confirmation = await asked(changing, "/reset", group="billing", topic="orders", queue=queue, to=to)
+    assert (status, confirmation) == (400, {})
+    assert reason in text
+
+
+async def test_the_log_of_changes(changing: Served, log: Path) -> None:
+    changing.http.headers["X-User"] = "ada <b>" + "x" * 300
+    _, _, confirmation = await asked(changing, "/reset", group="billing", topic="orders", to="latest")
+    await changing.http.post("/confirmed", data=confirmation)
+    changing.http.headers.pop("X-User")
+    _, _, failing = await asked(changing, "/send", topic="orders", body="x")
+    await changing.cluster.stop("broker-a")
+    await changing.http.post("/confirmed", data=failing)
+    lines = [json.loads(line) for line in (await trio.Path(log).read_text()).splitlines()]
+    assert [(line["change"], line["state"]) for line in lines] == [
+        (1, "begun"),
+        (1, "done"),
+        (2, "begun"),
+        (2, "failed"),
+    ]
+    assert lines[1]["what"] == "Reset group billing to latest in topic orders."
+    assert lines[1]["result"] == "4 of 4 queues of orders have a new offset."
+    assert (len(lines[1]["viewer"]), lines[1]["viewer"][:7], lines[2]["viewer"]) == (200, "ada <b>", "")
+    text = (await changing.get("/changes")).text
+    assert "ada &lt;b&gt;" in text
+    assert text.index("Send a message") < text.index("Reset group billing")
+    assert text.count("Take it back") == 1
+
+
+async def test_without_its_log_nothing_is_changed(tmp_path: Path) -> None:
+    async with served(allow_changes=True, brokers=1, change_log=tmp_path) as page:
+        await fill(page.cluster.nameserver)
+        before = await offsets(page)
+        _, _, confirmation = await asked(page, "/reset", group="billing", topic="orders", to="latest")
+        answer = await page.http.post("/confirmed", data=confirmation)
+        assert (answer.status_code, "takes no line" in answer.text) == (503, True)
+        assert await offsets(page) == before
+
+
+async def test_dead_letters_are_sent_again_together(changing: Served, log: Path) -> None:
+    nameserver, seen = changing.cluster.nameserver, Seen()
+    seen.orders = {body: [ConsumeLater(-1)] for body in BODIES}
+    async with Admin(nameserver=nameserver) as admin, consuming(nameserver, "audit", "orders", seen):
+        for body in BODIES:
+            await sent(nameserver, "orders", body)
+        await eventually(
+            lambda: admin.messages.dead_letters("audit"), lambda listing: len(listing.messages) == len(BODIES)
+        )
+        page = (await changing.get("/dead-letters", group="audit")).text
+        marks = [html.unescape(name) for name in re.findall(r'name="(letter [^"]*)"', page)]
+        assert len(marks) == len(BODIES)
+        count = len(seen.messages)
+        for form, number in (({"all": "yes"}, 3), (dict.fromkeys(marks[:2], "yes"), 2)):
+            _, text, confirmation = await asked(changing, "/resend", group="audit", rate="100", **form)
+            assert f" {number} dead letters of group audit to it again, 100 a second" in text
+            assert "cannot be taken back" in text
+            await changing.http.post("/confirmed", data=confirmation)
+            count += number
+            await seen.wait(count)
+            sentence = f"{number} of {number} dead letters of audit were sent again"
+            await eventually(lambda: trio.Path(log).read_text(), lambda lines: sentence in lines)  # noqa: B023
+        assert sentence in (await changing.get("/changes")).text
+
+
+async def test_a_run_is_stopped(changing: Served) -> None:
+    nameserver, seen = changing.cluster.nameserver, Seen()
+    seen.orders = {body: [ConsumeLater(-1)] for body in BODIES}
+    async with Admin(nameserver=nameserver) as admin, consuming(nameserver, "audit", "orders", seen):
+        for body in BODIES:
+            await sent(nameserver, "orders", body)
+        await eventually(
+            lambda: admin.messages.dead_letters("audit"), lambda listing: len(listing.messages) == len(BODIES)
+        )
+    assert (await asked(changing, "/stop"))[0] == 400
+    _, _, confirmation = await asked(changing, "/resend", group="audit", rate="1", all="yes")
+    _, _, second = await asked(changing, "/resend", group="audit", rate="1", all="yes")
+    await changing.http.post("/confirmed", data=confirmation)
+    if "Stop" in (await changing.get("/changes")).text:  # a slow machine may have sent all by now
+        assert (await changing.http.post("/confirmed", data=second)).status_code == 400
+        _, _, stop = await asked(changing, "/stop")
+        await changing.http.post("/confirmed", data=stop)
+
+    async def changes() -> str:
+        return (await changing.get("/changes")).text
+
+    text = await eventually(changes, lambda text: 'action="/stop"' not in text)
+    assert "of 3 dead letters of audit were sent again" in text
+
+
+@pytest.mark.parametrize("form", [{}, {"all": "yes", "rate": "0"}, {"all": "yes", "rate": "101"}, {"letter x": "yes"}])
+async def test_resends_with_faults(changing: Served, form: dict[str, str]) -> None:
+    status, _, confirmation = await asked(changing, "/resend", group="billing", **form)
+    assert (status, confirmation) == (400, {})
+
+
+async def test_a_message_is_consumed_at_a_member(changing: Served) -> None:
+    nameserver, seen = changing.cluster.nameserver, Seen()
+    place = {"topic": "orders", "brokerName": "broker-a", "queueId": "0", "offset": "0"}
+    async with consuming(nameserver, "audit", "orders", seen):
+        await seen.wait(40)
+        form = (await changing.get("/consume", group="audit", **place)).text
+        (member,) = re.findall(r"<option>([^<]*)</option>", form)
+        _, text, confirmation = await asked(changing, "/consume", group="audit", member=html.unescape(member), **place)
+        assert "consume the message in" in text
+        done = await changing.http.post("/confirmed", data=confirmation)
+        assert "answered CR_SUCCESS after" in done.text
+        assert [message.queue_offset for message in seen.messages if message.queue_id == 0].count(0) == 2
+    assert "/consume?group=audit" in (await changing.get("/message", **place)).text
