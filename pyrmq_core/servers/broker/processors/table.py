@@ -83,13 +83,7 @@ FAMILIES: Final[tuple[type[Any], ...]] = (
 
 # The requests that are refused, each with the name of the part that is not built.
 NOT_BUILT: Final[Mapping[int, str]] = {
-    **dict.fromkeys(
-        (
-            RequestCode.PEEK_MESSAGE,
-            RequestCode.POP_ROLLBACK,
-        ),
-        "pop consumption",
-    ),
+    **dict.fromkeys((RequestCode.PEEK_MESSAGE, RequestCode.POP_ROLLBACK), "peeked or returned pops"),
     **dict.fromkeys(
         (RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON),
         "queues or tables in RocksDB",

@@ -107,7 +107,11 @@ REFUSED: Final = (
         "traces go to RMQ_SYS_TRACE_TOPIC here; remove the line",
         ("", "rmq_sys_trace_topic"),
     ),
-    RefusedSettings(_names("defaultMessageRequestMode"), "consumers pull here; set it to PULL", ("", "pull")),
+    RefusedSettings(
+        _names("defaultMessageRequestMode"),
+        "groups pull here until setConsumeMode says that one pops; set it to PULL",
+        ("", "pull"),
+    ),
 )
 
 WITHOUT_EFFECT: Final = (
