@@ -3,8 +3,9 @@
     python -m benchmarks change_data
 
 Bodies lie in the memory of one session, and pairs run A B B A. A figure is the rate of the changes divided by that of
-`from_json` with the whole schema of the message: 1 is as fast. Each run is of all rows and of a tenth of them, and the
-difference counts, so that planning and compiling a query do not.
+`from_json` with the whole schema of the message: 1 is as fast. `rows` are the changes as a stream has them, `in order`
+those of a batch, in which Spark brings together the changes of each key. Each run is of all rows and of a tenth of
+them, and the difference counts, so that planning and compiling a query do not.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from benchmarks.spark_sinks import in_pairs
 from benchmarks.support.processes import SPARK, cpu_seconds
 from benchmarks.support.spark_jobs import spark_session
 from pyrmq_spark.cdc import canal, debezium
+from pyrmq_spark.cdc.canal_rows import canal_rows
+from pyrmq_spark.cdc.changes import COLUMNS as CHANGE
+from pyrmq_spark.cdc.debezium_rows import debezium_rows
 from tests.support.source_table import (
     COLUMNS,
     DDL,
@@ -33,6 +37,10 @@ TEXTS = ", ".join(f"{name} string" for name in COLUMNS)
 FLAT = "database string, `table` string, type string, isDdl boolean, es bigint, "
 FLAT += f"data array<struct<{TEXTS}>>, old array<map<string, string>>"
 SOURCE = "db string, `table` string, file string, pos bigint, `row` bigint"
+READERS: dict[str, dict[str, Callable[..., DataFrame]]] = {
+    "rows": {"canal": canal_rows, "debezium": debezium_rows},
+    "in order": {"canal": canal, "debezium": debezium},
+}
 ENVELOPE = f"op string, before struct<{DDL}>, after struct<{DDL}>, source struct<{SOURCE}>"
 
 
@@ -44,24 +52,30 @@ def main(*, quick: bool) -> None:
     single = [canal_message([change], number=number) for number, change in enumerate(changes)]
     plain = [debezium_message(*change, number=number) for number, change in enumerate(changes)]
     wrapped = [debezium_message(*change, number=number, wrapped=True) for number, change in enumerate(changes)]
-    cases: tuple[tuple[str, list[str], Callable[..., DataFrame], str], ...] = (
-        ("canal, a row a message", single, canal, FLAT),
-        ("debezium", plain, debezium, ENVELOPE),
-        ("canal, up to 3 rows a message", list(canal_messages(changes)), canal, FLAT),
-        ("debezium, in payload", wrapped, debezium, f"payload struct<{ENVELOPE}>"),
+    cases = (
+        ("canal", "a row a message", single, FLAT),
+        ("debezium", "", plain, ENVELOPE),
+        ("canal", "up to 3 rows a message", list(canal_messages(changes)), FLAT),
+        ("debezium", "in payload", wrapped, f"payload struct<{ENVELOPE}>"),
     )
     with spark_session() as spark:
-        for what, bodies, changes_of, schema in cases:
+        for tool, form, bodies, schema in cases:
             frames = [messages(spark, bodies, number) for number in (rows // 10, rows)]
-            print(compared(what, frames, changes_of, schema, rows, pairs), flush=True)
+            for way, readers in READERS.items():
+                what = ", ".join(filter(None, (tool, form, way)))
+                print(compared(what, frames, readers[tool], schema, rows, pairs), flush=True)
             for frame in frames:
                 frame.unpersist()
 
 
 def messages(spark: SparkSession, bodies: list[str], rows: int) -> DataFrame:
-    each = spark.createDataFrame([(body.encode(),) for body in bodies], "body binary").coalesce(1)
+    """Returns so many messages: the bodies again and again, each time with other keys."""
+    each = spark.createDataFrame([(body,) for body in bodies], "body string").coalesce(1)
     times = -(-rows // len(bodies))
-    frame = each.crossJoin(spark.range(0, times, 1, 2)).limit(rows).repartition(2)
+    frame = each.crossJoin(spark.range(1, times + 1, 1, 2)).limit(rows).repartition(2)
+    for start in ('"id": "', '"id": '):
+        frame = frame.withColumn("body", F.regexp_replace("body", f"{start}(?=[0-9])", F.concat(F.lit(start), "id")))
+    frame = frame.withColumn("body", F.col("body").cast("binary"))
     columns = ("'binlog' AS topic", "'broker-a' AS brokerName", "0 AS queueId")
     frame = frame.selectExpr(*columns, "monotonically_increasing_id() AS queueOffset", "body").persist()
     frame.count()
@@ -74,16 +88,21 @@ def compared(
     """Returns the line of one case: rates of processor time and of the clock, beside those of `from_json`."""
     message = F.from_json(F.col("body").cast("string"), schema).alias("m")
     alone = [frame.select("queueOffset", message) for frame in frames]
-    changes = [changes_of(frame, DDL, key="id", table="shop.customers") for frame in frames]
+    changes = [flat(changes_of(frame, DDL, key="id", table="shop.customers")) for frame in frames]
     difference(alone)  # warm-ups: the JVM compiles hot code as it runs
     difference(changes)
     ratios = in_pairs(lambda: difference(changes), lambda: difference(alone), pairs)
     clock, cpu = ([pair[number] for pair in ratios] for number in (0, 1))
     return (
-        f"{what:32} rate by processor time x {statistics.median(cpu):.2f} ({min(cpu):.2f} to {max(cpu):.2f}), "
+        f"{what:40} rate by processor time x {statistics.median(cpu):.2f} ({min(cpu):.2f} to {max(cpu):.2f}), "
         f"by the clock x {statistics.median(clock):.2f} ({min(clock):.2f} to {max(clock):.2f}); "
         f"{pairs} pairs, {rows:,} messages"
     )
+
+
+def flat(changes: DataFrame) -> DataFrame:
+    """Returns the columns of changes, also of those that are not looked at for their order."""
+    return changes.select(*(f"change.{name}" for name in CHANGE)) if "change" in changes.columns else changes
 
 
 def difference(frames: Sequence[DataFrame]) -> tuple[float, float]:

@@ -60,8 +60,8 @@ FAULTS: Final[Mapping[str, tuple[str, bool]]] = {
         False,
     ),
     "binlog_row_image": ("rows of one table have different columns: set it to FULL, and note ALTER statements", False),
-    "canal.instance.filter.table": ("no change is of the table that was named; there are changes of: ", True),
 }
+NO_SUCH_TABLE: Final = "no change is of the table that was named; there are changes of: "
 SEVERAL_TABLES: Final = "the name that was given fits several tables, whose keys would be mixed: "
 
 
@@ -91,8 +91,7 @@ def check(frame: DataFrame, *, table: str | None = None, limit: int = 1000) -> l
     findings += _of_several_queues(queues)
     names = sorted({name for row in queues for name in row["names"]})
     if table and names and not any(row["has_own"] for row in queues):
-        fault, is_wrong = FAULTS["canal.instance.filter.table"]
-        findings.append(Finding("table", f"{fault}{', '.join(names)}", _place_of(queues[0]), is_wrong))
+        findings.append(Finding("table", f"{NO_SUCH_TABLE}{', '.join(names)}", _place_of(queues[0]), True))
     own_names = sorted({name for row in queues for name in row["own_names"]})
     if table and len(own_names) > 1:
         fault = f"{SEVERAL_TABLES}{', '.join(own_names)}"

@@ -24,7 +24,7 @@ def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> Dat
     The look at the messages ends at the first one of the table. A batch of `foreachBatch` may have changes of other
     tables alone, so it is not looked at. Nor is a stream.
     """
-    if not _is_all_there_is(changes):
+    if not is_all_there_is(changes):
         return changes
     m = F.from_json(F.col("body").cast("string"), MESSAGE)
     names = messages.select(m.alias("m")).select(
@@ -44,7 +44,7 @@ def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> Dat
     return changes.union(empty.select(*nothing))
 
 
-def _is_all_there_is(changes: DataFrame) -> bool:
+def is_all_there_is(changes: DataFrame) -> bool:
     """Returns whether a frame is a batch outside of a streaming query. A pipeline does not let its functions ask."""
     try:
         return not changes.isStreaming and changes.sparkSession.sparkContext.getLocalProperty(QUERY_ID) is None

@@ -7,6 +7,7 @@ changes nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -22,7 +23,8 @@ from pyrmq_spark.cdc.changes import PLACE
 from pyrmq_spark.cdc.columns import Field, Row, quoted, row_and_keys
 from pyrmq_spark.cdc.debezium_rows import debezium_rows
 from pyrmq_spark.cdc.order import HINTS, KEY, QUEUE, ordered
-from pyrmq_spark.cdc.sample import check
+from pyrmq_spark.cdc.sample import NO_SUCH_TABLE, check
+from pyrmq_spark.cdc.table_names import is_all_there_is
 from pyrmq_spark.cdc.truncations import truncated_at
 from pyrmq_spark.spark_errors import InvalidOption, LackingColumn, MissingChanges, UnfitCapture, as_spark_error
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 Tool: TypeAlias = Literal["canal", "debezium"]
 Positions: TypeAlias = dict[tuple[str, str, int], int]
+
+log = logging.getLogger(__name__)
 
 READERS: Final[Mapping[str, Callable[..., DataFrame]]] = {"canal": canal_rows, "debezium": debezium_rows}
 CHANGE: Final = "_change"
@@ -62,8 +66,9 @@ def apply(
     `table` reads the rows, `applied` the offsets.
 
     A first look by `check` ends with `RMQ_UNFIT_CAPTURE` where the table would differ from its database, unless
-    `accept` has the setting. `RMQ_MISSING_CHANGES` is raised where messages between the table's and the batch's are not
-    there, `RMQ_LACKING_COLUMN` where a row begins with a change that does not have all values.
+    `accept` has the setting. The first batch of a stream may have changes of other tables alone: then a warning is
+    logged. `RMQ_MISSING_CHANGES` is raised where messages between the table's and the batch's are not there,
+    `RMQ_LACKING_COLUMN` where a row begins with a change that does not have all values.
     """
     with as_spark_error("cdc"):
         if tool not in READERS:
@@ -123,10 +128,14 @@ def applied(spark: SparkSession, positions: str | os.PathLike[str]) -> DataFrame
 def _look(batch: DataFrame, name: str, accept: Sequence[str], *, first: bool) -> None:
     findings = [finding for finding in check(batch, table=name if first else None) if finding.wrong]
     for finding in findings:
-        if finding.setting not in accept:
-            with as_spark_error("cdc"):
-                fault = f"{finding.setting} ({finding.place}): {finding.fault}. accept={finding.setting!r} passes it"
-                raise UnfitCapture(fault)
+        if finding.setting in accept:
+            continue
+        if finding.fault.startswith(NO_SUCH_TABLE) and not is_all_there_is(batch):
+            log.warning("table=%r is empty so far: %s", name, finding.fault)
+            continue
+        with as_spark_error("cdc"):
+            fault = f"{finding.setting} ({finding.place}): {finding.fault}. accept={finding.setting!r} passes it"
+            raise UnfitCapture(fault)
 
 
 def _positions(spark: SparkSession, directory: str) -> tuple[Positions, int]:

@@ -69,10 +69,19 @@ def test_the_order_of_postgresql(spark: SparkSession) -> None:
     )
 
 
-def test_values_that_no_row_had(spark: SparkSession) -> None:
+def rows_before_deletes(spark: SparkSession) -> list[tuple[object, ...]]:
     columns = "id bigint, nn int, nt string, v string, d int"
-    gone = debezium(frame(spark, "b_public_def"), columns, key="id", table="public.def").where("key.id = 3").collect()
-    assert [tuple(row.before) for row in gone] == [(3, None, None, None, None)]
+    changes = debezium(frame(spark, "b_public_def"), columns, key="id", table="public.def")
+    return [tuple(row.before) for row in changes.where("key.id = 3").collect()]
+
+
+def test_the_row_before_a_delete(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rows_before_deletes(spark) == [(3, None, None, None, None)]
+    monkeypatch.setattr(debezium_rows, "_key_alone", lambda *_: F.col("was"))
+    assert rows_before_deletes(spark) == [(3, 0, "", None, 7)]
+
+
+def test_values_that_no_row_had(spark: SparkSession) -> None:
     refused(
         debezium(frame(spark, "b_public_uidx"), "id bigint, code int, v string", key="id", table="uidx"),
         r"RMQ_INVALID_CHANGE.*REPLICA IDENTITY USING INDEX",
@@ -175,8 +184,8 @@ def test_names_of_tables(spark: SparkSession) -> None:
         assert "shop.other.again" in finding.fault
 
 
-def test_a_name_that_no_message_has(spark: SparkSession, tmp_path: Path) -> None:
-    """It ends the query, but in a batch of a stream, which may have changes of other tables alone."""
+def test_a_name_that_no_message_has(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It ends the query, but in a batch of a stream, which may have changes of other tables alone: `apply` warns."""
     two = "id bigint, v string"
     both = frame(spark, "b_public_again", "b_other_again")
     for changes in (
@@ -193,11 +202,17 @@ def test_a_name_that_no_message_has(spark: SparkSession, tmp_path: Path) -> None
 
     def count(batch: DataFrame, number: int) -> None:
         counts.extend(debezium(batch, two, key="id", table=name).count() for name in ("public.agains", "public.again"))
+        for _ in range(2):
+            apply(batch, tmp_path / "table", tool="debezium", schema=two, key="id", table="public.agains")
 
     stream = spark.readStream.schema(both.schema).parquet(str(tmp_path / "messages"))
     query = stream.writeStream.foreachBatch(count).option("checkpointLocation", str(tmp_path / "checkpoint"))
     query.trigger(availableNow=True).start().awaitTermination()
     assert counts[0] == 0 < counts[1]
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == upsert.__name__]
+    assert warning.startswith("table='public.agains' is empty so far")
+    assert "shop.public.again" in warning
+    assert table_of(spark, tmp_path / "table").collect() == []
 
 
 def of_canal(spark: SparkSession, columns: str, **options: Any) -> DataFrame:
@@ -226,6 +241,17 @@ def test_a_text_of_which_canal_lost_letters(spark: SparkSession) -> None:
     for text in bodies:
         lossy = spark.createDataFrame([("t", "broker-a", 0, 0, text)], COLUMNS)
         refused(canal(lossy, "id int, v string", key="id", table="shop.t"), "RMQ_INVALID_CHANGE.*`v`.*utf8mb4")
+
+
+def test_the_time_of_a_statement_of_canal_is_no_order(spark: SparkSession) -> None:
+    """MySQL stamps a row with the time at which its statement began, before it waited for another's lock."""
+    base = {"database": "shop", "table": "t", "type": "UPDATE", "isDdl": False}
+    rows = []
+    for offset, (began, value, old) in enumerate([(1795886752000, "b", "a"), (1795886749000, "c", "b")]):
+        body = base | {"data": [{"id": "1", "v": value}], "old": [{"v": old}], "es": began, "ts": 1795886753000}
+        rows.append(("t", "broker-a", 0, offset, json.dumps(body).encode()))
+    changes = canal(spark.createDataFrame(rows, COLUMNS), "id int, v string", key="id", table="shop.t")
+    assert rows_of(changes) == [(1, "c")]
 
 
 def moved(spark: SparkSession, parts: list[tuple[int, str, str, str | None, int | None]]) -> DataFrame:
@@ -306,6 +332,10 @@ PLANTS: dict[str, Plant] = {
     ),
     "bytes of a decimal are a text": (
         debezium_faults, "_decimal_as_bytes", no_name, ("decimals",), "id bigint, c string", "t", [(1, "1.92")],
+    ),
+    "an array without a placeholder is read": (
+        debezium_faults, "hidden", lambda *_: None, ("b_public_long_d",), "id bigint, v int, bo array<boolean>",
+        "public.long_d", [(1, 2, [True])],
     ),
     "a name that matches nothing is an empty table": (
         debezium_rows, "with_named_table", lambda changes, *_: changes, ("d_public_race",), "id bigint, v string",
