@@ -75,6 +75,12 @@ def debezium(
     `unavailable="mark"` the changes have another column, `unavailable`, with the names of those columns of `after`,
     which are null there. `full_images` says that PostgreSQL's table has REPLICA IDENTITY FULL. Without it, `before` of
     its deletes has the key alone, since the other columns have values that no row had.
+
+    After a kill Debezium sends changes again, with another `sequence`. A table of all versions (SCD 2) needs each once:
+    what was sent again has the same `keys` and `source`. So `frame` is then
+    `messages.withColumn("source", get_json_object(col("body").cast("string"), "$.source"))` with
+    `dropDuplicates(["topic", "keys", "source"])`, or `$.payload.source` where messages have a schema. A stream keeps
+    each `source` in its state, and must not divide a queue (`minPartitions`).
     """
     rows = debezium_rows(
         frame,

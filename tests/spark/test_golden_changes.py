@@ -62,7 +62,9 @@ def test_golden_messages_make_the_tables_of_the_database(spark: SparkSession, pa
     ("stem", "full_name", "is_history"),
     [
         ("debezium_postgresql_3", "public.deferred", True),
-        # Its connector sent some changes twice, and took a second snapshot of a log that began anew.
+        # Its connector sent nine changes twice.
+        ("debezium_postgresql_6", "public.plain", True),
+        # This one did so, too, and took a second snapshot of a log that began anew.
         ("debezium_mariadb_5", "s5.plain", False),
     ],
 )
@@ -78,19 +80,25 @@ def test_a_stream_has_the_order_of_the_database(
     assert faults([table], [judge(table, capture.rows[full_name], lambda: rows)]) == []
     if is_history:
         left = F.lag("after").over(Window.partitionBy("key").orderBy("sequence"))
-        begins = changes.withColumn("left", left).where("NOT before <=> left")
+        begins = changes.withColumn("left", left).where("op <> 'insert' AND NOT before <=> left")
         assert begins.count() == 0
         assert changes.where("op <> 'insert'").count() > MIN_CHANGES
 
 
 def streamed(spark: SparkSession, capture: Capture, table: Table, folder: Path) -> DataFrame:
-    """Returns the changes of a table as a stream gives them, without a look at several messages."""
+    """Returns the changes of a table as a stream gives them, without a look at several messages, and each once.
+
+    What was sent again has the same key and `source`.
+    """
     messages = capture.frame(spark, table)
     messages.write.parquet(str(folder / "messages"))
     arguments = arguments_of(table, capture.origin["tool"])
     del arguments["tool"], arguments["accept"]
     stream = spark.readStream.schema(messages.schema).parquet(str(folder / "messages"))
-    changes = debezium(stream, **arguments, full_images=table.has_full_rows)
+    body = F.col("body").cast("string")
+    source = F.coalesce(F.get_json_object(body, "$.payload.source"), F.get_json_object(body, "$.source"))
+    once = stream.withColumn("source", source).dropDuplicates(["topic", "keys", "source"])
+    changes = debezium(once, **arguments, full_images=table.has_full_rows)
     query = changes.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
     query.trigger(availableNow=True).start(str(folder / "changes")).awaitTermination()
     return spark.read.parquet(str(folder / "changes"))
