@@ -1,4 +1,4 @@
-"""CloudEvents in messages: reads the dialects that Java programs write, and writes them.
+"""Reads and writes CloudEvents in messages, in the dialects that Java programs write.
 
 There is no form of CloudEvents for RocketMQ that all programs keep: the binding of CloudEvents' Java SDK, Spring and
 EventMesh each name the attributes in their own way. `read_event` knows all of them, and `event_message` writes one.
@@ -40,7 +40,7 @@ REQUIRED: Final = ("id", "source", "type")
 
 @dataclass(frozen=True, slots=True)
 class CloudEvent:
-    """An event of CloudEvents 1.0. `time` is the text of RFC 3339 as written, and `data` is None without any."""
+    """An event of CloudEvents 1.0. `time` is an RFC 3339 text, unparsed. `data` is None if there is none."""
 
     id: str
     source: str
@@ -68,7 +68,7 @@ def read_event(message: MessageExt) -> CloudEvent | None:
 
 
 def event_in(properties: Mapping[str, str], body: bytes, place: str = "the message") -> CloudEvent | None:
-    """Returns the event in a message's properties and body, as `read_event`. Errors name the message by `place`."""
+    """Reads the event in a message's properties and body, as `read_event` does. Errors name the message by `place`."""
     if any(properties.get(name, "").startswith(STRUCTURED) for _, name in NAMES.values()):
         return _from_json(body, place)
     for dialect, (before, content_type) in NAMES.items():
@@ -79,10 +79,10 @@ def event_in(properties: Mapping[str, str], body: bytes, place: str = "the messa
 
 
 def event_message(topic: str, event: CloudEvent, *, dialect: Dialect = "java", keys: str | None = None) -> Message:
-    """Returns a message with the event, which `Producer.send` takes.
+    """Makes a message of the event, for `Producer.send`.
 
-    `java` is the binding of CloudEvents' Java SDK, `spring` and `eventmesh` are those programs' names in the same form,
-    and `structured` is one JSON text. Raises `InvalidArgument` for an event that cannot be written.
+    Dialect `java` is the binding of CloudEvents' Java SDK, `spring` and `eventmesh` use those programs' names in the
+    same form, and `structured` is one JSON text. Raises `InvalidArgument` for an event that cannot be written.
     """
     if dialect != "structured" and dialect not in NAMES:
         raise InvalidArgument(f"dialect={shown(dialect)}: it is one of {', '.join((*NAMES, 'structured'))}")

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(enum.Enum):
-    """The result of a failed send at the broker (the three-valued status of librdkafka's INTRODUCTION.md)."""
+    """The state of a message at the broker after a failed send, as in librdkafka's INTRODUCTION.md."""
 
     NOT_STORED = "not stored"
     PERHAPS_STORED = "perhaps stored"
@@ -79,9 +79,9 @@ class RocketMQError(Exception):
     attempts: tuple[Attempt, ...] = ()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Returns a reduction that keeps the facts in copies and pickles.
+        """Makes copies and pickles keep the error's attributes.
 
-        Constructors take the facts as keywords, which Exception's own `__reduce__` drops.
+        Constructors take these as keywords, which Exception's own `__reduce__` drops.
         """
         return _remade, (type(self), self.args, self.__dict__)
 
@@ -93,7 +93,7 @@ def _remade(kind: type[RocketMQError], args: tuple[object, ...], facts: dict[str
 
 
 class LocalError(RocketMQError):
-    """A rule broken by the caller. Nothing was sent."""
+    """The caller broke a rule. Nothing was sent."""
 
     condition = "RMQ_LOCAL"
 
@@ -123,13 +123,13 @@ class MissingLibrary(LocalError, ImportError):
 
 
 class SendForbidden(LocalError):
-    """A check-forbidden hook refused the message. Nothing was sent."""
+    """A check-forbidden hook, a function of the user, refused the message. Nothing was sent."""
 
     condition = "RMQ_SEND_FORBIDDEN"
 
 
 class WindowFull(LocalError):
-    """Too much is in flight, and the call does not wait."""
+    """Too many sends are under way, and the call does not wait for room."""
 
     condition = "RMQ_WINDOW_FULL"
 
@@ -191,19 +191,19 @@ class ProtocolError(PeerError):
 
 
 class FrameError(ProtocolError):
-    """A frame whose lengths or serialization type cannot be right."""
+    """A received frame has impossible lengths, or an unknown serialization type."""
 
 
 class HeaderError(ProtocolError):
-    """A frame's header that cannot be read, or lacks a required field."""
+    """A received frame's header cannot be read, or lacks a required field."""
 
 
 class BodyError(ProtocolError):
-    """A body (route, registration, batch, ...) that cannot be read."""
+    """A received body (route, registration, batch, ...) cannot be read."""
 
 
 class RecordError(ProtocolError):
-    """A stored message that cannot be read."""
+    """A stored message cannot be read."""
 
     condition = "RMQ_BAD_RECORD"
 
@@ -293,7 +293,7 @@ class DataLost(RocketMQError):
 
 
 class ManifestError(RocketMQError):
-    """A topic's manifest has a record that this release cannot read, more than one queue, or a record without parts."""
+    """A topic's manifest of committed writes has several queues, too many ranges, or an unusable record."""
 
     condition = "RMQ_MANIFEST"
 
@@ -316,7 +316,7 @@ class SendFailed(RocketMQError):
 
 
 class StoredRows(Protocol):
-    """The rows of `send_arrow` that are stored, by queue: a `WriteSummary`."""
+    """The rows that a failed `send_arrow` has stored, by queue. A `WriteSummary` is one."""
 
     @property
     def messages(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Public names of a package that are loaded at their first use (PEP 562): a process imports only what it uses.
+"""Loads a package's public names at their first use (PEP 562), so that a process imports only what it uses.
 
 Such a package writes a lazy name three times: imported under `TYPE_CHECKING`, in `__all__`, and beside its module in
 `_LAZY`. `tests/test_lazy_names.py` compares the three. A type checker reads only the first two. `_LAZY` cannot be

@@ -1,4 +1,4 @@
-"""The values that users and packages exchange, in RocketMQ's words: messages, queues, results.
+"""The values that users and the library's packages share, with RocketMQ's names: messages, queues, results.
 
 All are frozen. A time is milliseconds since 1970 in a field that ends in `_ms`, else a `datetime` in UTC.
 """
@@ -188,7 +188,7 @@ class MessageExt:
 
     @property
     def keys(self) -> str | None:
-        """The words of KEYS, separated by spaces, as stored."""
+        """The message's keys as stored: words separated by spaces, or None."""
         return self.properties.get("KEYS")
 
     @property
@@ -226,7 +226,7 @@ class SendStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """The broker's acknowledgement of one message: it is stored (client/producer/SendResult.java)."""
+    """A broker's acknowledgement of one stored message, with its queue and offset (client/producer/SendResult.java)."""
 
     status: SendStatus
     msg_id: str
@@ -328,9 +328,10 @@ class ConsumeFromWhere(enum.Enum):
 
 
 class MessageModel(enum.Enum):
-    """The division of messages in a group (remoting/protocol/heartbeat/MessageModel.java). The value is Java's name.
+    """The way in which a group's consumers share messages (remoting/protocol/heartbeat/MessageModel.java).
 
-    CLUSTERING: each message goes to one consumer of the group. BROADCASTING: each goes to all of them.
+    The value is Java's name. CLUSTERING: each message goes to one consumer of the group. BROADCASTING: each goes to all
+    of them.
     """
 
     CLUSTERING = "CLUSTERING"
@@ -338,7 +339,7 @@ class MessageModel(enum.Enum):
 
 
 class ConsumeReturnType(enum.IntEnum):
-    """The end of one call of a consumer's handler (client/consumer/listener/ConsumeReturnType.java).
+    """The result of one call of a consumer's handler (client/consumer/listener/ConsumeReturnType.java).
 
     The value is Java's ordinal, which trace records carry. EXCEPTION: the handler raised. FAILED: it gave the messages
     back for later. TIME_OUT: it took longer than the limit, whatever it returned. RETURNNULL exists in Java alone.

@@ -1,4 +1,4 @@
-"""The names for tests of programs that use RocketMQ: a cluster in this process, and its requests and answers.
+"""Names for tests of programs that use RocketMQ: an embedded cluster, and the requests that tests can answer.
 
 `EmbeddedCluster.control` takes functions that answer, drop, delay or cut chosen requests.
 """

@@ -41,7 +41,7 @@ class LoopEnded(InvalidState):
 
 
 class Portal:
-    """A loop in a thread of its own, and the calls of other threads to it."""
+    """The library's loop in its own thread, with functions by which other threads make calls on it."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -93,7 +93,7 @@ class Portal:
             raise
 
     def check_outside(self) -> None:
-        """Raises `InvalidState` in the loop's own thread, where futures' callbacks run: waiting there never ends."""
+        """Raises `InvalidState` in the loop's own thread, where futures' callbacks run: it would wait for itself."""
         if threading.current_thread() is self._thread:
             raise InvalidState(
                 "a blocking call in the library's own thread (a future's callback) would wait for itself"
@@ -140,7 +140,7 @@ class Portal:
         return self.crash is not None or (self._is_ending and not self._is_stopped)
 
     def on_crash(self, owner: object, end: Callable[[InvalidState], None]) -> None:
-        """Registers `end`, called in the loop's thread if a defect ends the loop, so that no caller waits for ever."""
+        """Registers `end`, called with the error if a defect ends the loop, so that no caller waits for ever."""
         self._crash_ends[owner] = end
 
     def forget(self, owner: object) -> None:
@@ -167,7 +167,7 @@ class Portal:
             self._end_queue()
 
     def _crashed(self, error: BaseException) -> None:
-        """Ends every caller's wait with an error. The next use of the library starts another loop."""
+        """Ends every caller's wait with an error, after a defect ended the loop. `portal` then starts another loop."""
         log.critical("the library's loop ended by a defect", exc_info=error)
         self.crash = crash = LoopEnded(
             f"the library's loop ended by a defect ({type(error).__name__}: {error}); what was under way is perhaps "
@@ -241,7 +241,7 @@ class HeldContext(Generic[T]):
     """An async context manager that a task on the loop keeps open until `close`, in this process alone."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T], *, wait: bool = True) -> None:
-        """Opens the context, and waits until it is open. With `wait=False` only the future `opening` says that."""
+        """Opens the context, and waits until it is open. With `wait=False` the future `opening` ends then."""
         self._portal = portal
         self._pid = os.getpid()
         self._scope = trio.CancelScope()
@@ -279,8 +279,7 @@ class HeldContext(Generic[T]):
     def close(self, seconds: float = 0.0) -> None:
         """Leaves the context and waits until it has ended. Raises its exception. A second call does nothing.
 
-        Leaving may take `seconds` and a fixed bound. After that the wait ends with a line in the log, since something
-        else blocks the loop.
+        It waits at most `seconds` and `CLOSE_SECONDS`, then logs that something blocks the loop, and returns.
         """
         left = self.begin_close()
         if left is None:

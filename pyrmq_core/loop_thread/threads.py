@@ -23,7 +23,7 @@ GEVENT_CALL: Final = (
 
 
 class LoopNotStarted(InvalidState):
-    """Raised if the loop's thread cannot start: no thread or file is left, or a library replaced what it needs."""
+    """The loop's thread cannot start: no thread or file is left, or a library replaced Python's threads."""
 
 
 def check_unpatched() -> None:
@@ -74,11 +74,11 @@ class LoopLock(trio.abc.Instrument):
             self._lock.acquire()
 
     def end(self) -> None:
-        """Refuses every later `try_run`: the loop has ended, perhaps during a wait."""
+        """Makes every later `try_run` return False: the loop has ended, perhaps while it waited."""
         self._loop_waits = False
 
     def try_run(self, function: Callable[..., bool], *args: object) -> bool:
-        """Calls the function in this thread and returns its result. Returns False at once if the loop runs."""
+        """Calls the function in this thread and returns its result, or returns False at once if the loop is running."""
         return self._loop_waits and self._run(function, args)
 
     def _run(self, function: Callable[..., bool], args: tuple[object, ...]) -> bool:

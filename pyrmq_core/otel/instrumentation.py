@@ -14,7 +14,7 @@ NAME = "pyrmq_core"
 
 
 class Instrumentation:
-    """Metrics and traces by OpenTelemetry's conventions for messaging.
+    """A hook that reports metrics and traces by OpenTelemetry's conventions for messaging.
 
     Pass it to `Producer(..., hooks=[otel])`, `PushConsumer(..., hooks=[otel])`, `LitePullConsumer(..., hooks=[otel])`
     and `Client(..., rpc_hooks=[otel])`. A process needs only one. Without arguments the global providers are used.
@@ -41,19 +41,19 @@ class Instrumentation:
             self._metrics.send_began(context)
 
     def send_message_after(self, context: SendContext) -> None:
-        """Reports a try of a send."""
+        """Records the metrics and the span of one try of a send."""
         if self._metrics is not None:
             self._metrics.send_ended(context)
         if self._spans is not None:
             self._spans.sent(context)
 
     def consume_message_before(self, context: ConsumeContext) -> None:
-        """Begins the span of a call of the handler, which is current while the handler runs."""
+        """Begins the span of a handler's call. It is the current span while the handler runs."""
         if self._spans is not None:
             self._spans.process_began(context)
 
     def consume_message_after(self, context: ConsumeContext) -> None:
-        """Reports a call of the handler. Its span ends even if a meter raises."""
+        """Records the metrics of a handler's call, and ends its span even if recording raises."""
         try:
             if self._metrics is not None:
                 self._metrics.processed(context)

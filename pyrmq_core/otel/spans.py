@@ -43,7 +43,7 @@ OPEN_SPAN: Final = "pyrmq_core.otel.span"
 
 
 class _Open(NamedTuple):
-    """The span of a call under way, the context in which it is current, and the previous context."""
+    """The span of a handler's call under way, the context in which it is current, and the context before it."""
 
     span: trace.Span
     within: otel_context.Context
@@ -103,7 +103,7 @@ class Spans:
         span.end(ended)
 
     def process_began(self, context: ConsumeContext) -> None:
-        """Begins the span of a call of the handler. It is current in the handler's task or thread."""
+        """Begins the span of a handler's call, and makes it current in the handler's task or thread."""
         messages, parent, links = context.messages, otel_context.Context(), list[trace.Link]()
         if len(messages) == 1:
             parent = propagate.extract(messages[0].properties, otel_context.Context())
