@@ -1,4 +1,4 @@
-"""The asyncio `Client`: connections, routes and heartbeats, shared by the producers and consumers that get it.
+"""The asyncio `Client`: connections, routes and heartbeats, which producers and consumers can share.
 
 `OwnerFace` is the base class of the producer, the consumers and `Admin`.
 """

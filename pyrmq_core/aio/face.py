@@ -96,7 +96,7 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         return held.value
 
     def _begun(self, client: TrioClient | None) -> HeldContext[T]:
-        """Starts opening the trio object, once for all callers, and again after a failed opening."""
+        """Starts opening the trio object, once for all callers. After a failed opening, starts again."""
         with _lock:
             if self._closed:
                 raise InvalidState(f"{self!r} is closed; make a new one")
@@ -174,7 +174,7 @@ _END: Final = _End()
 
 
 class LoopElements(Generic[R]):
-    """The elements of an iterator on the library's loop. Each takes one call to that loop.
+    """The elements of an async iterator on the library's loop, each fetched by one call to that loop.
 
     If a wait is cancelled, its element goes to the next wait, so that a time-out loses no element.
     """
@@ -204,7 +204,7 @@ class LoopElements(Generic[R]):
 
 
 class LoopContext(Generic[R]):
-    """An async context manager of the library's loop, which `async with` enters."""
+    """An async context manager that is entered on the library's loop, for `async with` in an asyncio program."""
 
     _USE = "read it in its block: async with ... as pulls: async for pull in pulls"
 
@@ -230,7 +230,7 @@ class LoopContext(Generic[R]):
 
 
 class AsyncioIterator(LoopContext[AsyncIterator[R]], AsyncIterator[R]):
-    """An iterator on the library's loop: `async with consumer.read(...) as pulls: async for pull in pulls`."""
+    """An iterator over what a consumer reads: `async with consumer.read(...) as pulls: async for pull in pulls`."""
 
     _elements: LoopElements[R] | None = None
 

@@ -1,4 +1,4 @@
-"""The asyncio `LitePullConsumer`: the trio methods, in their asyncio form."""
+"""The asyncio `LitePullConsumer`. Most of its methods are made from the trio `LitePullConsumer`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,7 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests that failed at least twice in a row, which this consumer waits for.
-
-        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
-        """
+        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 

@@ -20,7 +20,7 @@ CANCEL_SECONDS: Final = CLOSE_SECONDS
 
 
 class LoopReturns:
-    """Functions that wait to be called on an asyncio loop: one wake of the loop serves all of them."""
+    """A queue of functions for an asyncio loop to call, filled by other threads. One wake of the loop runs them all."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -87,7 +87,7 @@ async def returned(future: Future[R]) -> R:
 
 
 async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
-    """Closes the context and waits for that, as `HeldContext.close` does."""
+    """Closes the context as `HeldContext.close` does, and waits for its end in an asyncio task."""
     left = held.begin_close()
     if left is None:
         return
@@ -108,7 +108,7 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
 
 
 class _LoopCall(Generic[R]):
-    """A call on the library's loop. A cancelled task waits for its end."""
+    """A call on the library's loop, whose end a cancelled asyncio task can wait for."""
 
     def __init__(self, returns: LoopReturns, call: Callable[..., Awaitable[R]]) -> None:
         self._returns = returns

@@ -143,10 +143,7 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests that failed at least twice in a row, which this consumer waits for.
-
-        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
-        """
+        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 

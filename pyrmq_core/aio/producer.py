@@ -45,7 +45,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class SendFutures:
-    """The futures of one producer's background sends, and the count of their unseen failures."""
+    """Makes the futures of one producer's background sends, and counts failures that the program has not read."""
 
     def __init__(self, group: str) -> None:
         self.failures = UnseenFailures(group)
@@ -55,14 +55,14 @@ class SendFutures:
         return SendFuture(self, loop)
 
     def report(self) -> None:
-        """Logs at the producer's end how many failures the program has not looked at."""
+        """Logs, as the producer closes, how many failures the program has not read."""
         for future in self.failed:
             future.note_look()
         self.failures.report()
 
 
 class SendFuture(asyncio.Future[Any]):
-    """A future that reports its failure when it is dropped, if the program never looked at it."""
+    """The future of a background send. If it fails and is dropped, and nothing read the failure, it logs that."""
 
     __slots__ = ("_futures", "_unseen")
 
@@ -76,7 +76,7 @@ class SendFuture(asyncio.Future[Any]):
         self._futures.failed.add(self)
 
     def note_look(self) -> None:
-        """Subtracts the failure from the count if the program has looked at it, as asyncio records."""
+        """Stops counting the failure if the program has read it, as asyncio's own flag shows."""
         if self._unseen is not None and not self._log_traceback:
             self._unseen.look()
 
@@ -98,7 +98,7 @@ class SendWindow(LoopContext[TrioSendWindow]):
 
     @property
     def summary(self) -> WriteSummary:
-        """The acknowledged messages so far."""
+        """The number of acknowledged messages so far, by queue and status."""
         return self._entered().summary
 
     async def put(self, payload: Payload, to: Target) -> None:
@@ -124,8 +124,8 @@ class SendWindow(LoopContext[TrioSendWindow]):
 class Producer(OwnerFace[TrioProducer]):
     """The asyncio form of `pyrmq_core.Producer`. `client` is an asyncio `Client`.
 
-    A send that was cancelled says nothing about storage: the message is perhaps stored. `transaction_listener` may have
-    a coroutine function, which runs on the asyncio loop that opened the producer.
+    After a cancelled send it is unknown whether the message is stored. `transaction_listener` may have a coroutine
+    function, which runs on the asyncio loop that opened the producer.
     """
 
     @parameters_of(ProducerSettings[Client])
@@ -198,7 +198,7 @@ class Producer(OwnerFace[TrioProducer]):
     ) -> asyncio.Future[SendResult]:
         """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the result's future.
 
-        With `wait=False` it raises `WindowFull` instead of waiting. A future that is cancelled does not end its send.
+        With `wait=False` it raises `WindowFull` instead of waiting. Cancelling the future does not cancel the send.
         """
         producer = await self._async()
         if select is not None:

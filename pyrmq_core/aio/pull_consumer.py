@@ -1,4 +1,4 @@
-"""The asyncio `PullConsumer`: every method is the asyncio form of the trio method."""
+"""The asyncio `PullConsumer`. Its methods are made from those of the trio `PullConsumer`."""
 
 from __future__ import annotations
 

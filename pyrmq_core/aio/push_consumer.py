@@ -88,10 +88,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests that failed at least twice in a row, which this consumer waits for.
-
-        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
-        """
+        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 
@@ -125,7 +122,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
 
 class HandlerOnLoop:
-    """A coroutine handler, called as tasks of its asyncio loop. A closed loop stops the consumer."""
+    """A coroutine handler, called as tasks of the user's asyncio loop. If that loop closes, the consumer stops."""
 
     def __init__(self, handler: Callable[..., Any], returns: LoopReturns, loop: Portal, consumer: Stoppable) -> None:
         self._handler = handler
@@ -136,7 +133,7 @@ class HandlerOnLoop:
         self._context.run(HANDLING.set, consumer)
 
     async def handle(self, received: Any) -> object:
-        """Calls the handler with messages, or with one message."""
+        """Calls the user's handler with a list of messages, or of a pop consumer with one message."""
         call: UserCall[object] = UserCall(self._returns, self._loop, self._context_here())
         try:
             return await call.call(self._handler, received)

@@ -1,4 +1,4 @@
-"""Calls of the user's coroutine functions on their asyncio loop, awaited on the library's own."""
+"""Runs coroutine functions of the user on their asyncio loop, while the library's loop awaits their result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UserCall(Generic[R]):
         self._task: asyncio.Task[R] | None = None
 
     async def call(self, function: Callable[..., Awaitable[R]], *args: Any) -> R:
-        """Returns the function's result. If cancelled, cancels the task and waits for its end."""
+        """Runs the function on the asyncio loop and returns its result. If cancelled, cancels its task and waits."""
         if not self._returns.soon(self._start, function, args):
             raise self._loop_closed()
         try:

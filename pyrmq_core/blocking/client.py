@@ -1,4 +1,4 @@
-"""The blocking `Client`: connections, routes and heartbeats, shared by the producers and consumers that get it.
+"""The blocking `Client`: connections, routes and heartbeats, which producers and consumers can share.
 
 `OwnerFace` is the base class of the producer, the consumers and `Admin`.
 """
@@ -29,7 +29,7 @@ class Client(BlockingFace[AsyncClient]):
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers know this client, once it is open. A child after `fork` has another id."""
+        """The id by which brokers know this client. Opens the client if needed. A child after `fork` has another id."""
         return self._async().client_id
 
     @property

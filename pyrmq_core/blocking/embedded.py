@@ -86,7 +86,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
 
     @property
     def directory(self) -> Path:
-        """The directory of the stores."""
+        """The directory that holds the brokers' files."""
         return self._async().directory
 
     control = blocking_form_of_function(AsyncEmbeddedCluster.control)

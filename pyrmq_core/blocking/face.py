@@ -95,7 +95,7 @@ class BlockingFace(Generic[T]):
 
 
 class Runner(Protocol[T_co]):
-    """An object that runs calls on an async object and waits for them. Its methods are blocking forms."""
+    """An object whose `_run` runs a call on an async object and waits for it, as blocking forms need."""
 
     def _run(self, call: Callable[[T_co], Awaitable[R]]) -> R: ...
 

@@ -50,10 +50,7 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests that failed at least twice in a row, which this consumer waits for.
-
-        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
-        """
+        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
 
         async def read(consumer: AsyncLitePullConsumer) -> tuple[Problem, ...]:
             return consumer.problems

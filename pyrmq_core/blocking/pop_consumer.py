@@ -138,10 +138,7 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests that failed at least twice in a row, which this consumer waits for.
-
-        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
-        """
+        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
 
         async def read(consumer: AsyncPopConsumer) -> tuple[Problem, ...]:
             return consumer.problems

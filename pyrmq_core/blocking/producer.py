@@ -44,7 +44,7 @@ class SendWindow(OpenContext[AsyncSendWindow]):
 
     @property
     def summary(self) -> WriteSummary:
-        """The acknowledged messages so far."""
+        """The number of acknowledged messages so far, by queue and status."""
         return self._opened.value.summary
 
     def put(self, payload: Payload, to: Target) -> None:
@@ -216,7 +216,7 @@ class Producer(OwnerFace[AsyncProducer]):
 
 
 class SendFuture(Future[R]):
-    """The future of a background send. Its failure is reported if the program never looks at it."""
+    """The future of a background send. A failure that the program never reads is logged."""
 
     def __init__(self) -> None:
         super().__init__()

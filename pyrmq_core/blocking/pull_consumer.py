@@ -1,4 +1,4 @@
-"""The blocking `PullConsumer`: every method is the blocking form of the trio method."""
+"""The blocking `PullConsumer`. Its methods are made from those of the trio `PullConsumer`."""
 
 from __future__ import annotations
 

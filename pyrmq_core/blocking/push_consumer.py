@@ -63,7 +63,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         self._subscribed[topic] = (tags, sql)
 
     def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription. Messages of the topic that no handler has yet are left to the group."""
+        """Ends the subscription. Messages that no handler has yet are left to the group's other members."""
         self._run(lambda consumer: consumer.unsubscribe(topic))
         self._subscribed.pop(topic, None)
 
@@ -106,10 +106,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests that failed at least twice in a row, which this consumer waits for.
-
-        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
-        """
+        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
         return self._on_loop(lambda consumer: consumer.problems)
 
     def __iter__(self) -> Deliveries:

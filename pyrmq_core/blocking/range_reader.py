@@ -1,4 +1,4 @@
-"""The blocking reader of a range: each element of an async iterator takes one call to the library's loop."""
+"""The blocking reader of a range of offsets. It gets each element by one call to the library's loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RangeReader(OpenContext[AsyncIterator[R]]):
             yield element
 
     def decoded_in_parts(self, decode: Callable[[R], Iterable[T]]) -> Iterator[T]:
-        """Yields the values that `decode` makes of each element, one at a time. None of them is None.
+        """Decodes each element, and yields the values one at a time. No value may be None.
 
         `decode` is called in the loop's thread, and must not wait. A second thread for decoding would read a tenth to a
         sixth slower, since both share the interpreter.

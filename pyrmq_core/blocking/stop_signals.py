@@ -1,4 +1,4 @@
-"""`StopSignals`: Ctrl-C, SIGTERM and SIGHUP end a blocking run in order, and then the process as usual."""
+"""`StopSignals`: at Ctrl-C, SIGTERM or SIGHUP a blocking `run` stops in order, and then the process ends as usual."""
 
 from __future__ import annotations
 

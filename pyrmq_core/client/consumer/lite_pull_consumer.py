@@ -37,7 +37,7 @@ TopicListener = Callable[[str, Sequence[MessageQueue]], object]
 
 
 class TopicWatch:
-    """The listeners of topics, and the queues that each listener knows."""
+    """The listeners for changes of topics' queues, and each topic's queues when they were last compared."""
 
     def __init__(self, lookups: QueueOffsets, interval: float, problems: Problems) -> None:
         self._lookups = lookups
@@ -141,7 +141,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
                 await running.subscribe(wrapped, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription. Messages of the topic that no poll returned are left to the group."""
+        """Ends the subscription. Messages of the topic that no poll returned are left to other members of the group."""
         self._life.check_running()
         async with self._changing:
             self._check_mode(subscribes=True)
@@ -171,10 +171,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests that failed at least twice in a row, which this consumer waits for.
-
-        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
-        """
+        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
         own = () if self._running is None else self._running.problems.present
         return (*self._session.problems.present, *own)
 
@@ -188,9 +185,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return messages
 
     async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
-        """Polls. The caller has received the messages of poll number `received` and before (None: of all polls).
+        """Polls, and returns the poll's number too. `received` is the last poll whose messages reached the caller.
 
-        Returns the number of this poll too.
+        None says that the messages of all polls did.
         """
         if timeout != 0:
             seconds_of("timeout", timeout)
@@ -217,7 +214,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
             self._is_polling = False
 
     async def _let_others_run(self, hand_over: HandOver) -> None:
-        """Lets the loop's other tasks run, though not before each of many quick polls, since that takes time."""
+        """Lets other tasks of the loop run before a poll, but only once a millisecond while messages are ready."""
         now = trio.current_time()
         if hand_over.has_some and now - self._others_ran < TURN_SECONDS:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -241,17 +238,17 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await self._seek(wrapped, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Sets the offset of the oldest message that the queue's broker keeps."""
+        """Makes the next polls return the queue's messages from the oldest kept one on."""
         wrapped = self._own(queue)
         await self._seek(wrapped, await self._lookups.min_offset(wrapped))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Sets the offset after the last message, so that polls return only messages stored later."""
+        """Makes the next polls return only messages of the queue that are stored from now on."""
         wrapped = self._own(queue)
         await self._seek(wrapped, await self._lookups.max_offset(wrapped))
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Returns no messages of these queues until `resume`, and pulls none. The pause ends if a queue is given up."""
+        """Stops pulling and returning messages of these queues until `resume`, or until rebalancing takes them away."""
         self._at_work().pause([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
@@ -329,7 +326,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @asynccontextmanager
     async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
-        """Yields the running parts, made at the first call, and removes them again if the block fails at that call."""
+        """Yields the `RunningLitePull`, which the first call makes. If the block fails in that call, drops it again."""
         assert self._nursery is not None
         running = self._running
         if running is None:
@@ -371,7 +368,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return replace(queue_of(queue), topic=with_namespace(queue.topic, self._settings.namespace))
 
     async def _check_sql(self, topic: str, wanted: Filter) -> None:
-        """Queries a broker of the topic to check an SQL expression. An unknown topic is checked when it has a route."""
+        """Has a broker of the topic check an SQL expression. For an unknown topic that happens when it has a route."""
         if isinstance(wanted, SqlFilter):
             timeout = self._settings.timeout
             await check_at_first_broker(self._session, self._wrapped_group, topic, wanted, timeout=timeout)

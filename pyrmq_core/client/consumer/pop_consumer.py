@@ -1,4 +1,4 @@
-"""`PopConsumer`: takes single messages of a topic, each with an invisible time, as any number of workers can.
+"""`PopConsumer`: any number of workers take single messages of a topic, each invisible to the others for a time.
 
 Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (popMessage), 5.4.0.
 """
@@ -40,7 +40,7 @@ MOST_AT_ONCE = 1000
 
 
 class PopConsumer(SessionOwner[PopSettings[Any]]):
-    """A worker of a group: it takes single messages, and no queue belongs to it.
+    """A consumer that takes single messages, as one of any number of workers of its group. Queues belong to no worker.
 
     A message that it takes is invisible to the other workers for a time. It is acknowledged, or comes again after that
     time, on any worker. So a topic has as many workers as wanted, and a slow message holds up no other one. It needs
@@ -48,8 +48,8 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
     it, so brokers do not list it as a member of the group.
 
     `async with PopConsumer("workers", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
-    `client=` it shares one. What a held request brings after the end of a shared client's consumer comes again when its
-    invisible time ends.
+    `client=` it shares one. With a shared client, a request that a broker still holds when this consumer ends may take
+    messages: they come again when their invisible time ends.
     """
 
     _KIND = "consumer"
@@ -74,7 +74,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         self._receiving = Receiving(self._requests, self._settings, nursery)
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Stops it. The handlers under way have `stop_timeout` seconds, unless the block ended with an error."""
+        """Stops the consumer. Running handlers have `stop_timeout` seconds, unless the block ended with an error."""
         await self.stop(0 if has_failed else None)
         if self._requests is not None:
             await self._requests.finish()
@@ -168,10 +168,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests that failed at least twice in a row, which this consumer waits for.
-
-        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
-        """
+        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
         return (*self._session.problems.present, *self._problems.present)
 
     def _options(

@@ -63,7 +63,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         self._nursery = await stack.enter_async_context(open_owned_nursery())
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Stops it. The handlers under way have `stop_timeout` seconds, unless the block ended with an error."""
+        """Stops the consumer. Running handlers have `stop_timeout` seconds, unless the block ended with an error."""
         await self.stop(0 if has_failed else None)
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
@@ -82,7 +82,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         await self._subscribe(wrapped, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription. Messages of the topic that no handler has yet are left to the group."""
+        """Ends the subscription. Messages that no handler has yet are left to the group's other members."""
         self._life.check_running()
         self._membership.unsubscribe(with_namespace(topic, self._settings.namespace))
         if self._running is not None:
@@ -131,10 +131,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests that failed at least twice in a row, which this consumer waits for.
-
-        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
-        """
+        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
         own = () if self._running is None else self._running.problems.present
         return (*self._session.problems.present, *own)
 
@@ -144,7 +141,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once, and with `orderly`, one of a queue. Messages that were not
+        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages that were not
         taken, or not settled, are delivered again.
         """
         self._check_can_run()
