@@ -1,7 +1,7 @@
 """Checks of the arguments of public functions: first the type, then the range. Errors name the argument.
 
-Otherwise a wrong argument would fail on the loop, in the middle of other callers' work. Each check raises
-`InvalidArgument`.
+A check in the caller's thread keeps a wrong argument from failing later on the loop, amid other callers' work. Each
+check raises `InvalidArgument`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def seconds_of(name: str, value: object) -> float:
 
 
 def first_millisecond(when: datetime) -> int:
-    """Returns the first whole millisecond since 1970 at or after a time with a zone: store times are milliseconds."""
+    """Returns milliseconds since 1970, rounded up: store times are milliseconds. Refuses a time without a zone."""
     if getattr(when, "tzinfo", None) is None:
         raise InvalidArgument(f"{shown(when)} has no time zone; write datetime(..., tzinfo=UTC)")
     return -((EPOCH - when) // timedelta(milliseconds=1))
@@ -49,7 +49,7 @@ def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> i
 
 
 def queue_of(queue: object) -> MessageQueue:
-    """Returns the `MessageQueue` unchanged, after a check of its texts and its id (-1: the broker chooses)."""
+    """Returns the `MessageQueue` unchanged, after checking its texts and id. Id -1 lets the broker choose the queue."""
     if not isinstance(queue, MessageQueue):
         raise InvalidArgument(f"queue={shown(queue)}: it is a MessageQueue(topic, broker_name, queue_id)")
     for name in (queue.topic, queue.broker_name):

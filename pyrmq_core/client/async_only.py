@@ -8,7 +8,7 @@ from pyrmq_core.errors import InvalidState
 
 
 class AsyncOnly:
-    """A base class whose `with` raises `InvalidState`."""
+    """The base of classes for `async with`. Using them in a plain `with` raises `InvalidState` with advice."""
 
     __slots__ = ()
 

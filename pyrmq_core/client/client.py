@@ -1,6 +1,6 @@
 """`Client`: connections, routes and heartbeats, shared by the producers and consumers constructed with it.
 
-A client lives as long as its `async with` block. `ClientSession` holds what the library uses of it.
+A client lives as long as its `async with` block. Producers and consumers use its `ClientSession`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyrmq_core.client.service_state import ServiceState
 
 
 class Client(AsyncOnly):
-    """Connections, routes and heartbeats.
+    """Connections, routes and heartbeats, which producers and consumers can share.
 
     `nameserver` is `"host:port;host:port"` or a list. Without it NAMESRV_ADDR is used. With `nameserver_url` instead,
     the list is fetched from there, at the start and every 2 minutes. Times are seconds. `tls` is the context for every

@@ -1,7 +1,7 @@
-"""`ClientSession`: a client as the library uses it, behind the public `Client`.
+"""`ClientSession`: the connections and background tasks of a `Client`, for producers, consumers and `Admin`.
 
-One session is one set of connections and one background nursery. It lives as long as its `async with` block.
-Source: client/impl/factory/MQClientInstance.java (scheduled tasks).
+One session is one set of connections and one background nursery. It lives as long as its `async with` block. Source:
+client/impl/factory/MQClientInstance.java (scheduled tasks).
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class ClientSession:
     async def has_moved(
         self, queue: MessageQueue, address: str, *, timeout: float, namespace: str | None = None
     ) -> bool:
-        """Returns whether a NameServer, queried now, lists another address for reading at the queue's broker."""
+        """Queries a NameServer. Returns whether the queue's broker now has another address to read from."""
         try:
             await self.routes.refresh(with_namespace(queue.topic, namespace), timeout=timeout)
             current = reading_address(self.routes.broker(queue.broker_name))
@@ -241,7 +241,7 @@ class ClientSession:
         return address
 
     def namespace_or_own(self, namespace: str | None) -> str | None:
-        """Returns the namespace of a producer or consumer: by the argument, else by the address. None for `""`."""
+        """Returns `namespace`, or if it is None, the one in the NameServer's address. Returns None for `""`."""
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str, *, transactional: bool = False) -> None:
@@ -259,9 +259,10 @@ class ClientSession:
         await self.heartbeats.remove(producer=group)
 
     def callbacks(self, kind: type[C]) -> C:
-        """Returns the client's only object of the class `kind`. The first call makes it and registers its handlers.
+        """Returns the client's only object of class `kind`, which handles requests of brokers.
 
-        A client that only pulls never calls this, and so does not load the modules of these requests.
+        The first call creates the object and registers its handlers. A client that only pulls never calls this, and so
+        does not load the modules of these requests.
         """
         if kind not in self._callbacks:
             created = self._callbacks[kind] = kind()
@@ -273,7 +274,7 @@ class ClientSession:
         self._handlers[code] = handler
 
     async def _leave(self, heartbeats: Heartbeats) -> None:
-        """Unregisters from the brokers, also when cancelled. Waits `CLOSE_SECONDS` at most."""
+        """Unregisters all groups from the brokers, also when cancelled. Waits `CLOSE_SECONDS` at most."""
         try:
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 for group in sorted(heartbeats.producer_groups):
@@ -303,7 +304,7 @@ class ClientSession:
             await self._round("polling routes", routes.refresh_all)
 
     async def _leave_lost_masters(self, routes: Routes, caller: RemotingClient) -> None:
-        """Ends the calls to a master that another broker has replaced: it may be silent for ever, as without power.
+        """Ends the calls to a master whose address no route names any more: without power it would be silent for ever.
 
         A send that may try again then goes to the new master at once, before its timeout.
         """
@@ -348,7 +349,7 @@ class ClientSession:
 
 
 def _discovery(url: str, unit_name: str | None, problems: Problems) -> Discovery:
-    """Returns the fetcher of the NameServers' list. Few clients need its module, which loads an HTTP client."""
+    """Returns the object that fetches the NameServers' list. Imports its module only now: it loads an HTTP client."""
     from pyrmq_core.client.routes.name_server_url import Discovery
 
     return Discovery(url, problems, unit_name)

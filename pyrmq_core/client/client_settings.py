@@ -60,7 +60,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientChoice(Generic[AnyClient]):
-    """The client of a producer or a consumer: a shared client, or the settings of a client of its own."""
+    """The client that a producer or consumer uses: a shared `client`, or the settings for one that it opens itself."""
 
     client: AnyClient | None = None
     nameserver: str | Sequence[str] | None = None

@@ -1,4 +1,4 @@
-"""Many queries of one kind at once, bounded, for callers that need every answer."""
+"""Runs many queries at once, within a limit, for callers that need every answer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ V = TypeVar("V")
 async def query_many(
     keys: Iterable[K], ask: Callable[[K], Awaitable[V]], limit: trio.CapacityLimiter | None = None
 ) -> dict[K, V]:
-    """Returns the answer for each key, queried together. The first failure ends the rest and is raised as it is.
+    """Calls `ask` for all keys at once. Returns the answers by key. The first failure cancels the rest and is raised.
 
-    With `limit` they share one bound with other calls: each query holds a token of the limiter.
+    `limit` is a limiter that several calls share. Without it, `QUERIES_AT_ONCE` queries run at once.
     """
     limit = limit or trio.CapacityLimiter(QUERIES_AT_ONCE)
     answers: dict[K, V] = {}

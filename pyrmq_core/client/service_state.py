@@ -20,7 +20,7 @@ class ServiceState(enum.Enum):
 
 
 class Life:
-    """The service state, whose checks refuse calls at the wrong time, in the words of Java's client.
+    """The state of a client, producer or consumer. Its checks refuse calls at the wrong time, in Java's words.
 
     Errors name the object by `kind`, such as `producer`, and `name`, its group or id. A failed start leaves
     START_FAILED, because that is set before the work begins (DefaultMQProducerImpl.java, start).
@@ -43,7 +43,7 @@ class Life:
         self.state = ServiceState.RUNNING
 
     def not_begun(self) -> None:
-        """Sets the state from before the start: the start was refused and may be tried again."""
+        """Returns to CREATE_JUST after a refused start, which may be tried again."""
         self.state = ServiceState.CREATE_JUST
 
     def ended(self) -> None:

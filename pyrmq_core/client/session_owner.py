@@ -18,7 +18,7 @@ S = TypeVar("S", bound=ClientChoice[Any])
 
 
 class SessionOwner(AsyncOnly, Generic[S]):
-    """An object with the session of a shared client, or of a client of its own, which it opens and closes."""
+    """The base of producers, consumers and `Admin`. It uses a shared client's session, or opens and closes its own."""
 
     _KIND: ClassVar[str]  # the name of the kind in errors about its state
 
@@ -38,13 +38,13 @@ class SessionOwner(AsyncOnly, Generic[S]):
         self._configure()
 
     def _configure(self) -> None:
-        """Makes the parts that need no loop. Subclasses define it."""
+        """Makes the parts that need no loop, at construction. Subclasses define it."""
 
     async def _opens(self, stack: AsyncExitStack) -> None:
         """Makes the parts that need the open session. Subclasses define it. After `InvalidState` one may open again."""
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Ends the work under way, in order unless the block has failed. Subclasses define it."""
+        """Ends the work under way: in order, or at once if the `async with` block has failed. Subclasses define it."""
 
     @property
     def state(self) -> ServiceState:

@@ -1,4 +1,4 @@
-"""The UNIQ_KEYs of this process: unique in all threads, and in the parent and children of a `fork`."""
+"""The message ids (UNIQ_KEY) of this process: unique in all threads, and in parent and children of a `fork`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class UniqueIds:
             return runs
 
     def _turn_clock(self) -> None:
-        """Moves to the present millisecond, or to the next one if all its ids are used. Never moves back."""
+        """Moves `_now_ms` to the present, or to the next millisecond if all its ids are used. It never moves back."""
         now_ms = time.time_ns() // 1_000_000
         if now_ms <= self._now_ms and self._counter < IDS_A_MILLISECOND:
             return

@@ -1,7 +1,7 @@
-"""Unpacks bodies in a thread, in short steps. A loop runs one step at a time.
+"""Unpacks message bodies in a thread, in short steps. A loop runs one step at a time.
 
-A sender decides how long it takes to unpack a body and to look at it, so none of it is done in the loop: other tasks
-go on meanwhile, and a cancelled task ends after its step.
+The sender of a body decides how long it takes to unpack and to look at, so none of this is done on the loop. Other
+tasks run meanwhile, and a cancelled task ends after its step.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments
 
 
 async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None]) -> AsyncGenerator[list[Result], None]:
-    """Yields lists of the results of `keep` that are not None. Both the iterator and `keep` run in a thread.
+    """Calls `keep` with each item in a thread, and yields its results that are not None, in lists.
 
-    A list has the results of one step, so that the caller can put a large body aside before the next is unpacked.
+    Each list has the results of one step in the thread, so that the caller can store a large body before the next one
+    is unpacked.
     """
 
     def step() -> tuple[list[Result], bool]:
@@ -72,7 +73,7 @@ async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None])
 async def unpacked_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the result of `messages_of`. Bodies that are compressed are unpacked in a thread."""
+    """Calls `messages_of` and returns its result. Pulls with compressed bodies are decoded in a thread."""
     if not has_compressed(pull.records):
         return messages_of(pull, within, rules, allow_gaps=allow_gaps)
 
