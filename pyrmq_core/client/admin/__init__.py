@@ -1,1 +1,1 @@
-"""Administration: topics, clusters and NameServer configuration, one method for each `mqadmin` command."""
+"""Administration of topics, groups, brokers, NameServers, messages and access, as `mqadmin` does it."""

@@ -55,7 +55,7 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True)
 class PolicyInfo:
-    """One policy entry of a subject: the actions allowed or denied on a resource, and the addresses it holds for."""
+    """One policy entry of a subject: the actions allowed or denied on a resource, and for which client addresses."""
 
     subject: str
     policy_type: str | None
@@ -81,7 +81,7 @@ class AccountInfo:
 
 @dataclass(frozen=True, slots=True)
 class AccountList:
-    """The accounts of one broker, and the addresses that need no signature."""
+    """The accounts of one broker, and the client addresses that need no signature."""
 
     white_addresses: tuple[str, ...]
     accounts: tuple[AccountInfo, ...]
@@ -89,7 +89,7 @@ class AccountList:
 
 @dataclass(frozen=True, slots=True)
 class AccountsVersion:
-    """The number of changes of one accounts file at a broker, and the time of its last change."""
+    """The version of one accounts file at a broker: its number of changes, and the time of the last one."""
 
     file: str
     counter: int
@@ -97,7 +97,7 @@ class AccountsVersion:
 
 
 class _AccessFamily(AdminFamily):
-    """The requests of access control, to one server or to all of a cluster."""
+    """The base of users, policies and accounts: sends requests to one server, or to all of a cluster."""
 
     async def _change(
         self, command: Command, about: str, broker: str | None, cluster: str | None, *, slaves: bool = True
@@ -261,7 +261,7 @@ class Policies(_AccessFamily):
     async def list(
         self, subject: str = "", resource: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[PolicyInfo, ...]]:
-        """Returns the entries whose subject and resource contain these texts, by broker."""
+        """Returns policy entries by broker. Their subject and resource contain the given texts."""
         gathered = await self._answers(ListAcls(subject, resource), USERS.format("policies"), broker, cluster)
         answers = {name: tuple(_policies(_rows(answer, "policies"))) for name, answer in gathered.answers.items()}
         return Gathered(answers, gathered.failures)
@@ -327,7 +327,7 @@ class Accounts(_AccessFamily):
     async def set_white_addresses(
         self, addresses: Iterable[str], *, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
-        """Sets the addresses, of clients, that need no signature."""
+        """Sets the client addresses from which requests need no signature."""
         command = UpdateWhiteAddresses(",".join(addresses)).to_command()
         return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
 
@@ -339,7 +339,7 @@ class Accounts(_AccessFamily):
     async def versions(
         self, *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[AccountsVersion, ...]]:
-        """Returns the version of each file of accounts, by broker. They differ while a change is not everywhere."""
+        """Returns the version of each accounts file, by broker. They differ until a change has reached all brokers."""
         gathered = await self._answers(GetAclVersion(), ACCOUNTS.format("versions of accounts"), broker, cluster)
         return Gathered({name: _versions(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 

@@ -1,4 +1,7 @@
-"""`Admin`: topics made, changed, looked up and deleted on every master (tools/admin/DefaultMQAdminExt.java)."""
+"""`Admin`: calls about topics, clusters and KV values, and families of calls about everything else.
+
+Source: tools/admin/DefaultMQAdminExt.java.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +149,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     async def route(self, topic: str) -> TopicRouteData:
         """Returns the topic's route, as a NameServer knows it now. Raises `NoRoute` if it knows none.
 
-        The client's producers and consumers use it from now on, and the client polls it like theirs.
+        The client keeps the route for its producers and consumers, and refreshes it from now on.
         """
         routes = self._servers.session.routes
         route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
@@ -259,7 +262,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
                 await self._servers.change_nameservers(DeleteKvConfig(namespace, on_wire).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """Returns a KV configuration value, or None. The current NameServer is asked first, then the others."""
+        """Returns a KV configuration value, or None. If the current NameServer lacks it, the others are queried."""
         query = GetKvConfig(namespace, key).to_command()
         return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 
@@ -277,7 +280,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: dict[str, str]) -> dict[str, str]:
-        """Returns the attributes whose values differ: a broker refuses some changes even to the value they have."""
+        """Returns the attributes that the topic does not have yet. A broker may refuse to set an equal value again."""
         if not settings:
             return {}
         question = GetTopicConfig(self._servers.on_wire(topic)).to_command()

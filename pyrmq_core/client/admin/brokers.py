@@ -1,7 +1,7 @@
-"""`Admin.brokers`: every broker with its health, figures and settings, and the removals that an operator starts.
+"""`Admin.brokers`: the brokers' health, statistics and settings, and removal of unused data.
 
-A broker is chosen by its name (its master, or the server with `broker_id`) or by an address `host:port`.
-Source: tools/admin/DefaultMQAdminExtImpl.java, 5.4.0.
+A broker is chosen by its name (its master, or the server with `broker_id`) or by an address `host:port`. Source:
+tools/admin/DefaultMQAdminExtImpl.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Brokers(AdminFamily):
     """Administration of brokers."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
-        """Returns a row for each registered address, slaves too. Without an answer the row holds the broker's error."""
+        """Returns a row for each registered address, slaves too. If a broker does not answer, its row has the error."""
 
         async def status(server: Server) -> RuntimeInfo | RocketMQError:
             try:
@@ -55,7 +55,7 @@ class Brokers(AdminFamily):
         return TableRows(rows)
 
     async def runtime_info(self, broker: str, *, broker_id: int = 0) -> RuntimeInfo:
-        """Returns the broker's own figures. `table` has them all, as texts."""
+        """Returns the broker's own report of its state. `table` has all its values, as texts."""
         return await self._runtime_info(await one_broker(self._servers, broker, broker_id))
 
     async def stats(self, broker: str, name: str, key: str, *, broker_id: int = 0) -> BrokerStats | None:
@@ -108,27 +108,27 @@ class Brokers(AdminFamily):
         )
 
     async def clean_unused_topics(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Removes the queues of topics that a broker has no settings of. Returns the names of the brokers."""
+        """Has brokers remove queues of topics that they have no settings of. Returns the brokers' names."""
         return await self._clean(CleanUnusedTopic(), broker, cluster)
 
     async def clean_expired_queues(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Removes the files of queues whose messages are no longer in the log. Returns the names of the brokers."""
+        """Has brokers remove queue files whose messages are no longer in the log. Returns the names of the brokers."""
         return await self._clean(CleanExpiredConsumeQueue(), broker, cluster)
 
     async def delete_expired_logs(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Removes expired segments of the log now, and not at the hour of `deleteWhen`. Returns the brokers' names."""
+        """Has brokers remove expired log files now, not at the hour of `deleteWhen`. Returns the brokers' names."""
         return await self._clean(DeleteExpiredCommitLog(), broker, cluster)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Closes a broker for writing at every NameServer. Returns the number of its topics there, by address.
+        """Closes a broker for writing at every NameServer. Returns the number of its topics, by NameServer address.
 
-        Producers leave it out once they have new routes. It lasts until the broker registers another version of its
-        topics, or `add_write_perm`.
+        Producers leave the broker out once they have new routes. This lasts until `add_write_perm`, or until the broker
+        registers another version of its topics.
         """
         return await self._change_write_perm(WipeWritePerm(broker_name), WipedWritePerm, broker_name)
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Opens a broker for writing again at every NameServer. Returns the number of its topics there, by address."""
+        """Opens a broker for writing again at every NameServer. Returns the number of its topics by NameServer."""
         return await self._change_write_perm(AddWritePerm(broker_name), AddedWritePerm, broker_name)
 
     async def _runtime_info(self, server: Server) -> RuntimeInfo:

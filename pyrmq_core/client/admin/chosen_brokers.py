@@ -1,4 +1,4 @@
-"""The choice of brokers for a request: one by its name or address, or all of a cluster.
+"""Chooses the brokers for a request: one by its name or address, or all of a cluster.
 
 `one_figure` reads a statistic of one broker.
 """
@@ -13,7 +13,7 @@ from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
 
 
 async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER_ID) -> Server:
-    """Returns the broker of a name or an address `host:port`. Raises `InvalidArgument` for an unknown name.
+    """Returns the broker with a name, or at an address `host:port`. Raises `InvalidArgument` for an unknown name.
 
     An address is not looked up: it may belong to a NameServer, or to an unregistered broker.
     """

@@ -135,7 +135,7 @@ class DeadLetters:
 
 
 class _Reading:
-    """The dead letters of all queues so far, and the first error of each broker that has an unreadable one."""
+    """The dead letters read so far, and for each broker the error of its first unreadable one."""
 
     def __init__(self, room: int, body_bytes: int | None) -> None:
         self.letters: list[MessageExt] = []

@@ -1,8 +1,8 @@
 """Changes of a group's offsets: reset of a topic, change of one queue, copy of another group's offsets.
 
 A broker of 5.x stores the new offsets, and returns them at the members' next pulls. Until then it ignores commits. A
-4.9 broker sends them to the members, and cannot reset a group without members. `mqadmin` then commits offsets itself,
-and so does this module. Sources: tools/command/offset/ResetOffsetByTimeCommand.java,
+4.9 broker sends the offsets to the members, and cannot reset a group without members. `mqadmin` then commits offsets
+itself, and so does this module. Sources: tools/command/offset/ResetOffsetByTimeCommand.java,
 tools/admin/DefaultMQAdminExtImpl.java (resetOffsetByTimestamp, resetOffsetByTimestampOld), 5.4.0 and 4.9.7.
 """
 
@@ -43,7 +43,7 @@ class _Before:
 
 
 class GroupOffsets:
-    """The offsets of one group, for changes at all masters of a topic."""
+    """Changes one group's offsets at all masters of a topic."""
 
     def __init__(self, servers: AdminServers, group: str) -> None:
         self._servers = servers

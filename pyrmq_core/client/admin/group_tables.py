@@ -1,4 +1,4 @@
-"""Reading the tables of consumer groups from brokers, and joining the answers of several of them."""
+"""Reads the settings, members and offsets of consumer groups from brokers, and joins the brokers' answers."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ async def connections_of(servers: AdminServers, server: Server, group: str) -> C
 async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityLimiter) -> BrokerGroups:
     """Returns the groups of one broker. `limit` bounds the queries for members at all brokers together.
 
-    Without it the groups of a thousand brokers would be queried at once, and the last queries would wait in this client
-    for longer than they may take.
+    Without it, the groups of a thousand brokers would be queried at once, and the last queries would time out in this
+    client.
     """
     configs = await configs_of(servers, server)
     answer = await servers.ask(server, GetBrokerConsumeStats().to_command())
@@ -91,7 +91,7 @@ async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityL
 async def progress_of(
     servers: AdminServers, server: Server, group: str, topic: str | None, *, times: bool
 ) -> BrokerProgress:
-    """Returns the offsets of a group, with `times` also the ages of waiting messages if the broker knows the topic."""
+    """Returns a group's offsets at one broker, for one topic or all. With `times` also the ages of waiting messages."""
     answer = await servers.ask(server, GetConsumeStats(group, topic).to_command(), f"group {group}")
     stats = ConsumeStats.from_command(answer)
     lagging = {queue.topic for queue, row in stats.offsets.items() if row.broker_offset > row.consumer_offset}
@@ -187,7 +187,7 @@ def queue_progress(
 
 
 def _waiting_since(row: OffsetWrapper, span: QueueTimeSpan | None, now: datetime) -> datetime | None:
-    """Returns the store time of the oldest message that waits.
+    """Returns the store time of the oldest unconsumed message, or None.
 
     A broker finds no time for an offset that was never committed, or whose message was removed. Then the queue's first
     message is the oldest.

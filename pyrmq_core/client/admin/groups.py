@@ -1,4 +1,4 @@
-"""`Admin.groups`: consumer groups over all brokers, their members, their progress, and changes of both."""
+"""`Admin.groups`: consumer groups over all brokers, their members and offsets, and changes of both."""
 
 from __future__ import annotations
 

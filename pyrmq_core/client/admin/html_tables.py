@@ -1,6 +1,6 @@
-"""Tables of administration as HTML, which a notebook shows in the place of a value's `repr`.
+"""HTML tables of `Admin`'s results, which a notebook shows in place of a value's `repr`.
 
-Every text in them may be a peer's, so it is escaped.
+Any text in a result may come from a peer, so all are escaped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ShownAsTable:
-    """A value whose field `ROWS` a notebook shows as a table, below its other fields of one value each."""
+    """A value that a notebook shows as a table of its field `ROWS`, below its fields with a single value."""
 
     __slots__ = ()
     ROWS: ClassVar[str]
@@ -53,7 +53,7 @@ class TableRows(tuple[T, ...]):
 
 
 def table_of(rows: Iterable[Any] | Mapping[Any, Any], more: Sequence[str] = ()) -> str:
-    """Returns the rows, or the items of a mapping, as a table of HTML with a column for each field."""
+    """Returns an HTML table of rows or of a mapping's items: a column for each field and each property in `more`."""
     count = len(rows) if isinstance(rows, Sequence | Mapping) else 0
     body: list[str] = []
     head: list[str] = []

@@ -1,7 +1,7 @@
 """Look-ups of stored messages by id or key, and the age of a queue, for `Admin.messages`.
 
-Source: client/impl/MQAdminImpl.java, 5.4.0. Java passes over brokers that fail. Here the list names them with their
-errors, since it would look complete without.
+Source: client/impl/MQAdminImpl.java, 5.4.0. Java skips brokers that fail. Here the list has their errors, since it
+would look complete without.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class MessageQueries:
         self._namespace = namespace
 
     async def by_id(self, offset_msg_id: str, topic: str | None) -> MessageExt:
-        """Returns the message at the log offset in the id. Raises `ResponseError` if the broker has none there."""
+        """Returns the message at the log offset that the id contains. Raises `ResponseError` if none is there."""
         location = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
         address = unpack_host(location.ip + (location.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
         on_wire = None if topic is None else self._on_wire(topic)
@@ -175,7 +175,7 @@ class MessageQueries:
 
 
 class _Reading:
-    """The messages in the answers of several brokers, unpacked one at a time."""
+    """The messages from the answers of several brokers, and the errors of unreadable ones by broker."""
 
     def __init__(
         self, topic: str, is_wanted: Callable[[MessageExt], bool], namespace: str | None, body_bytes: int | None

@@ -1,7 +1,7 @@
 """The life of a stored message: the groups that consumed it, its retries, and its dead letters.
 
 Source: tools/admin/DefaultMQAdminExtImpl.java (messageTrackDetail, consumed), tools/admin/api/TrackType.java, 5.4.0.
-Java says NOT_ONLINE of a group without members, whether it consumed the message or not. Here its offset is shown, too.
+For a group without members Java only says NOT_ONLINE. Here the group's offset shows whether it consumed the message.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TrackType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageTrack:
-    """One message in one group.
+    """The state of one message in one group.
 
     `consumer_offset` is the group's offset in the message's queue, or None. `retries` are the message's copies in the
     group's retry topic, `dead_letters` its copies among the dead letters. `error` is the reason of UNKNOWN, or why
@@ -140,7 +140,7 @@ def _track_type(message: MessageExt, topic: str, online: list[ConsumerConnection
 
 
 def _passes(message: MessageExt, subscription: SubscriptionData | None) -> bool:
-    """Returns False if the group's tags leave the message out. SQL92 is evaluated by the broker alone."""
+    """Returns whether the group's tag filter accepts the message. True for SQL92, which only brokers evaluate."""
     if subscription is None or subscription.expression_type != TAG:
         return True
     return TagFilter.parse(subscription.sub_string).matches(message.tags)

@@ -1,4 +1,4 @@
-"""`Admin.messages`: stored messages found by id, key and time, their life and trace, and dead letters."""
+"""`Admin.messages`: look-ups of stored messages by id and key, their traces, and dead letters."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ DEAD_LETTERS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class MessageTrace:
-    """The events of a message that traces report, in order, and the brokers that gave no answer."""
+    """The events of one message from trace records, in order of time, and the errors of brokers without an answer."""
 
     events: tuple[TraceEvent, ...]
     failures: Mapping[str, RocketMQError]
 
 
 class Messages(AdminFamily):
-    """Stored messages. A list is made of the brokers that answer. `failures` has the errors of the others."""
+    """Calls about stored messages. Lists have the messages of brokers that answer, `failures` the others' errors."""
 
     async def by_id(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
         """Returns the message with this `offset_msg_id`, or the first message of a batch record.
@@ -133,9 +133,9 @@ class Messages(AdminFamily):
     ) -> ConsumeDirectlyResult:
         """Makes one member of the group consume the message now, and returns its result. Offsets do not change.
 
-        Without `client_id` the broker's first member does. Raises `InvalidState` if none is connected there, and
-        `InvalidArgument` for a message of a batch that is one record: brokers pass on complete records only, and Java
-        members read the batch as one message.
+        Without `client_id` it is the member with the lowest id at the message's broker. Raises `InvalidState` if none
+        is connected there, and `InvalidArgument` for a message of a batch that is one record: brokers pass on complete
+        records only, and Java members read the batch as one message.
         """
         check_group(group)
         if message.sys_flag & BATCH_RECORD:
@@ -174,7 +174,7 @@ class Messages(AdminFamily):
 
 
 def _events_of(trace_message: MessageExt, msg_id: str, most: int) -> list[TraceEvent]:
-    """Returns up to `most` events of the message. A sender decides how many others a trace message has."""
+    """Returns up to `most` events of the message: a sender may put any number of events into a trace message."""
     records = trace_message.body.decode(errors="replace").split(RECORD_END)
     text = RECORD_END.join(record for record in records if msg_id in record)
     return list(islice((event for event in trace_events(text) if event.msg_id == msg_id), most))

@@ -17,7 +17,7 @@ class NameServers(AdminFamily):
     """Administration of NameServers."""
 
     async def config(self) -> Gathered[dict[str, str]]:
-        """Returns the settings of each NameServer by its address. `failures` has the errors of missing answers."""
+        """Returns each NameServer's settings by its address. `failures` has the errors of those without an answer."""
 
         async def ask(server: Server) -> dict[str, str]:
             answer = await self._servers.ask(server, GetNamesrvConfig().to_command())

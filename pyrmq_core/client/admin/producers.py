@@ -25,7 +25,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ConnectedProducer:
-    """One client of a producer group. `seen` is its last heartbeat, by a broker's clock, where brokers report it."""
+    """One client of a producer group. `seen` is its last heartbeat by the broker's clock, None if not reported."""
 
     group: str
     client_id: str
@@ -48,7 +48,7 @@ class Producers(AdminFamily):
     """The connected producers. A producer is connected to the brokers to which it has sent."""
 
     async def list(self) -> ProducerList:
-        """Returns the producers of all groups, or with a namespace of the namespace's groups."""
+        """Returns the producers of all groups, or, with a namespace, of the namespace's groups."""
 
         async def ask(server: Server) -> list[ConnectedProducer]:
             answer = AllProducers.from_command(await self._servers.ask(server, GetAllProducers().to_command()))

@@ -1,6 +1,6 @@
-"""The servers of an `Admin`, as its families query them: NameServers, masters, and all registered brokers.
+"""The NameServers and brokers that an `Admin` queries.
 
-A table over several brokers contains the answers that came: `gather` keeps the errors of the other brokers. A change
+A query of several brokers returns the answers it gets: `gather` keeps the errors of the other brokers. A change
 continues after a failure: `change_each` notes in the error which servers were changed, and which were not.
 """
 
@@ -31,7 +31,7 @@ KEEP_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker at an address. Its `str` names it in errors."""
+    """A broker's name and address. Its `str` names it in errors."""
 
     name: str
     address: str
@@ -116,7 +116,7 @@ class AdminServers:
         *accepted: ResponseCode,
         lacks: Callable[[T], bool] = operator.not_,
     ) -> T:
-        """Returns the result of `read` for a NameServer's answer with code SUCCESS or one of `accepted`.
+        """Queries a NameServer and returns `read(answer)`. Raises for a code other than SUCCESS or one of `accepted`.
 
         While `lacks` is true of the result, by default for an empty result, the other NameServers are queried in turn.
         """
@@ -147,7 +147,7 @@ class AdminServers:
         return answers
 
     async def keep_kv(self, namespace: str, key: str, value: str, about: str) -> tuple[str, ...]:
-        """Puts a KV configuration at each NameServer that lacks its key. Returns the addresses of these.
+        """Puts a KV value at each NameServer that lacks the key. Returns these NameServers' addresses.
 
         All are queried together, and each has a second at most: a failure is raised at the end.
         """
@@ -191,7 +191,7 @@ class AdminServers:
 
 
 class AdminFamily:
-    """The base of the families of an `Admin`: `admin.topics`, `admin.groups` and their neighbours, a module each.
+    """The base of `Admin`'s families, which are groups of calls such as `admin.topics` and `admin.groups`.
 
     A family is an attribute of `Admin` whose methods are coroutines. `blocking/admin_families.py` makes the blocking
     form of each from it, one line a method.

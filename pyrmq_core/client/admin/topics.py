@@ -1,6 +1,6 @@
-"""`Admin.topics`: the topics that NameServers and brokers know: figures, permissions and order configuration.
+"""`Admin.topics`: the list of topics, their offsets and rates, permissions and order configuration.
 
-Figures come from every broker of the topic's route, also where a topic is at one broker alone.
+Offsets and rates come from every broker in the topic's route.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Topics(AdminFamily):
         return tuple(sorted(without_namespace(topic, namespace) for topic in topics if is_reachable(topic, namespace)))
 
     async def stats(self, topic: str) -> TopicStats:
-        """Returns the offsets of each queue, of all brokers of the topic that answer. Raises `NoRoute` without a route.
+        """Returns the offsets of each queue, from all brokers that answer. Raises `NoRoute` without a route.
 
         Without a master, the slave with the lowest id is queried.
         """
@@ -85,7 +85,7 @@ class Topics(AdminFamily):
         return TopicStats(dict(sorted(queues.items())), sum(rates) if rates else None, gathered.failures)
 
     async def groups(self, topic: str) -> tuple[str, ...]:
-        """Returns the groups that subscribe to the topic or have offsets of it, at any broker that answers, sorted."""
+        """Returns the groups that subscribe to the topic or have offsets in it, at any broker that answers, sorted."""
         return (await self.group_names(topic)).groups
 
     async def group_names(self, topic: str) -> TopicGroupNames:
@@ -100,7 +100,7 @@ class Topics(AdminFamily):
     async def rates(self, topic: str, groups: Iterable[str] = ()) -> TopicRates:
         """Returns messages a second over the last minute: stored in the topic, and received by each of the groups.
 
-        The figures are the brokers' statistics, which every release keeps. A broker without a figure counted nothing.
+        The rates are the brokers' own statistics, which every release keeps. A broker without a figure counts as 0.
         """
         on_wire, names = self._servers.on_wire(topic), tuple(groups)
         keys = {name: f"{on_wire}@{self._servers.on_wire(name)}" for name in names}
@@ -163,7 +163,7 @@ class Topics(AdminFamily):
     async def keep_order(self, topic: str, queues: Mapping[str, int] | None = None) -> tuple[str, ...]:
         """Sets the topic's order configuration at each NameServer that lacks it. Returns the addresses of these.
 
-        Without `queues` it is the configuration that another NameServer has. NameServers do not share it, and lose it
+        Without `queues` the configuration of another NameServer is copied. NameServers do not share it, and lose it
         with their disk. Raises the first failure when every NameServer was queried.
         """
         wanted = queues or await self.order(topic)
@@ -184,7 +184,7 @@ class Topics(AdminFamily):
         return tuple({*kinds, *await self.keep_order(manifest, {broker: 1})})
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the topics that are manifests of committed writes."""
+        """Returns the manifests: topics in which committed writes record their batches."""
         tenant, tables = self._servers.namespace, []
         for namespace in (MANIFEST_NAMESPACE, ORDER_NAMESPACE):
             query = GetKvList(namespace).to_command()
@@ -199,7 +199,7 @@ class Topics(AdminFamily):
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
     async def _route(self, topic: str, *, is_kept: bool = True) -> TopicRouteData:
-        """Returns the topic's route. The client polls it from now on, like the route of a topic in use."""
+        """Returns the topic's route. If `is_kept`, the client refreshes it from now on, like a route in use."""
         routes = self._servers.session.routes
         look_up = routes.refresh if is_kept else routes.query
         route = await look_up(self._servers.on_wire(topic), timeout=self._servers.timeout)

@@ -1,6 +1,6 @@
-"""The values of administration: brokers' statuses, figures of topics and queues, groups with lag, members and progress.
+"""The results of administration: statuses of brokers, offsets of topics, and groups with members and lag.
 
-`failures` has the errors of brokers that gave no answer, by name. The rest of a table is complete.
+`failures` has the errors of brokers that gave no answer, by name. The rest of a result is complete.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FULL_DISK_RATIO: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """One registered address of a broker. `runtime_info` is None with the `error` of the query for it.
+    """One registered address of a broker. `runtime_info` is the broker's report, or None with the `error` of the query.
 
     Rates are messages a second of the last 10 s, None in the broker's first seconds.
     """
@@ -98,7 +98,7 @@ class QueueStats:
 
     @property
     def messages(self) -> int:
-        """The number of messages between both offsets. Each message of a batch record counts."""
+        """The number of messages from the first to the last offset. Each message of a batch record counts."""
         return self.max_offset - self.min_offset
 
 
@@ -147,8 +147,9 @@ class TopicGroupNames(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """One group of the list. `lag` is the sum over all topics, and a type is None while no member is connected.
+    """One consumer group in a list of all groups.
 
+    `lag` is the sum over all topics. `consume_type` and `message_model` are None while no member is connected.
     `clients` are the members, without the queues that they hold. An offset beyond the end of its queue is no lag:
     `queues_beyond_end` counts such queues. `lags` has the lag of each topic, `consume_tps` is messages a second.
     """
@@ -178,7 +179,7 @@ class GroupList(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One client of a group. `running_info` is its own report, or None with the `error` of the query for it."""
+    """One client of a group. `running_info` is its own report, or None with the `error` of the query."""
 
     client_id: str
     address: str
@@ -228,7 +229,7 @@ class GroupDescription(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """One queue of a group.
+    """A group's offset and lag in one queue.
 
     `last_consumed` is the store time of the last message before the committed offset. `waiting_since` is the store time
     of the oldest unconsumed message, by this host's clock. Either is None if there is no such message or the broker
@@ -250,7 +251,7 @@ class QueueProgress:
 
     @property
     def inflight(self) -> int | None:
-        """The number of messages that are pulled and not consumed."""
+        """The number of messages that members have pulled and not consumed."""
         return None if self.pull_offset is None else self.pull_offset - self.consumer_offset
 
 
@@ -303,7 +304,7 @@ class GroupProgress(ShownAsTable):
 
     @property
     def lag(self) -> int | None:
-        """The number of messages that are not consumed. An offset beyond its queue's end hides no other lag.
+        """The number of messages that are not consumed. A queue whose offset is beyond its end counts as 0.
 
         None for a group without offsets, such as one that no broker knows.
         """
@@ -311,7 +312,7 @@ class GroupProgress(ShownAsTable):
 
     @property
     def waiting_since(self) -> datetime | None:
-        """The store time of the oldest message that waits in any queue, None if no message waits."""
+        """The store time of the oldest unconsumed message of all queues, None if there is none."""
         return min((queue.waiting_since for queue in self.queues if queue.waiting_since is not None), default=None)
 
     def acknowledged_tps(self, before: GroupProgress) -> float | None:
