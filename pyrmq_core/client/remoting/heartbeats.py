@@ -1,4 +1,4 @@
-"""Heartbeats report a client's groups to brokers. Each broker's version is in its answer.
+"""Sends heartbeats, which report a client's groups to brokers, and keeps each broker's version from its answer.
 
 A broker pushes transaction checks and replies only over a connection it had a heartbeat on. While the client has no
 consumers, only masters get heartbeats. Source: client/impl/factory/MQClientInstance.java (sendHeartbeatToAllBroker).
@@ -82,7 +82,7 @@ class Heartbeats:
         return address in self._reached
 
     async def send_round(self) -> None:
-        """Sends a heartbeat to every broker that should know the groups. A failed one waits for the next round."""
+        """Sends a heartbeat to every broker that should know the groups. The next round tries failed ones again."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         addresses = self._addresses()
         self._problems.keep(HEARTBEAT, addresses)
@@ -117,9 +117,9 @@ class Heartbeats:
             await self.introduce(address)
 
     def disconnected(self, address: str) -> bool:
-        """Records that the broker forgot the groups when the connection ended. Returns whether to `return_to` it.
+        """Records that the broker forgot the groups when the connection ended. Returns whether to call `return_to`.
 
-        A broker with transactions of this client's producers has no other way to query about them.
+        That is for transactional producers: a broker can query them about transactions over a connection only.
         """
         was_reached = address in self._reached
         self._reached.discard(address)
@@ -127,7 +127,7 @@ class Heartbeats:
         return was_reached and bool(self._transactional)
 
     async def return_to(self, address: str) -> None:
-        """Reports the groups to a broker that was lost, in tries until it is reached or no route names it."""
+        """Tries to send a heartbeat to a lost broker, until it is reached or no route names it."""
         for seconds in chain(RETURN_SECONDS, repeat(RETURN_SECONDS[-1])):
             await trio.sleep(seconds)
             if self.was_reached(address) or not self._transactional or address not in self._addresses():
@@ -176,7 +176,7 @@ class Heartbeats:
         return answer.version
 
     def _forget_others(self) -> None:
-        """Drops the data of addresses that no route names any more, so that moving brokers take no memory."""
+        """Drops the versions and locks of addresses that no route names any more, to keep memory bounded."""
         named = {address for broker in self._brokers() for address in broker.broker_addrs.values()}
         for address in self._versions.keys() - named:
             del self._versions[address]
@@ -206,7 +206,7 @@ class Heartbeats:
 
 
 async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, address: str, *, timeout: float) -> None:
-    """Raises `InvalidMessage` if the queue's broker is older than 5.0. A heartbeat fetches an unknown version.
+    """Raises `InvalidMessage` if the queue's broker is older than 5.0. Sends a heartbeat if its version is unknown.
 
     Raises `NetworkError` when the broker does not answer: then the message was not sent.
     """

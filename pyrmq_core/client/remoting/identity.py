@@ -26,7 +26,7 @@ class Credentials:
 def credentials_of(
     access_key: str | None, secret_key: str | None, security_token: str | None = None
 ) -> Credentials | None:
-    """Returns the credentials, None without keys. Raises `InvalidArgument` for one key alone, or only a token."""
+    """Returns the credentials, or None without keys. Raises `InvalidArgument` if only some of the texts are there."""
     for name, key in (("access_key", access_key), ("secret_key", secret_key), ("security_token", security_token)):
         if key is not None and not _is_text(key):
             raise InvalidArgument(f"{name} is a {type(key).__name__}; it is a text")
@@ -61,7 +61,7 @@ def client_id(
 
 
 def offsets_id(own_id: str, ip: str, instance_name: str | None, unit_name: str | None = None) -> str:
-    """Returns the name under which a broadcasting consumer keeps its offsets: Java's `ip@instance[@unit]`.
+    """Returns the folder name for a broadcasting consumer's offsets: Java's `ip@instance[@unit]`.
 
     A client id is new at each start, so offsets under it would not be found again. Without an instance name it is still
     `own_id`: two programs of one machine must not share a file.

@@ -1,4 +1,4 @@
-"""Calls to servers, over one connection for each address: RPC hooks run first, then the request is signed.
+"""Sends a client's requests to servers, over one connection for each address: hooks run, then it signs the request.
 
 Every answer names its server's release. A request that a release does not know is not sent to it: it is refused here,
 as later releases refuse it, since older ones would not answer at all (`protocol/framing/versions.py`).
@@ -32,7 +32,7 @@ EMPTY_HEARTBEAT: Final = HeartBeat("", (), ()).to_command()
 
 
 class RemotingClient:
-    """The calls of one client to NameServers and brokers."""
+    """Sends the requests of one client to NameServers and brokers."""
 
     def __init__(self, pool: ConnectionPool, rpc_hooks: RpcHooks, credentials: Credentials | None) -> None:
         self._pool = pool
@@ -45,10 +45,10 @@ class RemotingClient:
         self.writes_from_threads = not rpc_hooks and pool.tls is None
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
-        """Returns the answer, whatever its code. `timeout` in seconds. Raises `NetworkError`s and `ProtocolError`s.
+        """Sends a request and returns the answer, whatever its code. `timeout` is seconds.
 
-        The answer is REQUEST_CODE_NOT_SUPPORTED, and nothing is sent, if the server's release does not know the
-        request. The release is queried first, within the same timeout.
+        Raises `NetworkError`s and `ProtocolError`s. If the server's release does not know the request, nothing is sent,
+        and the answer is REQUEST_CODE_NOT_SUPPORTED. The release is queried first, within the same timeout.
         """
         if command.code in KNOWN_SINCE:
             if address not in self._versions:
@@ -78,7 +78,7 @@ class RemotingClient:
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
     def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
-        """Sends a request and returns its `Call`, the first half of `call`. The task has to wait for the call at once.
+        """Sends a request and returns its `Call`, for which this task has to wait at once.
 
         Returns None, and sends nothing, if the caller would have to wait for a connection or for room, or there are
         hooks to call.
@@ -116,11 +116,11 @@ class RemotingClient:
         self._pool.close(address)
 
     def forget(self, address: str) -> None:
-        """Drops the known release of the server at an address: the next connection may reach another server."""
+        """Forgets the release of the server at an address: the next connection may reach another server."""
         self._versions.pop(address, None)
 
     def hooked(self, address: str, command: Command, done: Done) -> tuple[Command, Done]:
-        """Returns the prepared request, and a `done` that first runs the hooks after an answer."""
+        """Returns the request after hooks and signature, and a `done` that first runs the hooks after an answer."""
         request = self._hooks.before(address, command)
 
         def hooked(result: Command | NetworkError) -> None:
@@ -165,7 +165,7 @@ class PinnedConnection:
         return self._connection.is_closed
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Passes bodies to borrowing calls without a copy, and answers of `form` unparsed, from now on."""
+        """Changes how calls of the connection get answers: bodies without a copy, and answers of `form` unparsed."""
         self._connection.lend_answers(form)
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:

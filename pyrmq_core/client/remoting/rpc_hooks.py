@@ -1,4 +1,4 @@
-"""A client's hooks around each request to a NameServer or a broker. A client takes them by `rpc_hooks=`.
+"""The hooks around each request of a client to a NameServer or broker, which `Client(rpc_hooks=...)` takes.
 
 Source: remoting/RPCHook.java.
 """

@@ -23,7 +23,7 @@ FETCH: Final = "fetching the list of NameServers from"
 
 
 class Discovery:
-    """The page with the list: a text `host:port;host:port` in its first line. Each unit has a page of its own."""
+    """Fetches the NameServers' list from a URL, the unit's own if there is one: a line `host:port;host:port`."""
 
     def __init__(self, url: str, problems: Problems, unit_name: str | None = None) -> None:
         check_url(url)

@@ -38,7 +38,7 @@ NONE_NAMED: Final = (
 
 
 class Asking(Protocol):
-    """A caller of servers by address: a client's `RemotingClient`, or a bare pool of connections."""
+    """The connections that `NameServers` uses: a client's `RemotingClient`, or a bare pool of connections."""
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command: ...
 
@@ -68,7 +68,7 @@ class NameServers:
         return {address: self._failures[address] for address in self.addresses if address in self._failures}
 
     def set_addresses(self, addresses: Sequence[str], *, random_start: int) -> None:
-        """Sets another list. The chosen NameServer stays if it is listed. Another order alone changes nothing."""
+        """Replaces the list of NameServers. The chosen one stays if it is still listed. A new order changes nothing."""
         before = self._choice
         if set(addresses) == set(before.addresses):
             return
@@ -170,7 +170,7 @@ class NameServers:
         return result
 
     async def _call(self, address: str, command: Command, seconds: float) -> Command:
-        """Returns the answer of one NameServer. Tries once more after a closed connection, as after its restart."""
+        """Returns a NameServer's answer. Tries again after a closed connection, since the server may have restarted."""
         deadline = trio.current_time() + seconds
         try:
             try:

@@ -77,7 +77,7 @@ class _Query:
 
 
 class Routes:
-    """Routes by topic, and the publish infos and broker addresses made from them.
+    """A client's topic routes, with the queues to write to (`TopicPublishInfo`) and the broker addresses in them.
 
     When a topic's route changes, the event `changed` is set, and replaced by a new event. So is `brokers_changed` when
     the addresses of brokers change.
@@ -131,7 +131,7 @@ class Routes:
         return info is not None and not info.queues and bool(info.without_master)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """Returns `publish_info`'s result if it is known, or None if it needs a query."""
+        """Returns the queues to write to if they are known, or None if `publish_info` has to query a NameServer."""
         info = self._publish_infos.get(topic)
         if info is None or not info.queues or (info.borrowed and topic not in self._borrowed_once):
             return None
@@ -150,7 +150,7 @@ class Routes:
     async def publish_info(
         self, topic: str, *, create_topic_key: str, default_topic_queue_nums: int, timeout: float
     ) -> TopicPublishInfo:
-        """Returns the queues to write the topic to. An unknown topic borrows the queues of TBW102.
+        """Returns the queues to write the topic to. An unknown topic borrows the queues of TBW102, a template topic.
 
         All callers share the result's counter, so that they take the queues in turn. Borrowed queues serve until the
         next query for the topic, by the next poll or after a failure, and longer while no NameServer answers. So each
@@ -176,7 +176,7 @@ class Routes:
         return info
 
     def no_route(self, topic: str) -> NoRoute:
-        """Returns the error for a topic that no NameServer knows. It names the brokers that had it, as far as known."""
+        """Returns the error for a topic that no NameServer knows. It names the brokers of the last known route."""
         route = self._routes.get(topic)
         return no_route(topic, self._nameservers, () if route is None else route.broker_datas)
 
@@ -193,7 +193,7 @@ class Routes:
         return route
 
     async def query(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
-        """Returns the answer as `refresh` does, but keeps nothing: no poll refreshes the route later."""
+        """Returns the topic's route as `refresh` does, but does not keep it: no poll refreshes it later."""
         is_first = topic not in self._queries
         try:
             return await self._ask(topic, timeout)
@@ -202,7 +202,7 @@ class Routes:
                 del self._queries[topic]
 
     async def refresh_all(self) -> None:
-        """Refreshes all known topics. A topic that fails is a problem of the client, and does not delay the others."""
+        """Refreshes the routes of all known topics. A failure is reported in `problems` and delays no other topic."""
         topics = self._publish_infos.keys() | self._routes.keys()
         left = iter(topics)
         async with trio.open_nursery() as nursery:
@@ -219,11 +219,11 @@ class Routes:
                 self._problems.passed(REFRESH, topic)
 
     async def _ask(self, topic: str, timeout: float, count: int | None = None) -> TopicRouteData | None:
-        """Returns the route by a query of this task, or by another task's query that ended in the meantime.
+        """Returns the topic's route from a NameServer. Only one query of a topic runs at a time.
 
-        Only one query of a topic runs at a time. A call that waited for its turn returns the result of the query that
-        ended meanwhile, or with `count`, the result of a query after that number. It shares a failure only if that
-        query had at least as much time as this call has left.
+        A call that waited for its turn returns the result of the query that ended meanwhile, or with `count`, the
+        result of a query after that number. It shares a failure only if that query had at least as much time as this
+        call has left.
         """
         deadline = trio.current_time() + timeout
         query = self._queries[topic]
@@ -271,7 +271,7 @@ class Routes:
         return route
 
     def _shared(self, broker: BrokerData) -> BrokerData:
-        """Returns an equal object from another topic's route, or else `broker`: equal objects then share memory."""
+        """Returns an equal object that another topic's route holds, to save memory, or else `broker`."""
         other = self._brokers.get(broker.broker_name)
         return other if other == broker else broker
 
@@ -288,7 +288,7 @@ class Routes:
             self._publish_infos[topic] = info
 
     def _learn(self, topic: str, route: TopicRouteData) -> None:
-        """Records the route. Does nothing if it equals the known route (topicRouteDataIsChange)."""
+        """Stores the topic's route and sets `changed`, unless it equals the known route (topicRouteDataIsChange)."""
         if _same(self._routes.get(topic), route):
             return
         self._publish_infos[topic] = publish_info_of(topic, route, counter_start=self._random_start())
@@ -319,7 +319,7 @@ class Routes:
 
 
 def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ()) -> NoRoute:
-    """Returns the error, in the words that Java users search for (`No route info of this topic`).
+    """Returns the error, in Java's words, which users search for (`No route info of this topic`).
 
     `brokers` are the brokers that had the topic. The text names the NameServers that gave no answer.
     """
@@ -342,7 +342,7 @@ def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ())
 
 
 class BatchTopics:
-    """The client's knowledge of batch topics, whose brokers store a batch as one record.
+    """Records at which brokers a topic is a batch topic, whose batches are stored as one record.
 
     After each query for a topic's route, its brokers are queried again.
     """
@@ -354,7 +354,7 @@ class BatchTopics:
         self._locks: defaultdict[TopicOnBroker, trio.Lock] = defaultdict(trio.Lock)
 
     def is_known(self, topic: str, broker_name: str) -> bool:
-        """Returns True if the broker's last answer, however old, says that it stores a batch as one record."""
+        """Returns whether the broker's last answer, however old, was that the topic is a batch topic."""
         answer = self._known.get((topic, broker_name))
         return answer is not None and answer[1]
 
@@ -373,7 +373,7 @@ class BatchTopics:
             return self._known[pair][1]
 
     async def any_batch_topic(self, topic: str, info: TopicPublishInfo, *, timeout: float) -> bool:
-        """Returns whether `keeps_whole` is True at any broker of the topic. Queries all brokers at once."""
+        """Returns whether any of the topic's brokers stores its batches as one record. Queries them all at once."""
         answers: list[bool] = []
 
         async def ask(pair: TopicOnBroker) -> None:
@@ -392,7 +392,7 @@ class BatchTopics:
         return self._known[pair][1] if self._is_fresh(pair) else None
 
     async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
-        """Returns the answer of `is_batch_topic`, but never raises, so that it fails no send.
+        """Returns whether the broker stores the topic's batches as one record. Never raises, so that it fails no send.
 
         If the broker does not answer, its previous answer is used. If it never answered, the topic counts as plain.
         """

@@ -1,4 +1,4 @@
-"""The NameServers of a client: their addresses from text, and the chosen NameServer.
+"""Parses NameServer addresses, and keeps the one that a client has chosen.
 
 Source: remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
 """
@@ -12,7 +12,7 @@ from pyrmq_core.errors import InvalidArgument
 
 
 def parse_nameservers(nameserver: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns the addresses of `host:port;host:port` or of a list. Blanks around them are ignored.
+    """Parses `host:port;host:port`, or checks a list of addresses. Ignores blanks around them.
 
     An address may be `http://host:port` (an endpoint, common/utils/NameServerAddressUtils.java). Raises
     `InvalidArgument` for any other form.

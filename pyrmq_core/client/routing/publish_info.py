@@ -1,4 +1,4 @@
-"""The queues that a route offers to producers and consumers, and the addresses of its brokers.
+"""The queues that producers write and consumers read by a topic's route, and the addresses of its brokers.
 
 Sources: client/impl/factory/MQClientInstance.java (topicRouteData2TopicPublishInfo),
 client/common/ThreadLocalIndex.java, client/impl/producer/TopicPublishInfo.java, 5.3.3.
@@ -70,7 +70,7 @@ class TopicPublishInfo:
         return self._next()
 
     def select(self, accept: Callable[[MessageQueue], bool]) -> MessageQueue | None:
-        """Returns the next queue for which `accept` is true, within one cycle, or None if it accepts no queue."""
+        """Returns the next queue that `accept` accepts. Returns None after trying each queue once."""
         for _ in self.queues:
             queue = self._next()
             if accept(queue):
@@ -78,9 +78,9 @@ class TopicPublishInfo:
         return None
 
     def queue_of_key(self, sharding_key: str) -> MessageQueue:
-        """Returns the queue `abs(hashCode % n)`, as Java's SelectMessageQueueByHash: its remainder keeps the sign.
+        """Returns the queue of a key, number `abs(hashCode % n)` as in Java's SelectMessageQueueByHash.
 
-        Raises `NoRoute` when there is no queue to write to.
+        Java's remainder keeps the sign. Raises `NoRoute` when there is no queue to write to.
         """
         if not self.keyed_queues:
             return self.select_one_message_queue()
@@ -132,7 +132,7 @@ def publish_info_of(
 
 
 def publish_queues(topic: str, route: TopicRouteData, *, needs_master: bool = True) -> tuple[MessageQueue, ...]:
-    """Returns the queues a producer may write to, by the order configuration, else by broker name.
+    """Returns the queues to write to, from the order configuration if there is one, else in the order of broker names.
 
     Without an order configuration, a broker needs write permission and, with `needs_master`, a master. Raises
     `BodyError` for an order configuration that cannot be read.
@@ -155,12 +155,12 @@ def brokers_without_master(route: TopicRouteData) -> tuple[str, ...]:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """Returns the queues a consumer may read from. A broker with only a slave is enough."""
+    """Returns the queues a consumer may read from, also those of a broker that has only slaves left."""
     return _read_queues(topic, route, Permission.READ)
 
 
 def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
-    """Returns the queues of `subscribe_queues`, the queues without read permission, and the brokers without a master.
+    """Returns the topic's readable and unreadable queues, and its brokers without a master.
 
     A slave that acts as master (5.x) is a master in the route, but its topic has no write permission.
     """
@@ -174,9 +174,9 @@ def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
 
 
 def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
-    """Returns the error for the brokers at which the topic has queues without the READ permission, if there are any.
+    """Returns an error that names the brokers where the topic lacks the READ permission, or None.
 
-    A broker would refuse a pull by the same code, but queues that may not be read are never pulled from.
+    It has the code of a broker that refuses a pull: the client never pulls such queues, so no broker would report it.
     """
     names = {queue.broker_name for queue in _read_queues(topic, route, 0)}
     if not names:
@@ -207,7 +207,7 @@ def _read_queues(topic: str, route: TopicRouteData, permission: int) -> tuple[Me
 
 
 def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> TopicRouteData:
-    """Returns the route of TBW102 as a new topic's route: at most `default_topic_queue_nums` queues a broker."""
+    """Makes a new topic's route from the template TBW102, with `default_topic_queue_nums` queues a broker at most."""
     queue_datas = tuple(
         replace(
             data,
@@ -220,7 +220,7 @@ def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> Topi
 
 
 def broker_addresses(routes: Sequence[TopicRouteData]) -> dict[str, BrokerData]:
-    """Returns the addresses of all brokers in the routes, by broker name. The last route with a broker counts."""
+    """Returns the brokers of all routes by name, with their addresses. Later routes replace brokers of earlier ones."""
     return {broker.broker_name: broker for route in routes for broker in route.broker_datas}
 
 
