@@ -27,7 +27,7 @@ class MessageEncoder:
     """The encoder of one producer's messages, with its settings. `own_properties` go with every single message.
 
     `hooks` are called with each message in the caller's thread and context, and may return another message. Messages
-    with bodies below `joined_below_bytes` may share a request: 0 without automatic batching.
+    with bodies below `joined_below_bytes` may share a request. It is 0 without automatic batching.
     """
 
     compress_over_bytes: int
@@ -62,7 +62,7 @@ class MessageEncoder:
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def content(self, message: Message, timeout: float | None = None) -> BatchMember | Payload:
-        """Encodes one message as `one` does. A message that may share a request gets its id later.
+        """Returns a message that may share a request as `BatchMember`, which gets its id later, others as `Payload`.
 
         A message with a time-out of its own shares no request.
         """
@@ -85,7 +85,7 @@ class MessageEncoder:
         return checked_batch(messages, self.max_message_bytes)
 
     def batch(self, batch: CheckedBatch, *, split_by_tag: bool = False) -> Iterator[Payload]:
-        """Yields messages of one topic in as few requests as possible. With `split_by_tag` each request has one tag."""
+        """Encodes messages of one topic as few payloads. With `split_by_tag` each payload has messages of one tag."""
         return split_checked(
             batch,
             unique_ids(len(batch.messages)),
@@ -97,7 +97,7 @@ class MessageEncoder:
 
 
 def compression_type(name: str) -> CompressionType | None:
-    """Returns the compression of a name in lower case, None for `none`.
+    """Returns the compression with this lower-case name, None for `none`.
 
     Raises `InvalidArgument` for an unknown name, and `MissingLibrary` when its library is not installed.
     """

@@ -1,7 +1,7 @@
-"""Message trace of a producer: each message with its queue and time, and the ends of transactions.
+"""Message trace of a producer: reports sent messages and ends of transactions to a trace topic.
 
-A hook like any other, which the producer adds itself. `TraceDispatcher` sends its records. Trace messages are not
-traced. Source: client/trace/hook/SendMessageTraceHookImpl.java, 5.3.3.
+It is a hook, which the producer adds itself. `TraceDispatcher` sends its records. Trace messages are not traced.
+Source: client/trace/hook/SendMessageTraceHookImpl.java, 5.3.3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Tracer(TraceDispatcher):
         pass
 
     def send_message_after(self, context: SendContext) -> None:
-        """Records each message of an acknowledged try. A failed try has no region, so it is not reported."""
+        """Records each message of an acknowledged try. Other tries are not traced: only an answer names the region."""
         if not context.results or not context.trace_on or context.topic == self.topic:
             return
         region = context.results[0].region_id

@@ -58,13 +58,13 @@ Select = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
 class Producer(SessionOwner[ProducerSettings[Any]]):
-    """Sends messages.
+    """A producer, which sends the messages of one producer group.
 
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own, and with
     `client=` it shares one. Times are seconds. A send's `timeout` counts routes, tries and waits. A sent request stays
     with its broker for all of that time, while `timeout_per_attempt` caps a try after which another broker can take
-    over. With `batching`, messages that come fast are sent together. `trace` (True, or a topic) reports each to the
-    trace topic. `hooks` are plain functions around each try. `namespace` is the prefix of topics and the group at
+    over. With `batching`, messages that come fast are sent together. `trace` (True, or a topic) reports each message to
+    the trace topic. `hooks` are plain functions around each try. `namespace` is the prefix of topics and the group at
     brokers.
     """
 
@@ -337,7 +337,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
 
     async def sending_topic(self, topic: str, *, timeout: float | None = None) -> tuple[TopicPublishInfo, bool]:
-        """Returns the results of `publish_info` and `is_batch_topic` by one call. Each has the whole `timeout`."""
+        """Returns the results of `publish_info` and `is_batch_topic`. Each of the two may take `timeout`."""
         sender, seconds = self._open().sender, self._seconds(timeout)
         info = await sender.publish_info(topic, timeout=seconds)
         return info, await sender.is_batch_topic(topic, timeout=seconds)
@@ -402,9 +402,9 @@ class Draft(NamedTuple):
         self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
 
     def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:
-        """Abandons the send, after any earlier work of the loop for it.
+        """Abandons the send of an interrupted caller, after the loop's earlier work for it.
 
-        `soon` schedules a function on the loop. A loop that ended has ended its sends.
+        `soon` schedules a function on the loop. If the loop has ended, the send has failed already.
         """
         with suppress(InvalidState):
             soon(self.parts.in_flight.give_up, pending, message_of(self.payload).topic)

@@ -46,7 +46,7 @@ class AwaitedReply:
 
 
 class Replies:
-    """The handler of pushed replies, with the client's waiting requests by correlation id."""
+    """The client's requests that wait for a reply, by correlation id, and the handler of replies from brokers."""
 
     def __init__(self) -> None:
         self._awaited: dict[str, AwaitedReply] = {}
@@ -86,7 +86,7 @@ class RequestSender:
         self._clusters: set[str] = set()
 
     def properties(self, timeout: float) -> dict[str, str]:
-        """Returns the properties that make a message a request. CORRELATION_ID names it."""
+        """Returns the properties that make a message a request: CORRELATION_ID, this client's id and the timeout."""
         return {
             CORRELATION_ID: str(uuid.uuid4()),
             REPLY_TO_CLIENT: self._client.client_id,

@@ -1,4 +1,4 @@
-"""The parts of a running producer, opened and closed in order."""
+"""Opens and closes the parts of a running producer in order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RunningProducer:
     tracer: Tracer | None
 
     def begin(self, payload: Payload | BatchMember, to: Target, seconds: float, pending: PendingSend) -> None:
-        """Sends an admitted message in the background, in a shared batch if it may share one."""
+        """Sends a message that has room in `in_flight`, in the background. A `BatchMember` joins a shared request."""
         try:
             if isinstance(payload, tuple):
                 accumulator = self.accumulator
@@ -74,7 +74,7 @@ class RunningProducer:
 
 @asynccontextmanager
 async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> AsyncIterator[RunningProducer]:
-    """Registers the group for the time of the block. Raises `InvalidState` if the client has its producer already."""
+    """Opens a producer's parts and registers its group. Raises `InvalidState` if the client has such a producer."""
     client.register_producer(settings.producer_group, transactional=settings.transaction_listener is not None)
     unseen = UnseenFailures(settings.group)
     try:

@@ -1,6 +1,6 @@
-"""The queues that other clients of RocketMQ take for a key, for `Producer.send(..., select=...)`.
+"""Functions for `Producer.send(..., select=...)` that choose the queue of a key as other clients of RocketMQ do.
 
-Each family of clients has a hash of its own. Java's over remoting is the one of a plain send with a sharding key.
+Each family of clients has a hash of its own. A plain send with a sharding key uses that of Java's remoting client.
 """
 
 from __future__ import annotations

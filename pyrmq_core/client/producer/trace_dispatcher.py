@@ -44,7 +44,7 @@ TRACE_NUMBERS: Final = itertools.count(1)
 
 
 class TraceDispatcher:
-    """The records of one producer or consumer. `run` sends the records that its hooks noted."""
+    """The trace records of one producer or consumer, which hooks add with `note` and `run` sends."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -63,7 +63,7 @@ class TraceDispatcher:
             self._enough.set()
 
     def has_room(self, count: int) -> bool:
-        """Returns whether `count` more records may wait. Otherwise counts them as dropped, before any is made."""
+        """Returns whether `count` more records fit into the queue. If not, counts them as dropped."""
         if len(self._records) + count <= QUEUE_RECORDS:
             return True
         self._dropped += count
@@ -77,7 +77,7 @@ class TraceDispatcher:
             await self.flush(sender)
 
     async def flush(self, sender: Sender) -> None:
-        """Sends the noted records, after the sends under way. Drops and logs a record that cannot be sent."""
+        """Sends all waiting records, once an earlier flush has ended. Drops and logs records that cannot be sent."""
         async with self._sending:
             if self._dropped and self._dropped_line.is_due():
                 log.warning("%d trace records were dropped: they came faster than they were sent", self._dropped)

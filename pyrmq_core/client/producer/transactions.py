@@ -46,7 +46,7 @@ TakeCheck = Callable[[CheckTransactionState, MessageExt, Peer], None]
 
 
 class TransactionChecks:
-    """The handler of transaction checks: a client's producers by group."""
+    """The handler of brokers' transaction checks, which passes each to the client's producer of the group."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, TakeCheck] = {}
@@ -61,7 +61,7 @@ class TransactionChecks:
         return {RequestCode.CHECK_TRANSACTION_STATE: self._pass_on}
 
     def _pass_on(self, request: Command, peer: Peer) -> None:
-        """Passes the check to the producer of its group. Its END_TRANSACTION is the answer, so no response is sent."""
+        """Passes a check to the producer of its group. The producer answers it with END_TRANSACTION, not a response."""
         header = CheckTransactionState.from_command(request)
         message = header.message()
         group = message.properties.get(PGROUP, "")
@@ -98,7 +98,7 @@ class TransactionListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A stored half message. `result` belongs to the half message, not to the message that consumers will read."""
+    """A stored half message. Consumers will read the message at another offset than that in `result`."""
 
     message: Message
     result: SendResult
@@ -107,7 +107,7 @@ class Transaction:
 
     @property
     def is_safe(self) -> bool:
-        """True if the broker stored it as its settings require. Otherwise it can only be rolled back."""
+        """True if the broker stored the half message with SEND_OK. Otherwise it can only be rolled back."""
         return self.result.status is SendStatus.SEND_OK
 
 
@@ -137,7 +137,7 @@ class Transactions:
         self._checks.unregister(self._group)
 
     def properties(self, message: Message) -> dict[str, str]:
-        """Returns the properties that make a half message. Raises `InvalidMessage` for a delay or priority."""
+        """Returns the properties of a half message. Raises `InvalidMessage` for a message with a delay or priority."""
         if self._listener is None:
             raise InvalidState(
                 f"producer {self._group} has no transaction_listener: brokers would ask it about lost ends in vain; "
@@ -239,7 +239,7 @@ class Transactions:
 async def decided(
     function: Callable[..., State | Awaitable[State]], *args: object, limiter: trio.CapacityLimiter | None = None
 ) -> tuple[State, Exception | None]:
-    """Returns the state that the user's function decided: UNKNOW if it raised, or returned something else.
+    """Calls the user's function and returns its state, or UNKNOW and the error if it raised.
 
     An async function runs here, a plain function in a worker thread: local transactions wait for databases.
     """
@@ -249,7 +249,7 @@ async def decided(
 async def decided_by(
     in_thread: Callable[..., Awaitable[object]], function: Callable[..., State | Awaitable[State]], *args: object
 ) -> tuple[State, Exception | None]:
-    """Returns the same as `decided`. `in_thread` runs a plain function in a worker thread."""
+    """Calls the user's function as `decided` does. `in_thread` runs a plain function in a worker thread."""
     try:
         if inspect.iscoroutinefunction(function):
             return _checked(await function(*args)), None

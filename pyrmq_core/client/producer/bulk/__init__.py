@@ -1,1 +1,1 @@
-"""Many sends at once: send windows, automatic batching, batches split by size, whole Arrow tables."""
+"""Sends many messages at once: send windows, automatic batching, lists split by size, and Arrow tables."""

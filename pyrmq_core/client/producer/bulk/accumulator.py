@@ -54,7 +54,7 @@ class _Batch:
 
 
 class Accumulator:
-    """The open batches of one producer. A full or old batch is sent through `in_flight`."""
+    """The batches of one producer that are still being filled. A full or old batch is sent through `in_flight`."""
 
     def __init__(self, in_flight: InFlight, batching: Batching, *, timeout: float) -> None:
         self._in_flight = in_flight
@@ -66,7 +66,7 @@ class Accumulator:
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
-        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background."""
+        """Adds a message that has room in `in_flight` to the batch for its topic, target, wait flag and tag."""
         message, before, after, size = member
         batch = self._last
         if (

@@ -1,4 +1,4 @@
-"""Lists of messages sent in the background, each by a task, within the bounds of `InFlight`.
+"""Sends lists of messages in the background, each by a task, within the bounds of `InFlight`.
 
 A task sends its list as `send_batch` does, part by part. Every try has a timeout, so every task ends. Source:
 DefaultMQProducer.java, `send(Collection, SendCallback)`.

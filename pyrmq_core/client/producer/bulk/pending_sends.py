@@ -120,7 +120,7 @@ class Pending(Generic[R]):
 
 
 class PendingSend(Pending[SendResult]):
-    """A message under way, and later its result."""
+    """The send of one message, and later its result."""
 
     __slots__ = ("_index", "_results", "state")
 
@@ -133,7 +133,7 @@ class PendingSend(Pending[SendResult]):
         self._index = 0
 
     def begun(self, state: SendState) -> None:
-        """Keeps a reference to the send's state and payload while the send is under way, but not in the result."""
+        """Keeps the send's state while the send is under way. Later results need not keep the payload in memory."""
         if not self.is_done:
             self.state = state
 
@@ -162,7 +162,7 @@ def end_stored(pendings: Sequence[PendingSend], results: Receipt | SendResults) 
 
 
 class PendingBatch(Pending[Sequence[SendResult]]):
-    """A list of messages under way, and later one result a message, in order."""
+    """The send of a list of messages, and later one result a message, in order."""
 
     __slots__ = ()
 
@@ -317,7 +317,7 @@ class InFlight:
         self._sends.abandon()
 
     def fail(self, error: RocketMQError) -> None:
-        """Ends all sends with the error, after a crash of the loop and without using it."""
+        """Ends all sends with the error. It does not use the loop, which has crashed."""
         self._sends.fail(error)
         for pending in list(self._entered):
             self.leave((pending,))
@@ -344,6 +344,6 @@ class InFlight:
         await self._ended.wait()
 
     def _has_room(self, size: int) -> bool:
-        """Returns whether there is room for one more payload. A payload above the bound has room if it is alone."""
+        """Returns whether one more payload of this size may be sent. A payload above the bound may be sent alone."""
         count = len(self._entered)
         return count == 0 or (count < self._max_count and self._bytes + size <= self._max_bytes)

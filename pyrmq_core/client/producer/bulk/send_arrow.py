@@ -1,4 +1,4 @@
-"""Sends record batches: encodes them by columns and sends them by a window. Arrow's types are called `Any` here."""
+"""Sends the rows of record batches as messages, encoded by columns. Arrow's types are called `Any` here."""
 
 from __future__ import annotations
 

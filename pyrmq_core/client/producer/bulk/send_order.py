@@ -1,4 +1,4 @@
-"""`WindowRoom` and `SendOrder`: admit payloads to a `SendWindow`, and choose the payload to send next. Pure."""
+"""Bounds the payloads in a `SendWindow` (`WindowRoom`), and chooses the next one to send (`SendOrder`). Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class WindowRoom:
-    """The number and the bytes of the payloads in a window, and their bounds.
+    """The number and bytes of the payloads in a window, with their bounds.
 
     A payload larger than the bound enters when it is alone.
     """
@@ -90,7 +90,7 @@ class SendOrder:
         return None
 
     def destination(self, to: Target) -> Target:
-        """Returns the current target of payloads for `to`: another queue if a failure moved its last payload."""
+        """Returns where to send payloads for `to` now: to another queue if a failure moved the last payload there."""
         return self._followed.get(to, to)
 
     def end(self, to: Target, stored_in: MessageQueue | None) -> None:
@@ -102,7 +102,7 @@ class SendOrder:
             self._ready.append(to)
 
     def fail(self, error: RocketMQError) -> None:
-        """Stops sending. The first failure counts."""
+        """Stops sending. Keeps `error`, unless there was an earlier failure."""
         self.failure = self.failure or error
 
     def drop(self) -> list[Payload]:

@@ -53,7 +53,7 @@ class WriteSummary:
     ranges: list[StoredRange] = field(default_factory=list)
 
     def add(self, receipt: Receipt, size: int) -> None:
-        """Adds the figures of one request that was acknowledged."""
+        """Adds one acknowledged request."""
         self.messages += receipt.count
         self.bytes += size
         self.requests += 1
@@ -134,7 +134,7 @@ class SendWindow:
         return self._order.add(payload, to)
 
     def interrupted(self, topic: str) -> None:
-        """Fails the window after an interrupted `put`, whose payload may or may not have been handed over."""
+        """Fails the window after a `put` was interrupted: it is unknown whether its payload is sent."""
         self._order.fail(given_up(topic))
         self._has_raised = True
         self.start_more()

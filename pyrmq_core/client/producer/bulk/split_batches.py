@@ -1,4 +1,4 @@
-"""Sends a list of messages as batches, one part after another, and builds the error if a part fails."""
+"""Sends a list of messages as one or more requests, one after another, and builds the error if one fails."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def send_list(
 async def _groups(
     sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
 ) -> list[Group]:
-    """Returns the messages by target: `queue`, or else the queue of the sharding key, or any queue without a key."""
+    """Groups the messages by target: `queue`, or else the queue of each sharding key, or any queue without a key."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
         return [(target_of(messages[0], queue), list(range(len(messages))))]
@@ -123,7 +123,7 @@ def _by_tag(messages: Sequence[Message], indices: Sequence[int]) -> list[int]:
 async def _send_parts(
     sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float, mode: CommunicationMode
 ) -> Sequence[SendResult]:
-    """Returns a result for each message, in order. A part without a fixed queue follows the part before it."""
+    """Sends the parts in order. A part without a fixed queue goes to the queue of the part before it."""
     done: list[Sequence[SendResult] | RocketMQError] = []
     moved_to: dict[Target, Target] = {}
     for to, payload in parts:

@@ -19,7 +19,7 @@ SECONDS_BETWEEN_LINES: Final = 60.0
 
 
 class UnseenFailures:
-    """The failed background sends of one producer whose ends the program has not looked at."""
+    """Counts one producer's failed background sends whose error the program has not read."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -29,7 +29,7 @@ class UnseenFailures:
         self._line = RareLine(SECONDS_BETWEEN_LINES)
 
     def failed(self, error: RocketMQError) -> UnseenFailure:
-        """Counts a failure, and returns the object for its pending send or future to keep."""
+        """Counts a failure. The pending send or future keeps the result, which reports if it is dropped unread."""
         with self._lock:
             if not self._count:
                 self._first = str(error)
@@ -62,7 +62,7 @@ class UnseenFailures:
 
 
 class UnseenFailure:
-    """A failure that the program has not looked at. It reports itself when it is dropped unseen."""
+    """A failure that the program has not read. If it is dropped without that, it logs a warning."""
 
     __slots__ = ("_error", "_failures")
 

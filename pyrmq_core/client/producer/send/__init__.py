@@ -1,1 +1,1 @@
-"""One send: its queue, its tries, its errors. `sender.Sender` is the only caller of the send requests."""
+"""One send: the choice of its queue, its tries and its errors. Only `sender.Sender` makes send requests."""

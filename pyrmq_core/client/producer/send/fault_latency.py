@@ -1,8 +1,8 @@
-"""Fault latency: which brokers a producer avoids for a while, by the latency of their answers and their failures.
+"""Fault latency: makes a producer avoid brokers that answer slowly or fail, for a while.
 
-Pure: the time is handed in, in seconds. Off by default, as in Java (`sendLatencyFaultEnable`).
-Sources: client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java. Numbers and rules of 5.3.3, and of 4.x as
-a setting.
+Pure: the time is handed in, in seconds. Off by default, as in Java (`sendLatencyFaultEnable`). Sources:
+client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java. Numbers and rules of 5.3.3, and of 4.x as a
+setting.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Draw = Callable[[int], int]
 
 
 class SelectionRule(enum.Enum):
-    """The rule of a release: how a queue is selected, and whether a good answer ends a broker's avoidance at once."""
+    """The release whose rule selects a queue and decides whether one fast answer ends the avoidance of a broker."""
 
     RELEASE_5 = "5.x"
     RELEASE_4 = "4.x"
@@ -46,7 +46,7 @@ class FaultLatencySettings:
 
     @classmethod
     def release_4(cls) -> FaultLatencySettings:
-        """Returns the settings of 4.x: brokers are avoided for much longer times, which the first good answer ends."""
+        """Returns the settings of 4.x: brokers are avoided for longer, until their first fast answer."""
         return cls(
             latency_max=(0.05, 0.1, 0.55, 1.0, 2.0, 3.0, 15.0),
             not_available_duration=(0.0, 0.0, 30.0, 60.0, 120.0, 180.0, 600.0),
@@ -64,7 +64,7 @@ class FaultLatencySettings:
 
 @dataclass(slots=True)
 class FaultItem:
-    """The record of one broker: available again at `start`, and `reachable` until a failure says otherwise."""
+    """The record of one broker: avoided until the time `start`, `reachable` until a failure, probed at `check_at`."""
 
     name: str
     latency: float
@@ -74,7 +74,7 @@ class FaultItem:
 
 
 class FaultLatency:
-    """The records of one producer's brokers. A broker without a record is available and reachable."""
+    """The records of brokers that a producer avoids. A broker without a record is available and reachable."""
 
     def __init__(self, settings: FaultLatencySettings, *, draw: Draw) -> None:
         self.settings = settings
@@ -167,7 +167,7 @@ class FaultLatency:
 
 
 def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bool) -> tuple[bool, bool]:
-    """Returns the `isolation` and `reachable` to record for a try that ended with `error` (None: success)."""
+    """Returns how to record a try that ended with `error`, or None for success, as `(isolation, reachable)`."""
     asynchronous = mode is CommunicationMode.ASYNC
     match error:
         case ResponseError() if refuses_queue(error):  # the route was old, and the broker is healthy

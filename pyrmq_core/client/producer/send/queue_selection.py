@@ -24,7 +24,7 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 
 
 class QueueSelector:
-    """The queue selector of one producer. Topics and queues are without the namespace, unlike in requests."""
+    """Selects the queue of each try for one producer. Topics and queues are without the namespace."""
 
     def __init__(self, client: ClientSession, settings: SendSettings, faults: FaultLatency | None) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class QueueSelector:
         return with_namespace(topic, namespace)
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """Returns the topic's writable queues now. Queries NameServers only if they are not known."""
+        """Returns the queues to write the topic to. Queries a NameServer only if they are not known."""
         info = await self._routes.publish_info(
             self.on_wire(topic),
             create_topic_key=self._settings.create_topic_key,
@@ -88,7 +88,7 @@ class QueueSelector:
         return None if info is None else self._of_info(info, state)
 
     async def choose(self, state: SendState) -> MessageQueue:
-        """Returns the queue of the next try. Raises errors of the look-up, `NoRoute` and `InvalidArgument`."""
+        """Returns the queue of the next try. Raises route errors, and `InvalidArgument` for another topic's queue."""
         queue = self.choose_nowait(state)
         if queue is not None:
             return queue
@@ -132,7 +132,7 @@ class QueueSelector:
         return info.select_one_message_queue(state.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
-        """Returns the queues under the topic's name without namespace. The counter stays while the queues do."""
+        """Returns the queues with the topic's name without namespace. Keeps its counter while `info` is the same."""
         infos = self._tenant_infos.get(topic)
         if infos is None or infos[0] is not info:
             queues = [replace(queue, topic=topic) for queue in info.queues]

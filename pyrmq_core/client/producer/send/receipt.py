@@ -60,7 +60,7 @@ class Receipt:
         return _result(self, stored, 0, offset_id if "," not in offset_id else offset_id.partition(",")[0])
 
     def results(self) -> SendResults:
-        """Returns one result for each message, in order. The answer is parsed only now: a bulk write needs none."""
+        """Returns one result for each message, in order. Parses the answer only now: a bulk write needs no results."""
         return SendResults(self, self._stored())
 
     def _stored(self) -> MessageStored:

@@ -1,4 +1,4 @@
-"""Decides what a failed try of a send means: what the broker has, and whether to try again. Pure.
+"""Decides after a failed try of a send what the broker has stored, and whether to try again. Pure.
 
 Sources: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl), client/producer/DefaultMQProducer.java
 (retryResponseCodes), 5.3.3.
@@ -71,14 +71,14 @@ def outcome_of(error: RocketMQError) -> Outcome:
 
 
 def refuses_queue(error: BaseException | None) -> bool:
-    """Returns whether a broker refused the queue because its topic lacks it: the route was old."""
+    """Returns whether a broker refused a queue that its topic does not have: the client's route was old."""
     if not isinstance(error, ResponseError):
         return False
     return error.code in WRONG_QUEUE_CODES and error.remark.startswith(WRONG_QUEUE)
 
 
 def is_refused_for_good(error: SendFailed) -> bool:
-    """Returns whether a broker refused the content or the permission, and certainly stored nothing of it."""
+    """Returns whether a broker refused the message or its sender, stored nothing, and would refuse it again."""
     cause = error.__cause__
     refused = isinstance(cause, ResponseError) and cause.code in REFUSED_FOR_GOOD and not refuses_queue(cause)
     return refused and error.outcome is Outcome.NOT_STORED
@@ -96,7 +96,7 @@ class Next(Enum):
 
 
 def is_free_try(error: RocketMQError, target: Target) -> bool:
-    """Returns whether a failed try leaves the number of tries as it is: the target waits, and nothing was stored."""
+    """Returns whether a failed try does not count: nothing was stored, and the send waits for a broker."""
     if not isinstance(target, AnyQueue) or not target.wait or outcome_of(error) is not Outcome.NOT_STORED:
         return False
     if isinstance(error, ResponseError):
@@ -168,7 +168,7 @@ def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bo
 
 
 def leaving_seconds(time_left: float, attempts_left: int, *, may_move: bool) -> float:
-    """Returns the seconds within which a try's request has to be sent: all, or a share if the send `may_move`.
+    """Returns within how many seconds a request has to be sent: `time_left`, or a share if the send `may_move`.
 
     An unsent request stores nothing, so another broker can safely replace an unreachable broker.
     """
@@ -176,7 +176,7 @@ def leaving_seconds(time_left: float, attempts_left: int, *, may_move: bool) -> 
 
 
 def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: int) -> SendFailed:
-    """Returns the error of a send in one line: tries, time, brokers, reasons, what is stored, what to do."""
+    """Returns the error of a failed send. Its one line has tries, time, brokers, reasons, what is stored and advice."""
     outcome = worst(attempts)
     what = f"{count} messages" if count > 1 else "the message"
     advice = {

@@ -194,7 +194,7 @@ class SendState:
         self.tries_left -= 1
 
     def note_refused_queue(self, queue: MessageQueue, refusal: RocketMQError) -> None:
-        """Records a refused queue, but does not count the try: the route was old, the broker may serve the next try."""
+        """Records a queue that the broker refused. The try does not count, since the client's route was old."""
         self.refused = queue, refusal
         self.last_broker_name = None
         self.tries_left += 1

@@ -255,7 +255,7 @@ class Sender:
         return attempt_seconds(seconds_left, cap, may_move=self._may_move(state))
 
     def _may_move(self, state: SendState) -> bool:
-        """Returns whether a broker that this send has not tried may take its message after this try."""
+        """Returns whether the next try of this send could go to a broker that it has not tried."""
         return state.tries_left > 1 and self._queues.has_untried_broker(state)
 
     def _judge_first(self, state: SendState, answer: Command | RocketMQError | None) -> Receipt | None:
@@ -319,7 +319,7 @@ class Sender:
         raise failed from error
 
     async def _before_next_try(self, state: SendState) -> None:
-        """Queries the route again, since it may be old. Waits for the broker if the message may go to no other."""
+        """Refreshes the topic's route, which may be old. Waits if only the failed broker can take the next try."""
         topic, tried, state.queue = state.payload.topic, state.queue, None
         with trio.move_on_after(min(1.0, state.seconds_left())):
             with suppress(RocketMQError):  # the known route may still be right
@@ -332,7 +332,7 @@ class Sender:
             await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, state.seconds_left()))
 
     def _awaits_master(self, state: SendState) -> bool:
-        """Returns whether a send without a queue has time to wait for a master of the topic's brokers."""
+        """Returns whether to wait for a master: all of the topic's brokers lack one, and the send has time left."""
         if isinstance(state.to, ThisQueue) or state.stored is not None or state.seconds_left() < MIN_ATTEMPT_SECONDS:
             return False
         return self._queues.awaits_master(state.payload.topic)
@@ -397,4 +397,4 @@ def _receipt(state: SendState, queue: MessageQueue, answer: Command) -> Receipt:
 
 
 def _abandoned() -> None:
-    """Does nothing: the call to abandon has ended already."""
+    """Does nothing: the call that it would abandon has already failed."""
