@@ -1,4 +1,4 @@
-"""The sample of a topic's bodies from which its columns are inferred: the newest messages of each queue.
+"""Samples message bodies of a topic to infer its columns: the newest messages of each queue.
 
 Bodies are read in a thread, one after another, so that the loop goes on and an interrupt ends the sample at once,
 whatever the bodies hold.
@@ -80,7 +80,7 @@ class _SampleReading:
                         return
 
     def _add(self, pull: RawPull, within: OffsetRange) -> None:
-        """Adds the bodies of a pull, in a thread that is left behind after an interrupt, and ends with this body."""
+        """Adds the bodies of a pull. Runs in a thread, which stops at its next body after an interrupt."""
         for message in iterate_readable(pull, within, RULES):
             if self._is_abandoned.is_set():
                 return

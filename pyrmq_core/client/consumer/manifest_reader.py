@@ -1,4 +1,4 @@
-"""Reads the manifest of a topic: the batches of committed writes, and the decisions at the manifest's end."""
+"""Reads a manifest, the topic in which committed writes record their batches, and finds which batches count."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """The committed batches whose records lie in the manifest from offset `start` up to `end`, without it.
+    """The committed batches whose records have offsets `start` up to `end`, without it, in the manifest.
 
-    `passed_over` messages there are no commits.
+    `passed_over` counts the messages there that are no records.
     """
 
     start: int
@@ -51,15 +51,16 @@ class Commits:
 
     @property
     def rows(self) -> int:
-        """The rows of all these batches."""
+        """The number of rows in all these batches."""
         return sum(commit.rows for commit in self.commits)
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestEnd:
-    """The end of a manifest's queue, and the latest decided batch of each writer there.
+    """The end offset of a manifest's queue, and each writer's latest batch that is committed there (`decided`).
 
-    `without_decided` records follow the last record that lists the decided batches.
+    Records list the decided batches now and then. `without_decided` is the number of records after the last one that
+    does.
     """
 
     queue: MessageQueue
@@ -69,7 +70,7 @@ class ManifestEnd:
 
 
 class ManifestReader:
-    """The reading of manifests for one consumer. Topics in arguments and results are the tenant's own."""
+    """A reader of manifests for one consumer. Topics in arguments and results are without the namespace."""
 
     def __init__(self, puller: Puller, lookups: QueueOffsets, namespace: str | None) -> None:
         self._puller = puller
@@ -110,7 +111,7 @@ class ManifestReader:
         return queues[0]
 
     async def commits(self, queue: MessageQueue, start: int | None, end: int | None, window: ReadWindow) -> Commits:
-        """Returns the batches between two offsets, by default all kept batches. Raises `DataLost` for expired ones."""
+        """Returns the committed batches between two offsets, by default all. Raises `DataLost` for expired offsets."""
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         first = kept.start if start is None else start
         last = kept.end if end is None else end
@@ -132,9 +133,9 @@ class ManifestReader:
         return Commits(first, ranges.end, commits, passed_over)
 
     async def end(self, queue: MessageQueue, window: ReadWindow) -> ManifestEnd:
-        """Returns the manifest's end as it is readable now, and the decided batches there.
+        """Returns the manifest's end offset, and the batches that are decided there.
 
-        A list of decided batches that their records do not bear out is not believed, and named in the log.
+        A record that lists a decided batch of which there is no record is ignored and logged.
         """
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         start, entries, looked_at, disbelieved = kept.end, dict[int, Entry](), FIRST_LOOK, set[int]()
@@ -171,7 +172,7 @@ class ManifestReader:
     ) -> DecidedBatches:
         """Returns the decided batches without a record, neither in `entries` nor among the kept `earlier` ones.
 
-        Where a record may have expired, its batch is believed to be decided.
+        A batch whose record may have expired counts as decided.
         """
         proven = self._proven.get(queue, {})
         claims = {
@@ -242,7 +243,7 @@ class ManifestReader:
 async def read_proven(
     puller: Puller, ranges: Sequence[CommittedRange], window: ReadWindow
 ) -> AsyncIterator[AsyncIterator[RawPull]]:
-    """Reads the ranges, one after another. Raises `DataLost` where a message is not the committed message."""
+    """Reads committed ranges, one after another. Raises `DataLost` if a message is not the committed one, by its id."""
     wanted = [(part.queue, OffsetRange(part.start, part.end)) for part in ranges]
     ids = ids_by_queue(ranges)
 

@@ -1,4 +1,4 @@
-"""The settings of push and lite pull consumers: the parameters of all faces, written once.
+"""The settings of push and lite pull consumers: parameters of the trio, blocking and asyncio classes, written once.
 
 Names, defaults and bounds are those of client/consumer/DefaultMQPushConsumer.java and DefaultLitePullConsumer.java and
 of DefaultMQPushConsumerImpl.checkConfig, 5.4.0. Times are seconds and sizes bytes. Java polls 10 messages by default,
@@ -81,7 +81,7 @@ class MemberSettings(ConsumerSettings[AnyClient]):
 
 @dataclass(frozen=True, kw_only=True)
 class PushSettings(MemberSettings[AnyClient]):
-    """The parameters of a push consumer. `AnyClient` is the `Client` of its face."""
+    """The parameters of a push consumer. `AnyClient` is the trio, blocking or asyncio `Client`."""
 
     consume_threads: int = 20
     consume_message_batch_max_size: int = 1
@@ -143,7 +143,7 @@ def _check_interval(value: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LitePullSettings(MemberSettings[AnyClient]):
-    """The parameters of a lite pull consumer. `AnyClient` is the `Client` of its face."""
+    """The parameters of a lite pull consumer. `AnyClient` is the trio, blocking or asyncio `Client`."""
 
     auto_commit: bool = True
     auto_commit_interval: float = 5.0

@@ -38,11 +38,11 @@ LONGEST_WAIT_SECONDS: Final = 600.0
 
 
 class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
-    """Reads queues. It takes no part in its group's rebalancing and sends no heartbeats.
+    """A consumer that reads queues at given offsets. It is no member of its group: it sends no heartbeats.
 
     `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
-    `client=` it shares one. `timeout` is for one request to a broker, in seconds. `namespace` is the prefix of topics
-    and the group at brokers, and appears nowhere else.
+    `client=` it shares one. `timeout` is for one request to a broker, in seconds. `namespace` is a prefix of topics and
+    the group at brokers. Arguments and results are without it.
     """
 
     _KIND = "consumer"
@@ -80,11 +80,11 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().topic_queues(topics)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Returns the brokers that each topic is on, by its order configuration or by any NameServer."""
+        """Returns each topic's brokers, by its order configuration or the route of any NameServer."""
         return await self._asking().expected_brokers(topics)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the topics that are manifests of committed writes, none while no NameServer answers."""
+        """Returns the topics in which committed writes record their batches. Empty if no NameServer answers."""
         return await self._asking().manifests()
 
     async def pull(
@@ -151,7 +151,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """Reads as `read`, in lists of pulls of about 6 MiB together: each is worth one decoding by columns."""
+        """Reads as `read`, in lists of pulls of about 6 MiB together: a good size for decoding by columns."""
         check_range(queue, start, end)
         return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
 
@@ -224,9 +224,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
         """Reads each row of committed writes to the topic exactly once, in pulls as `read` gives them.
 
-        `start` and `end` are offsets of the manifest (`TOPIC-committed` by default): records of batches, by default all
-        that are kept. To continue later, begin at the `end` that `read_manifest` returns. Rows are in order within each
-        queue. Raises `NoRoute` without a manifest, and `DataLost` if committed rows, or records, are no longer kept.
+        `start` and `end` are offsets of the manifest (topic `TOPIC-committed` by default), which has a record for each
+        batch. By default they are its first and last offset. To continue later, begin at the `end` that `read_manifest`
+        returns. Rows are in order within each queue. Raises `NoRoute` without a manifest, and `DataLost` if committed
+        rows, or records, are no longer kept.
         """
         commits = await self.read_manifest(manifest or manifest_of(topic), start, end, window=window)
         async with read_proven(self._pulling(), ranges_to_read(commits.commits, topic), window) as pulls:
@@ -261,7 +262,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         queue: MessageQueue | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> ManifestEnd:
-        """Returns the end of a manifest, and the latest decided batch of each writer there.
+        """Returns the end offset of a manifest, and each writer's latest committed batch.
 
         `queue` is one of the queues of a manifest that has several by a fault.
         """
@@ -318,7 +319,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().max_offsets(queues)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Returns the stored bytes per message of each queue, estimated by one pull at its position."""
+        """Returns the mean stored bytes of a message for each queue, estimated by one pull at the given offset."""
         return await self._asking().mean_sizes(positions)
 
     async def offset_bounds(
@@ -326,8 +327,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns the minimum and maximum offsets of many queues, queried together.
 
-        Where there are many queues, one request gets the offsets of a topic on a broker. A queue that still ends at its
-        offset in `reached` may be returned as an empty range, without a request for its minimum.
+        Where there are many queues, one request gets the offsets of a topic on a broker. `reached` has offsets at which
+        a caller stands: a queue that still ends there may be returned as an empty range, without a request for its
+        minimum.
         """
         return await self._asking().offset_bounds(queues, reached)
 
@@ -409,7 +411,7 @@ def check_range(queue: MessageQueue, start: int, end: int) -> None:
 
 
 class ArrowRules(TypedDict):
-    """The rules for reading bodies, and for missing offsets: arguments of `decode_batches`."""
+    """Arguments of `decode_batches`: how to read bodies, and whether offsets may be missing."""
 
     keep_undecodable: bool
     verify_crc: bool
@@ -428,7 +430,7 @@ async def read_rows(
     window: ReadWindow,
     rules: ArrowRules,
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """Yields the range in record batches of about 6 MiB of records or 32 MiB of decompressed bodies, by offset."""
+    """Reads the range as record batches in offset order, of about 6 MiB of records or 32 MiB of unpacked bodies."""
     schema = columnar().schema_of(columns)
     lending_window = replace(window, lends_records=True)
     async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=lending_window) as lists:

@@ -1,4 +1,4 @@
-"""`PushMember`: answers brokers' requests to a push consumer: new members, resets, questions about it.
+"""`PushMember`: the push consumer as brokers see it. It answers their requests, such as resets of offsets.
 
 Sources: client/impl/ClientRemotingProcessor.java, client/impl/consumer/DefaultMQPushConsumerImpl.java
 (consumerRunningInfo), client/impl/factory/MQClientInstance.java (resetOffset), 5.4.0.
@@ -33,7 +33,7 @@ CLIENT_VERSION: Final = "V5_4_0"
 
 
 class PushMember(MemberAnswers):
-    """The answers of one running push consumer to requests of brokers."""
+    """Answers brokers' requests to one running push consumer."""
 
     def __init__(
         self,

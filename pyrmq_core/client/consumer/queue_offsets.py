@@ -43,10 +43,9 @@ ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 
 class QueueOffsets:
-    """Queries about queues for one consumer group. Each query may take `timeout` seconds.
+    """Queries of queues and offsets for one consumer group. Each query may take `timeout` seconds.
 
-    With `namespace`, group, topics and queues in arguments and results are without the namespace, and requests contain
-    it.
+    Group, topics and queues in arguments and results are without the `namespace`, and requests contain it.
     """
 
     def __init__(
@@ -72,8 +71,8 @@ class QueueOffsets:
     async def cluster_info(self) -> ClusterInfo:
         """Returns the brokers that a NameServer knows.
 
-        A proxy refuses this request. Then the result has the brokers that the client's current routes name, none before
-        its first topic. Each route is up to 20 s old: a broker that a route lacks may be away.
+        A proxy refuses this request. Then the result has the brokers of the client's current routes, none before its
+        first topic. Each route is up to 20 s old: a broker that a route lacks may be away.
         """
         try:
             return await self._client.nameservers.ask_for(
@@ -121,7 +120,7 @@ class QueueOffsets:
         return await query_many(topics, current)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Returns the brokers that each topic is on, by its order configuration or by the route of any NameServer.
+        """Returns each topic's brokers, by its order configuration or the route of any NameServer.
 
         A NameServer that does not answer names none.
         """
@@ -139,7 +138,7 @@ class QueueOffsets:
         return await query_many(topics, expected)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the topics that are manifests of committed writes, none from a NameServer that does not answer."""
+        """Returns the topics in which committed writes record their batches. Empty if no NameServer answers."""
         kinds, orders = await self._kv_values(MANIFEST_NAMESPACE), await self._kv_values(ORDER_TOPIC_CONFIG)
         on_wire = (name for name in manifests_in(kinds, orders) if is_reachable(name, self._namespace))
         return frozenset(without_namespace(name, self._namespace) for name in on_wire)
@@ -165,7 +164,7 @@ class QueueOffsets:
         return [data for data in routes.values() if data is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the lowest offset, and 0 for the -1 that 5.4.0 answers for a batch topic's queue without messages."""
+        """Returns the queue's lowest offset, and 0 for 5.4.0's -1, its answer for a batch topic's empty queue."""
         question = GetMinOffset(self._on_wire(queue_of(queue).topic), queue.queue_id, queue.broker_name)
         return max(0, await self._offset(queue, question))
 
@@ -225,7 +224,8 @@ class QueueOffsets:
     async def _create_group(self, queue: MessageQueue) -> None:
         """Makes the queue's broker create the group, if its settings allow that.
 
-        A query for the group does so. A proxy passes no such query on: there a nonexistent message is sent back.
+        A query for the group does so. A proxy does not forward that query: there, sending back a nonexistent message
+        has the same effect.
         """
         try:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))
@@ -246,7 +246,7 @@ class QueueOffsets:
         return await query_many(queues, self.max_offset)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Returns the stored bytes per message of each queue, from a pull at its position. An empty answer has 0."""
+        """Returns the mean stored bytes of a message for each queue, from a pull at the given offset, or 0."""
 
         async def mean(queue: MessageQueue) -> float:
             pulled = await self._puller.pull(queue_of(queue), positions[queue], timeout=self._timeout)
@@ -287,7 +287,7 @@ class QueueOffsets:
         return OffsetRange(min(start, end), end)  # messages may expire between the two requests
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Returns `offset_at` of many queues, each with its own time.
+        """Returns for each queue the offset of the first message stored at or after its time.
 
         A broker searches one queue a request. Where there are many queues, one request finds the queues of a topic on a
         broker whose last message is older: they need no search.

@@ -31,7 +31,7 @@ TRY_AGAIN_SECONDS: Final = 30.0
 
 
 class RetryTopic:
-    """The retry topic of one group. A request may take `timeout` seconds. With `namespace`, names are without it."""
+    """Creates the retry topic of one group at brokers. Each request may take `timeout` seconds."""
 
     def __init__(self, client: ClientSession, group: str, *, timeout: float, namespace: str | None) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class RetryTopic:
         self._next_try: dict[str, float] = {}  # by broker, on trio's clock
 
     async def ensure(self, queues: Iterable[MessageQueue]) -> None:
-        """Makes the queues' brokers create the topic, unless its route lists them: once, or 30 s after a failure."""
+        """Makes the queues' brokers create the retry topic, unless its route lists them. Retries after 30 s."""
         for queue in {queue.broker_name: queue for queue in queues}.values():
             await self._ensure(queue)
 

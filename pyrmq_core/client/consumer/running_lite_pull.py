@@ -37,7 +37,7 @@ from pyrmq_core.protocol.requests.client.get_consumer_running_info import PROP_C
 
 
 class OffsetsByHand:
-    """An offset store for commits by hand: it ignores which messages are consumed."""
+    """An offset store for `auto_commit=False`: consumed messages change no offset, only `commit` does."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class OffsetsByHand:
         return await self._store.stored(queue)
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Does nothing: a commit by hand stores at once."""
+        """Does nothing, since `commit` stores at once."""
 
     def forget(self, queue: MessageQueue) -> None:
         self._store.forget(queue)
@@ -69,7 +69,7 @@ HOLD_SECONDS: Final = 20.0
 
 
 class RunningLitePull(RunningMember):
-    """A lite pull consumer at work: its queues, their intake, and the messages that wait for a poll."""
+    """A running lite pull consumer: its queues, their pulling, and the messages that wait for a poll."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class RunningLitePull(RunningMember):
         await self.assigned.drop_others(self.membership.topics)
 
     async def assign(self, queues: Collection[MessageQueue], wanted: Filter) -> None:
-        """Replaces the assigned queues, and returns when they are read, as far as their brokers answer."""
+        """Replaces the assigned queues. Returns once reading has started, except where a broker does not answer."""
         changed = wanted != self._filter_for_assigned
         self._filter_for_assigned = wanted
         for topic in dict.fromkeys(queue.topic for queue in queues):
@@ -147,7 +147,7 @@ class RunningLitePull(RunningMember):
             self._open_gates()
 
     def uncommitted(self) -> dict[MessageQueue, int]:
-        """Returns the consumed offset of each queue, without queues whose offset `commit` has stored already."""
+        """Returns the offsets to commit, by queue, that `commit` has not stored yet."""
         reached = {assigned.queue: assigned.process_queue.offset_to_commit for assigned in self.assigned}
         return {queue: offset for queue, offset in reached.items() if self._committed.get(queue) != offset}
 
@@ -164,7 +164,7 @@ class RunningLitePull(RunningMember):
         return await (self._lookups.committed(queue) if self._clusters else self._store.stored(queue))
 
     async def leave(self) -> None:
-        """Stores the offsets and leaves the group. Unsettled messages count as failed."""
+        """Stores the offsets and leaves the group. The last poll's messages count as failed unless settled."""
         self.hand_over.close()
         await super().leave()
 
@@ -235,7 +235,7 @@ class RunningLitePull(RunningMember):
 
 
 class LitePullMember(MemberAnswers):
-    """The answers of one consumer to requests of brokers."""
+    """Answers brokers' requests to one running lite pull consumer."""
 
     def __init__(self, running: RunningMember, settings: LitePullSettings[Any]) -> None:
         super().__init__(running, settings)

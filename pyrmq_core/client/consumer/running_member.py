@@ -1,4 +1,4 @@
-"""`RunningMember`: what push and lite pull consumers share while they run, and `MemberAnswers`: what brokers ask them.
+"""`RunningMember`: the common parts of running push and lite pull consumers. `MemberAnswers` answers brokers' requests.
 
 Sources: client/ClientRemotingProcessor.java, DefaultMQPushConsumerImpl.java and DefaultLitePullConsumerImpl.java in
 client/impl/consumer, client/impl/factory/MQClientInstance.java (resetOffset), 5.4.0.
@@ -48,7 +48,7 @@ LEAVING_SECONDS: Final = 5.0
 
 
 class RunningMember(ABC):
-    """A member of a group at work: its offsets, and, after `_divide`, its queues and the rebalancing."""
+    """A running member of a group: its offsets, and, after `_divide`, its queues and their rebalancing."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class RunningMember(ABC):
     def _divide(
         self, store: OffsetStore, added: Callable[[AssignedQueue], None], locks: QueueLocks | None = None
     ) -> None:
-        """Makes the table of assigned queues, whose offsets go to `store`, and their rebalancing."""
+        """Makes the table of assigned queues, whose offsets go to `store`, and the rebalancer that changes it."""
         self.assigned = AssignedQueues(
             self._nursery,
             store,
@@ -116,11 +116,11 @@ class RunningMember(ABC):
 
     @abstractmethod
     async def _correct(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Reads a queue anew from the offset to which its broker moved it."""
+        """Reads a queue again, from the offset to which its broker moved the group."""
 
     @abstractmethod
     def move(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Begins to consume these queues from other offsets, for a reset of the group."""
+        """Starts to consume these queues from other offsets, as a reset of the group requires."""
 
     async def leave(self) -> None:
         """Stores the offsets and leaves the group, within `LEAVING_SECONDS`."""
@@ -191,7 +191,7 @@ class RunningMember(ABC):
 
 
 class MemberAnswers:
-    """The answers of a running consumer to requests of brokers: new members, resets, questions about its state."""
+    """Answers brokers' requests to a running consumer: changed members, resets, and questions about its state."""
 
     def __init__(self, running: RunningMember, settings: MemberSettings[Any]) -> None:
         self._running = running
@@ -214,7 +214,7 @@ class MemberAnswers:
         return {entry.queue: entry.process_queue.offset_to_commit for entry in self._running.assigned.of_topic(topic)}
 
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo:
-        """Returns the settings, subscriptions, queues and rates in Java's shape, and the stacks if they are wanted."""
+        """Returns settings, subscriptions, queues and rates in Java's form, with `jstack` also the threads' stacks."""
         running, settings = self._running, self._common
         common = {
             PROP_CONSUMER_START_TIMESTAMP: str(self._began_ms),

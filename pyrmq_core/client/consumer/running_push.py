@@ -37,7 +37,7 @@ MAX_TRIES_ANY: Final = 2**31 - 1
 
 
 class RunningPushConsumer(RunningMember):
-    """A push consumer at work: membership, rebalancing, intake, and the service that calls the handler."""
+    """A running push consumer: membership, rebalancing, pulling, and the service that calls the handler."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class RunningPushConsumer(RunningMember):
             self.service.arrived(assigned)
 
     async def _correct(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Stores the offset to which the broker moved the queue, and reads the queue anew from that offset."""
+        """Stores the offset to which the broker moved the group in a queue, and reads the queue again from there."""
         await self._move({process_queue.queue: offset}, process_queue)
 
     def commits_with_pulls(self) -> bool:
@@ -139,7 +139,7 @@ class RunningPushConsumer(RunningMember):
         )
 
     def _queues_changed(self, topic: str) -> None:
-        """Divides the topic's limits among its queues, and reports the change."""
+        """Divides the flow-control limits of the topic among its queues, and reports the change."""
         own = self.assigned.of_topic(topic)
         for assigned in own:
             assigned.intake.limits = self._settings.limits(len(own), orderly=self._orderly)

@@ -1,4 +1,4 @@
-"""The settings of every consumer, and all of a `PullConsumer`'s: the parameters of all faces, written once.
+"""The settings that every consumer has, and the only ones of a `PullConsumer`, for trio, blocking and asyncio.
 
 They are apart from `member_settings`, which a Spark worker does not need to load.
 """
@@ -15,7 +15,7 @@ from pyrmq_core.protocol.messages.names import check_group
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings(ClientChoice[AnyClient]):
-    """The parameters of a consumer. `AnyClient` is the `Client` of its face."""
+    """The parameters of a consumer. `AnyClient` is the trio, blocking or asyncio `Client`."""
 
     group: str = field(kw_only=False)
     timeout: float = CALL_TIMEOUT_SECONDS

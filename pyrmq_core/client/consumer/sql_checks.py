@@ -30,7 +30,7 @@ SHOWN_CHARS: Final = 200
 async def check_at_first_broker(
     session: ClientSession, group: str, topic: str, wanted: SqlFilter, *, timeout: float
 ) -> None:
-    """Queries one broker of the topic to check the expression. A topic without a route is not checked now.
+    """Has one of the topic's brokers check the expression. A topic without a route is not checked now.
 
     `group` and `topic` carry their namespace. Raises `ResponseError` if the broker cannot evaluate the expression.
     """
@@ -76,7 +76,7 @@ def _warn_of_ignored_rest(expression: str, broker_name: str, version: int) -> No
 
 
 def _warn_of_refusal(topic: str, wanted: SqlFilter) -> None:
-    """Logs the fault of an expression that brokers will probably refuse, since none can be queried yet."""
+    """Logs what is wrong in an expression that brokers will probably refuse. None can be queried yet."""
     try:
         wanted.predicate()
     except InvalidArgument as error:

@@ -42,7 +42,7 @@ Bounds: TypeAlias = dict[MessageQueue, OffsetRange]
 
 @dataclass(frozen=True, slots=True)
 class _KeptAnswer:
-    """The last answer of a broker, and the bounds of `queues` in it. `last_stored` are store times in ms."""
+    """The last answer of a broker about a topic: the bounds and last store times (ms) of `queues`."""
 
     body: bytes = b""
     queues: tuple[MessageQueue, ...] = ()
@@ -51,7 +51,7 @@ class _KeptAnswer:
 
 
 class TopicStatistics:
-    """The statistics of a client's topics. Each request may take `timeout` seconds."""
+    """Reads the offsets of many queues with one request for each topic and broker, within `timeout` seconds."""
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class TopicStatistics:
         self._skipped_until: dict[TopicOnBroker, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
-        """Returns the bounds of queues from the statistics of their topics, where one request for these replaces many.
+        """Returns the bounds of queues from their topics' statistics, for topics with many of the queues on a broker.
 
         Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for a busy
         broker: requests for single queues would fail as well.
@@ -73,9 +73,9 @@ class TopicStatistics:
         return bounds
 
     async def ends_before(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Returns the end of each queue that has a row and no message stored at or after its time.
+        """Returns the end offset of each queue whose last message was stored before the queue's time in `when_ms`.
 
-        Raises as `bounds`.
+        Queues without statistics are left out. Raises as `bounds`.
         """
         return {
             queue: kept.end

@@ -1,1 +1,1 @@
-"""Consuming: passing messages of queues to handlers, and settling the messages afterwards."""
+"""Passes messages of assigned queues to handlers or polls, then acknowledges them or sends them back."""

@@ -1,4 +1,4 @@
-"""`AssignedQueues`: the queues that a consumer reads now, each with its process queue and its intake.
+"""`AssignedQueues`: the queues that a consumer reads now, each with its waiting messages and its pulling.
 
 Sources: client/impl/consumer/RebalanceImpl.java (updateProcessQueueTableInRebalance), RebalancePushImpl.java, 5.4.0.
 """
@@ -41,13 +41,13 @@ START: Final = "reading the start offsets of"
 
 class Starts(Protocol):
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the offset to begin at. Raises `RocketMQError` if it cannot be known now."""
+        """Returns the offset from which to read a queue. Raises `RocketMQError` if it cannot be determined now."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class AssignedQueue:
-    """One queue: its messages, its pulling, and whether handlers are at work on it."""
+    """One assigned queue: its pulled messages, the `Intake` that pulls it, and the number of messages in handlers."""
 
     process_queue: ProcessQueue
     intake: Intake
@@ -64,7 +64,7 @@ class AssignedQueue:
         return self.process_queue.queue
 
     def drop(self) -> None:
-        """Ends the pulling and every wait for messages. Running handlers continue."""
+        """Stops pulling the queue, and ends every wait for its messages. Running handlers continue."""
         self.process_queue.drop()
         self.dropped_at = min(self.dropped_at, trio.current_time())
         self.scope.cancel()
@@ -92,7 +92,7 @@ class AssignedQueue:
             intake.room_freed()
 
     def note_calls(self, calls: int, messages: int, failed: int, seconds: float) -> None:
-        """Counts calls of the handler, with the sums of their messages and seconds."""
+        """Counts handler calls for the statistics, with the sums of their messages, failures and seconds."""
         self.consumed_at_ms = time.time_ns() // 1_000_000
         counts = self.counts
         counts.calls += calls
@@ -101,13 +101,13 @@ class AssignedQueue:
         counts.failed += failed
 
     def consumed(self, messages: Sequence[MessageExt], calls: int, seconds: float) -> None:
-        """Acknowledges the messages of calls of which none failed."""
+        """Acknowledges the messages of successful handler calls, which took `seconds` in all."""
         self.note_calls(calls, len(messages), 0, seconds)
         self.process_queue.finish(messages)
         self.left(len(messages))
 
     def info(self, *, is_locked: bool) -> ProcessQueueInfo:
-        """Returns the state for the tools. `is_locked` says whether an orderly consumer has the broker's lock."""
+        """Returns the queue's state, which administration tools query. `is_locked` is for orderly consumers."""
         process_queue = self.process_queue
         held = len(process_queue)
         ago = trio.current_time() - self.intake.pulled_at
@@ -174,7 +174,7 @@ class AssignedQueues:
         return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues of the topic until they are those `wanted`. Returns whether nothing is left to do.
+        """Drops and adds queues of the topic until the table has those `wanted`. Returns whether that is complete.
 
         A queue whose pulling has stalled is dropped and added anew.
         """
@@ -225,7 +225,7 @@ class AssignedQueues:
             return True
 
     async def close(self) -> None:
-        """Drops every queue without waiting for handlers. Their offsets are stored, and every lock is given back."""
+        """Drops every queue without waiting for handlers. Stores the queues' offsets and releases their locks."""
         async with self._changing:
             await self._drop_all(list(self._table.values()), grace=0, holds=False)
             await self._unlock_unless(lambda queue: False)
@@ -294,7 +294,7 @@ class AssignedQueues:
         *,
         holds: bool = True,
     ) -> int:
-        """Ends the pulling, waits a little for handlers at work, stores the offsets, and gives locks back.
+        """Stops pulling, waits a moment for running handlers, stores the offsets, and releases locks.
 
         Returns the number of queues that are still to be dropped. With `holds` a locked queue keeps its lock while its
         handler is at work, or the next owner would overtake the handler's messages.

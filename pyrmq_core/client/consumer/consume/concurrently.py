@@ -1,4 +1,4 @@
-"""`ConcurrentService`: passes messages to a handler in any order, several batches at once, and sends failures back.
+"""`ConcurrentService`: passes messages to a handler in any order, several batches at once, and retries failures.
 
 Source: client/impl/consumer/ConsumeMessageConcurrentlyService.java, 5.4.0.
 """
@@ -33,7 +33,7 @@ RECALL_SECONDS: Final = 0.01
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """A task that calls the handler, and the batches that it began at `began` on the loop's clock."""
+    """A task that calls the handler with the batches in `run`, all of one queue, since `began` on the loop's clock."""
 
     scope: trio.CancelScope
     queue: AssignedQueue | None = None
@@ -42,7 +42,7 @@ class Worker:
 
 
 class ConcurrentService:
-    """Calls the handler in up to `workers` tasks. Without `send_back`, failed messages are dropped (broadcasting)."""
+    """Calls the handler in up to `workers` tasks. Failed messages go to `send_back`, or without it are dropped."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class ConcurrentService:
             await self._settle(assigned, run)
 
     def _batches_a_run(self) -> int:
-        """Returns the worker's share of the waiting messages, in batches, or 1 if the handler is slow."""
+        """Returns how many batches a worker takes: its share of the waiting messages, or 1 if the handler is slow."""
         most = self._calls.batches_a_run
         if most == 1:
             return 1
@@ -157,7 +157,7 @@ class ConcurrentService:
         return max(1, min(most, waiting // (self._batch_size * (free + 1))))
 
     async def _recall_from_slow_runs(self) -> None:
-        """Gives batches that wait behind a slow batch back to their queue, so that other threads can take them."""
+        """Returns batches that wait behind a slow handler call to their queue, for other threads to take."""
         while True:
             await self._runs_begun.park()
             while any(worker.run is not None and worker.run.has_waiting for worker in self._workers):
@@ -201,7 +201,7 @@ class ConcurrentService:
         assigned.left(len(messages))
 
     async def _give_back(self, assigned: AssignedQueue, messages: Messages, delay_level: int) -> None:
-        """Sends messages back. A message that no broker accepts is consumed here again after 5 s."""
+        """Sends failed messages back to the broker. If that fails, they are consumed here again after 5 s."""
         process_queue = assigned.process_queue
         again: list[MessageExt] = []
         for message in messages:
@@ -235,7 +235,7 @@ class ConcurrentService:
                     worker.scope.cancel()
 
     async def _timed_out(self, worker: Worker) -> None:
-        """Sends back the messages of a cancelled call, and continues with the other batches of its run."""
+        """Sends back the messages of a cancelled handler call, and continues with the worker's other batches."""
         assigned, run = worker.queue, worker.run
         worker.queue = worker.run = None
         if self._is_ending:

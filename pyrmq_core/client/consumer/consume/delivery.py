@@ -1,4 +1,4 @@
-"""`Delivery`: one message of a consumer that is iterated over, acknowledged by leaving its block."""
+"""`Delivery`: one message from iterating over a consumer, acknowledged at the end of its `async with` block."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Delivery:
         return is_order(error)
 
     async def _wait(self) -> None:
-        """Waits for the end of the block and raises its exception. The group keeps the message of a cancelled block."""
+        """Waits for the end of the block, and raises its exception, or `NotHandled` if the block was cancelled."""
         await self._settled.wait()
         if isinstance(self._reason, Exception):
             raise self._reason
@@ -63,9 +63,9 @@ def is_order(error: BaseException | None) -> bool:
 
 
 class Deliveries:
-    """The deliveries on their way from a consumer to the loop that iterates over them.
+    """The iterator of a consumer's deliveries. The consumer passes messages in with `deliver`.
 
-    A message that was handed over is delivered again after `timeout` seconds without an end.
+    A message whose block has not ended after `timeout` seconds is delivered again.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -74,7 +74,7 @@ class Deliveries:
         self._open: set[Delivery] = set()
 
     async def deliver(self, messages: Sequence[MessageExt]) -> None:
-        """Hands each message over in turn and waits until it is settled."""
+        """Passes each message to the iterating task in turn, and waits until the message is settled."""
         for index, message in enumerate(messages):
             delivery = Delivery(message)
             try:
@@ -102,12 +102,12 @@ class Deliveries:
             raise StopAsyncIteration from None
 
     def close(self) -> None:
-        """Ends the iteration. Messages whose block was not entered are left to the group."""
+        """Ends the iteration now. Messages whose block was not entered are delivered to the group again."""
         self._send.close()
         self._receive.close()
         for delivery in list(self._open):
             delivery._abandon()
 
     def end(self) -> None:
-        """Ends the iteration after the messages that were already handed over."""
+        """Ends the iteration after the messages that were already passed to it."""
         self._send.close()

@@ -17,9 +17,9 @@ from pyrmq_core.model import MessageExt, MessageQueue
 
 
 class HandOver:
-    """The queues with waiting messages, in turn, and the messages of the last poll.
+    """The queues with messages for the next polls, and the messages of the last poll.
 
-    `number` counts the polls that returned messages.
+    Queues take turns. `number` counts the polls that returned messages.
     """
 
     def __init__(self, batch_size: int, observer: PollObserver) -> None:
@@ -67,9 +67,9 @@ class HandOver:
             await self._arrival.wait()
 
     def settle(self, received: int | None = None) -> None:
-        """Notes that the messages of the last poll are consumed.
+        """Records that the messages of the last poll are consumed.
 
-        If `received`, the number of the last poll that reached the caller, is lower, the later messages are returned
+        If that poll did not reach the caller, since `received` is an earlier poll's number, its messages are returned
         again.
         """
         returned, self._returned = self._returned, None

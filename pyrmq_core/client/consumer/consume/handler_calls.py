@@ -44,10 +44,10 @@ MOST_BATCHES_A_RUN: Final = 64
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one call: `failed` are the messages that are not acknowledged, `reason` is the exception.
+    """The result of one handler call: the messages that `failed`, and the exception as `reason`.
 
-    `later` and `suspend` are the handler's exceptions, if it raised one. With `left` the failed messages are not sent
-    back either, because no handler got them.
+    `later` and `suspend` are the handler's exceptions, if it raised one of these. With `left` the failed messages are
+    not sent back either, because no handler got them.
     """
 
     failed: Messages = ()
@@ -63,9 +63,9 @@ CONSUMED: Final = Outcome()
 
 @dataclass(eq=False, slots=True)
 class CallRun:
-    """Batches passed to the handler in turn. `outcomes` are of the ended calls, `context` is for the hooks.
+    """Batches that one worker passes to the handler in turn. `outcomes` has the results of the ended calls.
 
-    `seconds` is the total time of the ended calls.
+    `context` is for the hooks. `seconds` is the total time of the ended calls.
     """
 
     batches: list[Messages]
@@ -99,7 +99,7 @@ class CallRun:
 
 
 class HandlerCalls:
-    """The calls of one handler. Of a plain function, at most `threads` calls run at once.
+    """Calls a handler. A plain function runs in worker threads, at most `threads` of them at once.
 
     `batches_a_run` is how many batches a run should have: as many as the last run's handler would take in the time of a
     run, and at most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
@@ -125,9 +125,9 @@ class HandlerCalls:
         return run.outcomes[0]
 
     async def make_calls(self, run: CallRun) -> None:
-        """Calls the handler with one batch after another for a short time, and at least once.
+        """Calls the handler with the run's batches, one after another, for a short time, but at least once.
 
-        If it is cancelled, a thread ends its present call by itself, and takes no further batch.
+        If this is cancelled, a thread still ends its present call, but takes no further batch.
         """
         if self.is_async:
             longest = SLICE_SECONDS
@@ -201,7 +201,7 @@ class Stoppable(Protocol):
 
 
 async def stop_consumer(consumer: Stoppable, timeout: float | None, is_handler: bool) -> None:
-    """Stops the consumer for a face whose calls run in tasks of their own. Waits unless a handler calls."""
+    """Stops the consumer for `blocking` or `aio`, whose calls run in their own tasks. Waits unless a handler calls."""
     if is_handler:
         HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
     await consumer.stop(timeout)

@@ -61,14 +61,14 @@ class ConsumeMessageHook(Protocol):
         """Runs before the handler gets the messages."""
 
     def consume_message_after(self, context: ConsumeContext) -> None:
-        """Runs when the handler has ended, with its result in the context."""
+        """Runs after the handler's call, with its result in the context."""
 
 
 CONSUMER_HOOKS: Final = (("consume_message_before", "consume_message_after"),)
 
 
 class ConsumerHooks:
-    """A consumer's hooks, called in their order. It is false if empty, so that no context need be made."""
+    """A consumer's hooks, called in their order. False if there are none: then callers need no `ConsumeContext`."""
 
     def __init__(self, hooks: Sequence[ConsumeMessageHook]) -> None:
         check_hooks(hooks, CONSUMER_HOOKS)

@@ -1,8 +1,8 @@
-"""`Intake`: pulls one queue into its process queue for as long as the queue is assigned to this consumer.
+"""`Intake`: pulls one assigned queue, and puts its messages into the process queue, from which handlers take them.
 
 A consumer that lags far reads ahead, many pulls at once (`Puller.read`). At the queue's end one pull is held by the
-broker until a message comes. It stops while the process queue is full, and pauses after failures by their kind. Source:
-client/impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage), 5.4.0.
+broker until a message comes. Pulling stops while the process queue is full, and pauses after failures by their kind.
+Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage), 5.4.0.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class IntakeSettings:
     interval: float = 0.0
 
     def times(self, failures: int) -> tuple[float, float]:
-        """Returns, in seconds, how long the broker may hold the next pull and its timeout, after `failures` in a row.
+        """Returns the seconds that the broker may hold the next pull, and its timeout, after so many failures in a row.
 
         After a failure a pull is not held: if the broker still hangs, the route is soon refreshed. The timeout doubles
         twice, for answers that take longer over a slow connection.
@@ -71,19 +71,19 @@ class IntakeSettings:
 
 
 class Arrivals(Protocol):
-    """The part of a consumer that its intakes report to."""
+    """The consumer to which an `Intake` reports pulled messages and corrected offsets."""
 
     def arrived(self, process_queue: ProcessQueue, count: int) -> None: ...
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Receives the broker's correction: the queue moves to `offset`, and the process queue is dropped."""
+        """Is called when the broker moves the group to `offset` in this queue. The process queue is dropped then."""
         ...
 
     def commits_with_pulls(self) -> bool: ...
 
 
 class Gate:
-    """A gate at which tasks wait while it is closed. Suspending the consumer closes it."""
+    """A gate that stops pulling while it is closed: tasks wait at it. Suspending or pausing closes it."""
 
     def __init__(self) -> None:
         self._opened: trio.Event | None = None
@@ -107,7 +107,7 @@ class Gate:
 
 
 class Intake:
-    """The pulling of one queue. `pulled_at` is the time of the last answer, on the loop's clock."""
+    """Pulls one queue. `pulled_at` is the time of the last answer, on the loop's clock."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class Intake:
         return pull.max_offset if pull.status is PullStatus.FOUND and more > READ_AHEAD_MESSAGES else 0
 
     async def _read_ahead(self, end: int, *, waits: bool = True) -> None:
-        """Reads up to `end`. When the process queue is full it waits for room, or without `waits` it returns."""
+        """Reads up to offset `end`. If the process queue is full it waits for room, or returns if not `waits`."""
         process_queue, limits = self.process_queue, self.limits
         window = ReadWindow(
             messages=max(1, min(4000, limits.messages)),
@@ -252,7 +252,7 @@ class Intake:
             log.warning("%s: %s; the consumer goes on with what is kept", process_queue.queue, lost)
 
     async def _follow(self, moved: RawPull) -> Never:
-        """Follows a broker that moves the queue: the group's offset was reset, or the position is not kept any more.
+        """Follows a broker that moves the group to another offset of this queue, by a reset or as old messages expired.
 
         A queue that is being given up stores the new offset in place of its own. A pause prevents a busy loop with a
         broker that moves every pull.

@@ -1,8 +1,8 @@
-"""Message trace of a consumer: each message before and after its handler, sent to the trace topic in the background.
+"""Message trace of a consumer: reports each message before and after its handler to the trace topic.
 
-A hook like any other, which the consumer adds itself. `TraceDispatcher` sends its records. Trace messages are not
-traced, nor messages whose broker switched their trace off. Brokers before 5.0 store no region with a message: as with
-Java's consumer of 4.9.7 the record then has none, where 5.4.0's writes no record. Source:
+It is a hook, which the consumer adds itself. `TraceDispatcher` sends its records. Trace messages are not traced, nor
+messages whose broker switched their trace off. Brokers before 5.0 store no region with a message: as with Java's
+consumer of 4.9.7 the record then has none, where 5.4.0's writes no record. Source:
 client/trace/hook/ConsumeMessageTraceHookImpl.java.
 """
 
@@ -23,15 +23,13 @@ TRACE_CONTEXT: Final = "mqTraceContext"
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """The id that joins the records of one call of the handler, and its traced messages."""
+    """The traced messages of one handler call, and the id that joins the records before and after it."""
 
     request_id: str
     messages: tuple[MessageExt, ...]
 
 
 class ConsumerTracer(TraceDispatcher):
-    """The trace of one consumer."""
-
     def consume_message_before(self, context: ConsumeContext) -> None:
         traced = tuple(message for message in context.messages if self._is_traced(message))
         if not traced or not self.has_room(2 * len(traced)):  # records before and after the call

@@ -1,4 +1,4 @@
-"""Reports the handler calls and polls of a consumer to its hooks and its counts.
+"""Reports a consumer's handler calls and polls to its hooks, and counts them.
 
 Of a lite pull consumer, the time from the end of one poll to the beginning of the next counts as a handler call. Java
 calls both hooks before the poll returns.
@@ -36,7 +36,6 @@ class CallObserver:
         return context
 
     def end(self, context: ConsumeContext, outcome: Outcome, seconds: float) -> None:
-        """Calls the hooks after a call."""
         error = outcome.reason if isinstance(outcome.reason, Exception) else None
         self._hooks.after(context.ended(_status(outcome), seconds, error=error))
 

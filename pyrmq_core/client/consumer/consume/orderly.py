@@ -32,7 +32,7 @@ LONGEST_SUSPENSION_SECONDS: Final = 30.0
 class OrderlyService:
     """Calls the handler with one batch of a queue at a time, for at most `workers` queues at once.
 
-    Without `locks` every queue is this consumer's own (broadcasting). `most_tries` is None for any number of tries.
+    Broadcasting consumers have no `locks`: each reads every queue. `most_tries` is None for any number of tries.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class OrderlyService:
                 await trio.sleep(self._suspension_of(outcome))
 
     async def _settle(self, assigned: AssignedQueue, messages: Messages, outcome: Outcome) -> Sequence[MessageExt]:
-        """Acknowledges consumed messages and dead letters. Returns those to retry, with one more try."""
+        """Acknowledges consumed messages and dead letters. Returns the messages to retry, with one more try counted."""
         process_queue = assigned.process_queue
         failed = list(outcome.failed)
         process_queue.finish(messages[: len(messages) - len(failed)])
@@ -152,9 +152,9 @@ class OrderlyService:
         return again
 
     async def _is_dead(self, message: MessageExt) -> bool:
-        """Sends a message without a try left to the retry topic: its broker moves it to the dead letters.
+        """Sends a message that has no tries left to the retry topic, whose broker moves it to the dead letters.
 
-        Returns whether it is stored there.
+        Returns whether that succeeded. Returns False for a message with tries left.
         """
         if self._send_back is None or self._most_tries is None or message.reconsume_times < self._most_tries:
             return False

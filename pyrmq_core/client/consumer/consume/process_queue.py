@@ -102,7 +102,7 @@ class ProcessQueue:
             self.waiting.extendleft(reversed(messages))
 
     def finish(self, messages: Sequence[MessageExt]) -> None:
-        """Notes that messages are consumed. Messages that were consumed already change nothing."""
+        """Records that messages are consumed. A message that was consumed already changes nothing."""
         outstanding, consumed = self._outstanding, self._consumed
         if not consumed and [message.queue_offset for message in messages] == [*islice(outstanding, len(messages))]:
             self.bytes -= sum([len(message.body) for message in messages])
@@ -122,7 +122,7 @@ class ProcessQueue:
             consumed.remove(outstanding.popleft())
 
     def drop(self) -> None:
-        """Ends the queue: no message waits or is added any more. Messages that handlers have can still be finished."""
+        """Drops the waiting messages, and refuses new ones. Messages that handlers have can still be finished."""
         self.is_dropped = True
         self.waiting.clear()
 

@@ -1,4 +1,4 @@
-"""`QueueLocks`: the broker-side locks of an orderly consumer's queues (41, 42).
+"""`QueueLocks`: the locks at brokers by which an orderly consumer has its queues to itself (requests 41, 42).
 
 A broker's lock lasts 60 s. It is renewed every 20 s, and counts here for 30 s. A lock that is not released blocks its
 queue for the group until the 60 s end. So a request under way is not cancelled, and a lock granted too late is

@@ -1,6 +1,6 @@
-"""Pulled records as handlers receive them: decoded, filtered by text, under the topics that users know. Pure.
+"""Decodes pulled records into the messages that handlers receive: filtered, and with the topics they were sent to.
 
-Sources: client/impl/consumer/PullAPIWrapper.java (processPullResult), DefaultMQPushConsumerImpl.java
+Pure. Sources: client/impl/consumer/PullAPIWrapper.java (processPullResult), DefaultMQPushConsumerImpl.java
 (resetRetryAndNamespace), 5.4.0.
 """
 

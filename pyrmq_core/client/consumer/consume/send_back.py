@@ -42,7 +42,7 @@ DEAD_LETTER: Final = -1
 
 
 class SendBack:
-    """Sends messages of one group back. `max_reconsume_times` is the number of tries after the first."""
+    """Sends messages of one group back for retry. `max_reconsume_times` is the number of tries after the first."""
 
     def __init__(self, client: ClientSession, group: str, max_reconsume_times: int) -> None:
         self._client = client
@@ -52,7 +52,7 @@ class SendBack:
         self._refused, self._failed = RareLine(), RareLine()
 
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
-        """Returns whether the message is stored for another try, or among the dead letters.
+        """Sends a message back. Returns whether it is stored, for another try or among the dead letters.
 
         `queue` is the queue that the message was pulled from. `delay_level` 0 lets the broker choose by the number of
         tries, -1 moves the message to the dead letters. A message of a batch record is sent to the retry topic instead:
@@ -79,7 +79,7 @@ class SendBack:
         return True
 
     async def send_to_retry_topic(self, message: MessageExt, delay_level: int) -> bool:
-        """Sends a copy with one more try counted to the group's retry topic. Returns whether it is stored.
+        """Sends a copy, with one more try counted, to the group's retry topic. Returns whether it is stored.
 
         The broker moves a message with too many tries to the dead letters.
         """

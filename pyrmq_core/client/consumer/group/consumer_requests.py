@@ -1,8 +1,9 @@
-"""Brokers' requests to the consumers of a client, passed to the member of the group that each request names.
+"""Passes brokers' requests to the consumer of the group that a request names.
 
-An unknown group is answered as Java's ClientRemotingProcessor does: requests 307 and 309 are refused, the answer to 221
-has an empty table, and 40 and 220 have no answer. A body that cannot be read is refused by the connection, with the
-fault as the remark.
+If the client has no consumer of the group, it answers as Java's ClientRemotingProcessor does: it refuses requests for
+the running info (307) and direct consumption (309), answers the status request (221) with an empty table, and does not
+answer notifications (40) and resets (220). The connection refuses a body that cannot be read, with the fault as the
+remark.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CONSUMED_AT_ONCE: Final = 16
 
 
 class ConsumerMember(Protocol):
-    """One consumer of the client, as brokers' requests reach it. All but `consume_directly` return at once."""
+    """A consumer that answers brokers' requests. All methods but `consume_directly` return at once."""
 
     def consumer_ids_changed(self) -> None: ...
 
@@ -43,12 +44,12 @@ class ConsumerMember(Protocol):
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo: ...
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Returns the listener's result for the message. It is cancelled if it takes too long."""
+        """Calls the handler with the message and returns its result. It is cancelled if it takes too long."""
         ...
 
 
 class ConsumerRequests:
-    """The handlers of codes 40, 220, 221, 307 and 309: a client's consumers by group."""
+    """The handlers of brokers' requests 40, 220, 221, 307 and 309, with the client's consumers by group."""
 
     def __init__(self, *, consume_seconds: float = CONSUME_SECONDS) -> None:
         self._members: dict[str, ConsumerMember] = {}

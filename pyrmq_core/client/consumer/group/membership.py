@@ -1,4 +1,4 @@
-"""`Membership`: a consumer's subscriptions, kept in the heartbeats of its client.
+"""`Membership`: a consumer's subscriptions, which its client's heartbeats report to brokers.
 
 Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java (subscribe, copySubscription),
 client/impl/factory/MQClientInstance.java (registerConsumer, sendHeartbeatToAllBroker), 5.4.0.
@@ -83,7 +83,7 @@ class Membership:
         self._note()
 
     def renew_version(self, topic: str) -> None:
-        """Raises the version of a subscription, as Java's clients do when the consumer's queues have changed."""
+        """Gives a subscription a newer version, as Java's clients do when the consumer's queues have changed."""
         subscription = self._subscriptions.get(topic)
         if subscription is not None:
             self._subscriptions[topic] = Subscription(
@@ -92,7 +92,7 @@ class Membership:
             self._note()
 
     async def join(self, member: ConsumerMember) -> None:
-        """Becomes a member: the brokers of all known routes get a heartbeat, and their requests reach `member`.
+        """Joins the group: sends a heartbeat to the brokers of all known routes. `member` receives their requests.
 
         Raises `InvalidState` if the client has a consumer of the group.
         """
@@ -110,7 +110,7 @@ class Membership:
         self._changed.set()
 
     async def run(self) -> None:
-        """Announces changes for the life of the consumer, in one round of heartbeats a second at most.
+        """Sends heartbeats after changes, one round a second at most, as long as the consumer runs.
 
         A consumer that gets queues of many topics has a change for each topic, and each round goes to all brokers.
         """
@@ -127,7 +127,7 @@ class Membership:
             await self._client.heartbeats.remove(consumer=self._group)
 
     async def report_differences(self) -> None:
-        """Logs each subscription of the group, once, that differs from this consumer's subscription.
+        """Compares this consumer's subscriptions with the group's at each broker. Logs each difference once.
 
         Brokers keep the newest subscription of a group for all its members, so members that differ lose messages.
         """

@@ -1,4 +1,4 @@
-"""`Subscription`: a group's interest in one topic, with the filter of its messages. Pure.
+"""`Subscription`: a topic that a group consumes, with the filter of its messages. Pure.
 
 Source: remoting/protocol/filter/FilterAPI.java (buildSubscriptionData), 5.4.0.
 """
@@ -22,7 +22,7 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A topic as brokers know it, and the filter of its messages. `version_ms` is the time of its last change.
+    """A subscribed topic, with its namespace, and its filter. `version_ms` is the time of the last change.
 
     Brokers keep the subscription with the highest version for the whole group, so all members should have equal ones.
     """
@@ -57,7 +57,7 @@ def filter_of(tags: str, sql: str | None) -> Filter:
 
 
 def check_subscribed_topic(topic: str) -> None:
-    """Raises `InvalidArgument` for an impossible name, RocketMQ's own topics, and retry topics."""
+    """Raises `InvalidArgument` for an invalid topic name, RocketMQ's own topics, and retry topics."""
     check_topic(topic)
     if is_system_topic(topic) and topic != TRACE_TOPIC:
         raise InvalidArgument(f"topic {topic} is RocketMQ's own; consumers cannot subscribe to it")

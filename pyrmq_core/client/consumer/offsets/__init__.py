@@ -1,1 +1,1 @@
-"""Offsets of a group: where a queue starts, how far it is consumed, and the broker or file that stores it."""
+"""The offsets of a group's queues: where reading starts, how far messages are consumed, and where that is stored."""

@@ -22,7 +22,7 @@ log = line_logger(__name__)
 
 
 class LocalOffsetStore(OffsetsInMemory):
-    """The store of a broadcasting consumer. `directory` is `~/.rocketmq_offsets` by default, as in Java."""
+    """Stores a broadcasting consumer's offsets in a file, by default below `~/.rocketmq_offsets`, as in Java."""
 
     def __init__(self, client_id: str, group: str, directory: Path | None = None) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class LocalOffsetStore(OffsetsInMemory):
             return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Writes the file once if any of the offsets changed. It is on the medium then, `confirmed` or not."""
+        """Writes and syncs the file, if any of the offsets has changed. `confirmed` makes no difference."""
         async with self._lock:
             changed = self._changed(queues, confirmed=confirmed)
             if not changed:

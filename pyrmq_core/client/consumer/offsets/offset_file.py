@@ -63,7 +63,7 @@ ESCAPED: Final = "="
 
 
 class OffsetFile:
-    """One consumer's file. A file that cannot be read is replaced by its `.bak`, as in Java."""
+    """One consumer's file. If the file cannot be read, its `.bak` is read instead, as in Java."""
 
     def __init__(self, directory: Path | None, client_id: str, group: str) -> None:
         above = _default_folder() if directory is None else directory
@@ -83,7 +83,7 @@ class OffsetFile:
             pass
 
     def writing(self, offsets: Mapping[MessageQueue, int], *, keep_previous: bool) -> Iterator[str]:
-        """Writes the file in steps, and yields the name of each step before it is done.
+        """Writes the file in steps, and yields the name of each step before it, so that tests can end it there.
 
         Wherever it ends, the old or the new offsets can be read. `keep_previous` is for a file that can be read: a
         damaged one must not replace the backup.
@@ -153,7 +153,7 @@ def _default_folder() -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Makes a folder and its parents, and syncs each new name: a file is lost if any of its folders is."""
+    """Creates a folder and its parents, and syncs each parent: otherwise a power cut may remove them."""
     if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -161,7 +161,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Syncs a folder, without which a new name in it is not on the medium."""
+    """Syncs a folder, so that a power cut does not remove the name of a new file in it."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

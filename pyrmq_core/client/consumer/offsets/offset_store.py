@@ -1,4 +1,4 @@
-"""`OffsetStore`: how far a consumer's queues are consumed. `RemoteOffsetStore` keeps it at the brokers.
+"""`OffsetStore`: stores how far each queue is consumed. `RemoteOffsetStore` does so at the brokers.
 
 Source: client/consumer/store/OffsetStore.java, RemoteBrokerOffsetStore.java (5.4.0). Java sends every offset every 5 s.
 Here an offset is sent when it has changed, and once a minute, since a crashed broker loses its last offsets.
@@ -38,9 +38,9 @@ class OffsetStore(Protocol):
     def known(self, queue: MessageQueue) -> int | None: ...
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the stored offset, or None. Memory adopts it unless it has a newer offset to store.
+        """Reads the stored offset, or returns None. Memory adopts it unless it has a newer offset to store.
 
-        Raises `RocketMQError` when it cannot be known.
+        Raises `RocketMQError` if the offset cannot be read now.
         """
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
@@ -54,7 +54,7 @@ class OffsetStore(Protocol):
 
 
 class RemoteOffsetStore(OffsetsInMemory):
-    """The store of a clustering consumer: its group's offsets at the brokers."""
+    """Stores a clustering consumer's offsets at the brokers, for its group."""
 
     def __init__(self, lookups: QueueOffsets, problems: Problems) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class RemoteOffsetStore(OffsetsInMemory):
         self._all_sent_at: float | None = None
 
     async def load(self) -> None:
-        """Does nothing: offsets are read queue by queue when it starts."""
+        """Does nothing: the offset of a queue is read when the queue starts."""
 
     async def stored(self, queue: MessageQueue) -> int | None:
         """Returns the broker's offset. As for Java's consumers it is 0 for a queue that still has its first message.
@@ -135,7 +135,7 @@ DEFAULT_AGE: Final = timedelta(minutes=30)
 
 
 class StartOffsets:
-    """The first offset of an assigned queue. `timestamp` has a time zone, and counts for TIMESTAMP only.
+    """Decides the first offset of an assigned queue. `timestamp` has a time zone, and is only for TIMESTAMP.
 
     Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
     """
@@ -155,7 +155,7 @@ class StartOffsets:
     async def start_of(self, queue: MessageQueue) -> int:
         """Returns the stored offset, or the offset that `consume_from_where` names.
 
-        Raises `RocketMQError` when it cannot be known. The queue must not be started then.
+        Raises `RocketMQError` if the offset cannot be read now. The queue must not be started then.
         """
         stored = await self._store.stored(queue)
         if stored is not None:

@@ -1,4 +1,4 @@
-"""`OffsetsInMemory`: the offsets that a consumer has reached, and the state of their storage.
+"""`OffsetsInMemory`: the consumed offsets in memory, and which of them are stored already.
 
 Changes are found by comparing values: an offset that changes during its storage is stored again the next time. Source:
 client/consumer/store/ControllableOffset.java (5.4.0).
@@ -12,9 +12,9 @@ from pyrmq_core.model import MessageQueue
 
 
 class ConsumedOffset:
-    """The offset of one queue, the value last `sent` to the broker or file, and the value that it `confirmed`.
+    """The consumed offset of one queue, the value last `sent` to the broker or file, and the last `confirmed` one.
 
-    They are None while unknown, as during a send.
+    `sent` and `confirmed` are None while unknown, as during a send.
     """
 
     __slots__ = ("confirmed", "is_frozen", "offset", "sent")
@@ -26,7 +26,7 @@ class ConsumedOffset:
         self.confirmed: int | None = None
 
     def begin_sending(self) -> int:
-        """Returns the value to send. Until the send has ended, the broker may hold the old value or the new value."""
+        """Returns the offset to send. Until the send ends, it is unknown which value the broker has."""
         self.sent = self.confirmed = None
         return self.offset
 
@@ -39,13 +39,13 @@ class ConsumedOffset:
 
 
 class OffsetsInMemory:
-    """The common base of both stores of offsets."""
+    """The base of `LocalOffsetStore` and `RemoteOffsetStore`."""
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, ConsumedOffset] = {}
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Sets the consumed offset of the queue in memory. Ignored for a frozen queue.
+        """Sets the consumed offset of the queue in memory. A frozen queue keeps its offset.
 
         With `increase_only` the higher of the old and the new offset counts. Otherwise the new offset counts, and is
         sent the next time even if it equals the value that was sent last.
@@ -59,7 +59,7 @@ class OffsetsInMemory:
                 entry.sent = entry.confirmed = None
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Sets an offset that `update` no longer changes, until the queue is forgotten."""
+        """Sets the queue's offset and fixes it: `update` does not change it until `forget`."""
         entry = self._offsets.setdefault(queue, ConsumedOffset(offset))
         entry.offset, entry.is_frozen = offset, True
 

@@ -1,1 +1,1 @@
-"""Pulls: `puller.Puller` is the only caller of the pull requests, for one pull and for ranges of a queue."""
+"""Pull requests, for one pull and for ranges of a queue. Only `puller.Puller` and its readers send them."""

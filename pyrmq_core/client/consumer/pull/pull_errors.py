@@ -1,7 +1,7 @@
 """Judges an answer to a pull of a range: it is usable, or worth a retry, or shows a loss. Pure.
 
 Statuses as the broker sets them: store/DefaultMessageStore.java (getMessage), 5.4.0, and broker/processor/
-PullMessageProcessor.java, which answers a reset of the group's offset (OFFSET_RESET) once, whatever was asked for.
+PullMessageProcessor.java, which reports a reset of the group's offset (OFFSET_RESET) once, in the answer to any pull.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 def may_pass(pull: RawPull, end: int) -> bool:
-    """Returns whether a repeated pull may get a usable answer a moment later.
+    """Returns whether repeating the pull a moment later may give a usable answer.
 
     A message that was just acknowledged may not be readable yet. A slave that lags answers code 20
     (PULL_RETRY_IMMEDIATELY) with the same offset, where its master would answer 19 or 21. A broker that moves a kept
@@ -46,7 +46,7 @@ def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordErr
 
 
 def no_progress(pull: RawPull) -> RecordError:
-    """Returns the error for an answer that does not go forward: the same pull would be repeated without end."""
+    """Returns the error for an answer whose next offset is not higher: the same pull would be repeated without end."""
     return RecordError(
         f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
         f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
@@ -54,7 +54,7 @@ def no_progress(pull: RawPull) -> RecordError:
 
 
 def _is_beyond(pull: RawPull, end: int) -> bool:
-    """Returns whether the next offset lies beyond the queue's end in the same answer.
+    """Returns whether the answer's next offset is beyond the queue's end in the same answer.
 
     Then it is unknown which messages a filter passed over.
     """

@@ -25,9 +25,9 @@ PROXY_BYTES: Final = 48 * 1024
 class ReadWindow:
     """The bounds of a range read.
 
-    They are the messages and bytes requested and not delivered yet, the messages of one pull, and the seconds to wait
-    for a failing broker. With `lends_records` the records of pulls are views of received bytes, which spares a copy.
-    Each such pull keeps a MiB or more alive: it is for callers that decode each pull at once.
+    `messages` and `bytes` bound what is requested and not delivered yet. `patience` is the seconds to wait for a
+    failing broker. With `lends_records` the records of pulls are views of received bytes, which spares a copy. Each
+    such pull keeps a MiB or more alive, so use this only if you decode each pull at once.
     """
 
     messages: int = 4000
@@ -38,7 +38,7 @@ class ReadWindow:
 
 
 class PullSizer:
-    """Divides a range into slices of the broker's own answer size.
+    """Divides a range of offsets into slices to pull, each as large as the broker's answers so far.
 
     The broker of a batch topic returns complete batches, whatever the request (`is_batched`). Slices of a batch's
     length get each batch once, even if they begin inside a batch.
@@ -52,14 +52,14 @@ class PullSizer:
         self._recent: deque[int] = deque(maxlen=ANSWERS_LOOKED_BACK)
 
     def begin(self, first: RawPull) -> None:
-        """Learns from the first answer, to a pull of as many messages as a pull may return."""
+        """Sets the slice size from the answer to the first pull, which requested as many messages as allowed."""
         self.size = first.next_offset - first.start
         self.is_batched = first.is_batched
         self._answer_bytes = float(len(first.records))
         self.learn(first, first.next_offset, larger=False)
 
     def learn(self, pull: RawPull, end: int, larger: bool) -> None:
-        """Adjusts the size after an answer to a pull up to `end`. `larger` if the pull requested more than `size`."""
+        """Adjusts the slice size after a pull up to `end`. `larger` says whether it requested more than `size`."""
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True
         if self.is_batched:
@@ -70,12 +70,12 @@ class PullSizer:
             self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
     def learn_bytes(self, answer_bytes: int, count: int) -> None:
-        """Moves the running mean to the mean of so many answers, as if each of them had this size."""
+        """Updates the running mean of answers' sizes with `count` answers of `answer_bytes` in all."""
         if count:
             self._answer_bytes += (answer_bytes / count - self._answer_bytes) * (1 - (1 - 1 / BYTES_SHARE) ** count)
 
     def plan(self, start: int, end: int, count: int) -> list[tuple[int, bool]]:
-        """Returns the ends of the next slices, `count` at most, and of each whether it is larger than usual."""
+        """Returns up to `count` slices that follow `start`: the end of each, and whether it is larger than usual."""
         size, is_batched, planned, slices = self.size, self.is_batched, self._planned, list[tuple[int, bool]]()
         for number in range(planned + 1, planned + count + 1):
             is_larger = number % LARGER_EVERY == 0 and not is_batched

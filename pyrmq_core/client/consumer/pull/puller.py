@@ -1,4 +1,4 @@
-"""`Puller`: the only path of reads, for single pulls and for ranges with many pulls under way at once.
+"""`Puller`: reads messages by single pulls, and ranges of offsets by many pulls under way at once.
 
 Queue offsets are dense, and a broker answers at most 32 messages a pull by default: a range is divided into slices of
 the broker's own answer size, several are pulled at once, and their answers are delivered in the order of their offsets.
@@ -161,7 +161,7 @@ class Puller:
         join_bytes: int = JOIN_BYTES,
         join_messages: int = JOIN_MESSAGES,
     ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
-        """Reads as `read`, in lists of pulls, full at `join_bytes` or `join_messages`: each is worth one decoding."""
+        """Reads as `read`, in lists of pulls. A list is full at `join_bytes` or `join_messages`."""
         async with (
             self._reader(queue, start, end, tags, window) as reader,
             aclosing(reader.joined(join_bytes, join_messages)) as lists,
@@ -199,9 +199,9 @@ class Puller:
                 several.close()
 
     async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
-        """Returns the address the queue is pulled from.
+        """Returns the address to pull the queue from.
 
-        It belongs to a suggested slave, the broker's master, or the slave with the lowest id.
+        It is the slave that the broker suggested, or the broker's master, or the slave with the lowest id.
         """
         try:
             broker = self._client.routes.broker(queue.broker_name)
@@ -218,11 +218,11 @@ class Puller:
         return address
 
     def is_proxied(self, queue: MessageQueue) -> bool:
-        """Returns whether a proxy answers the queue's pulls: its answers show it, and its address in routes."""
+        """Returns whether a proxy answers the queue's pulls, as earlier answers or its address in the route show."""
         return self._proxy_of(queue) is not None
 
     def turn(self, queue: MessageQueue) -> trio.Lock | None:
-        """Returns the lock by which a member pulls its queues at a proxy one after another, or None at a broker.
+        """Returns the lock with which a member pulls its queues at a proxy one after another, or None without a proxy.
 
         Answers of several queues at once would be more than a proxy sends: see `PROXY_BYTES`.
         """
@@ -258,7 +258,7 @@ class Puller:
         return address == master
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
-        """Returns the requests for many offsets of one queue. Call `pull` before, which learns the kind of topic."""
+        """Returns the maker of the queue's pull requests. Call `pull` first: it learns whether the topic is batched."""
         if tags.passes_all or not self._client.batch_topics.is_known(self._on_wire(queue), queue.broker_name):
             return QueuePulls(self._consumer_group, queue, tags, namespace=self._namespace)
         return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate(), namespace=self._namespace)
@@ -293,7 +293,7 @@ class Puller:
                 reader.close()
 
     async def _own_filter(self, queue: MessageQueue, tags: Filter, address: str, timeout: float) -> Passes | None:
-        """Returns the filter to apply here, for a batch topic, which the broker cannot filter, or else None."""
+        """Returns a filter for the client to apply if this is a batch topic, which brokers cannot filter, else None."""
         topics = self._client.batch_topics
         if await topics.is_batch_topic(self._on_wire(queue), queue.broker_name, address, timeout=timeout):
             return tags.predicate()
@@ -304,7 +304,7 @@ class Puller:
 
 
 class QueuePulls:
-    """The pulls of one queue, which differ in offset and count, and the reading of their answers."""
+    """Makes the pull requests of one queue, which differ in offset and count, and reads their answers."""
 
     answer_form = PULL_ANSWER_FORM
 
@@ -335,7 +335,7 @@ class QueuePulls:
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, clipped to `end`, or None if it does not move forward, or moves beyond its own queue end.
+        """Returns the pull, clipped to `end`, or None if it does not move forward, or beyond the queue's end.
 
         It moves forward by messages, or by offsets whose messages a filter dropped.
         """
@@ -350,7 +350,7 @@ class QueuePulls:
         return self._plain([(start, offsets, answer.body)], end, status, address)[0]
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns for each answer what `plain_answer` returns."""
+        """Returns for each answer the result of `plain_answer`."""
         return self._plain([(call.numbers[0], row[1], row[3]) for call, row in answers], end, FOUND, address)
 
     def _plain(
@@ -360,7 +360,7 @@ class QueuePulls:
         status: PullStatus,
         address: str,
     ) -> list[RawPull | None]:
-        """Returns the pull of each start, with its next, maximum and minimum offset and its records."""
+        """Makes pulls from answers: the start, the offsets (next, maximum, minimum) and the records of each."""
         queue, passes, is_unfiltered, namespace = self._queue, self._passes, self._is_unfiltered, self._namespace
         pulls: list[RawPull | None] = []
         for start, offsets, records in answers:

@@ -17,7 +17,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 class SliceState(Enum):
-    """The state of a slice. It begins as ASKED and changes once."""
+    """The state of a slice of a range: its pull is under way (ASKED), complete (COVERED) or failed (BROKEN)."""
 
     ASKED = "asked"  # the slice's pull at `position` is under way, or retried
     COVERED = "covered"  # its pulls reach its end
@@ -31,7 +31,7 @@ BROKEN: Final = SliceState.BROKEN
 
 
 class PullSlice:
-    """Offsets that are pulled one answer after another: `pulls` cover them up to `position`."""
+    """A slice of a range, covered by one or more pulls. `pulls` cover it up to `position`."""
 
     __slots__ = ("end_offset", "error", "is_larger", "position", "pulls", "state")
 
@@ -56,7 +56,7 @@ class PullSlice:
 
 
 class RangeProgress:
-    """The progress of reading `start` to `end` of one queue, within a window."""
+    """The state of reading a queue from offset `start` to `end`: what is pulled, under way and delivered."""
 
     def __init__(self, start: int, end: int, window: ReadWindow) -> None:
         self.is_begun = False
@@ -83,7 +83,7 @@ class RangeProgress:
         self._window = replace(self._window, bytes=min(self._window.bytes, most_bytes))
 
     def end_at(self, pull: RawPull) -> None:
-        """Ends the range with this pull, which replaces all pulls that no caller has received."""
+        """Ends the range early with this pull. Pulls that no caller has received are dropped."""
         self.is_begun = True
         self.slices.clear()
         self._delivered, self.next_start = [pull], self.end
@@ -131,7 +131,7 @@ class RangeProgress:
         return answered.state
 
     def deliver_in_order(self) -> list[PullSlice]:
-        """Delivers the next pulls in order, up to the wanted amount. Returns the slices to pull now."""
+        """Makes the next pulls in offset order available to `take`. Returns the slices to pull now."""
         slices, to_pull = self.slices, list[PullSlice]()
         while slices and (head := slices[0]).state is not ASKED and not self.is_enough():
             if (gap := self._accept(head.pulls)) is not None:
@@ -143,7 +143,7 @@ class RangeProgress:
         return to_pull
 
     def is_enough(self) -> bool:
-        """Returns whether `take` need not wait: the wanted pulls are there, an error is next, or the range ended."""
+        """Returns whether `take` has the wanted pulls, an error, or the end of the range to return now."""
         slices = self.slices
         if not slices:
             return self.next_start >= self.end
@@ -161,7 +161,7 @@ class RangeProgress:
         return not self.slices and not self._delivered and self.next_start >= self.end
 
     def take(self) -> list[RawPull]:
-        """Returns the delivered pulls, none at the range's end. Raises the error of a broken slice that is next."""
+        """Returns the pulls that are ready, or none at the range's end. Raises the error that is next in order."""
         pulls, self._delivered, self._delivered_bytes, self._delivered_messages = self._delivered, [], 0, 0
         if not pulls and self.slices and (error := self.slices[0].error) is not None:
             raise error

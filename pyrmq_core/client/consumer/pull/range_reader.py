@@ -1,4 +1,4 @@
-"""`RangeReader`: reads one range of a queue by many pulls under way over one connection.
+"""`RangeReader`: reads one range of a queue by many pulls at once over one connection.
 
 A pull has no task of its own, which would cost this process five times as much. When an answer arrives, the
 connection's callback records it and posts the next pulls, in one write with the pulls that other answers of the same
@@ -36,20 +36,20 @@ Filter = TagFilter | SqlFilter
 
 
 class PullRequests(Protocol):
-    """Pulls of one queue that differ in offset and count."""
+    """Makes pull requests of one queue that differ in offset and count, and reads their answers."""
 
     @property
     def form(self) -> RequestForm:
-        """The form that a pull's offset and count complete to a request."""
+        """The request without its offset and count, which each pull adds."""
         ...
 
     @property
     def answer_form(self) -> AnswerForm:
-        """The form of the answers that a connection may lend unread."""
+        """The form of the answers that a connection may pass on unparsed."""
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns for each answer what `plain_answer` returns."""
+        """Returns for each answer the result of `plain_answer`."""
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
@@ -62,11 +62,11 @@ class PullRequests(Protocol):
 
 
 class PullPath(Protocol):
-    """The part of `Puller` that a range read uses: single pulls, and requests with a connection to post them to."""
+    """The methods of `Puller` that a `RangeReader` uses."""
 
     @property
     def is_member(self) -> bool:
-        """True if an answer that moves the group's offset ends the read, and is its last pull."""
+        """True for a member of a group: its read ends with an answer that moves the group's offset."""
         ...
 
     def is_proxied(self, queue: MessageQueue) -> bool: ...
@@ -87,7 +87,7 @@ class PullPath(Protocol):
 
 
 class _PostedPull(BulkCall):
-    """A slice's pull under way: the reader receives its answer.
+    """The pull of a slice under way. The reader receives its answer.
 
     Its attributes are set by `RangeReader._post`: an `__init__` would cost more than the rest of posting it.
     """
@@ -102,7 +102,7 @@ class _PostedPull(BulkCall):
 
 
 class _BorrowingPull(RowCall):
-    """A slice's pull under way for a reader that lends records."""
+    """The pull of a slice under way, for a window with `lends_records`: its records are not copied."""
 
     __slots__ = ("pull_slice",)
 
@@ -219,7 +219,7 @@ class RangeReader:
         self._connection.post_all(self._requests.form, calls, timeout=PULL_TIMEOUT_SECONDS)
 
     def answered(self, pull_slice: PullSlice, result: Command | RocketMQError) -> None:
-        """Records a result from the connection. A pull without a plain answer is retried by a task."""
+        """Receives the result of a pull. A task retries a pull that failed, or whose answer does not go forward."""
         if self._is_closed:
             return
         progress = self._progress
@@ -236,7 +236,7 @@ class RangeReader:
         self._nursery.start_soon(self._retry_slice, pull_slice, result)
 
     def answered_rows(self, answers: list[tuple[_BorrowingPull, AnswerRow]]) -> None:
-        """Records answers in the order of their arrival, and posts the next pulls once. Others take `answered`."""
+        """Records answers in the order of their arrival, and posts the next pulls together, in one write."""
         if self._is_closed:
             return
         progress, plain = self._progress, list[tuple[PullSlice, RawPull]]()

@@ -113,7 +113,7 @@ class RangesReader:
 
 
 class _BegunRange:
-    """A range whose first pulls are received by a task of its own."""
+    """A range that is being read. A task of its own receives the first pulls."""
 
     def __init__(self, reader: RangeReader, messages: int) -> None:
         self.reader = reader
@@ -145,7 +145,7 @@ class _BegunRange:
 
 
 class _HeldPulls:
-    """The pulls of the next list, which is full at a number of bytes or messages."""
+    """The pulls gathered for the next list. It is full at a number of bytes or messages."""
 
     def __init__(self, wanted_bytes: int, wanted_messages: int) -> None:
         self._wanted_bytes = wanted_bytes

@@ -1,4 +1,4 @@
-"""Unreadable records: the readable records around them, and the number of tries to read them.
+"""Skips records that cannot be read after several tries, and keeps the readable records around them.
 
 Java's clients silently skip such a record and the rest of its answer.
 """
@@ -64,7 +64,7 @@ def readable(pull: RawPull, rules: BodyRules) -> Readable:
 
 
 class UnreadableRecords:
-    """The tries to read a queue's records: after the last try the unreadable records are skipped."""
+    """Counts the tries to read a pull's records. After the last try, unreadable records are skipped."""
 
     def __init__(self) -> None:
         self._start = -1

@@ -36,17 +36,17 @@ READING: Final = "reading"
 
 
 class QueueTable(Protocol):
-    """The queues that a consumer reads, as the rebalancer changes them."""
+    """The table of the queues that a consumer reads, which a rebalancer updates."""
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues of the topic until they are those `wanted`. Returns whether nothing is left to do."""
+        """Drops and adds queues of the topic until the table has those `wanted`. Returns whether that is complete."""
         ...
 
     async def drop_others(self, topics: Collection[str]) -> bool: ...
 
 
 class Rebalancer:
-    """The rebalancing of one consumer. If `strategy` is None it reads every queue (broadcasting)."""
+    """Decides which queues one consumer reads. If `strategy` is None it reads every queue (broadcasting)."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Rebalancer:
         return [queue for queue in queues if queue in allocated]
 
     def _note_permission(self, topic: str, route: TopicRouteData) -> None:
-        """Warns at once of queues without the READ permission: no pull of them would be refused."""
+        """Warns of queues without the READ permission. They are not pulled, so no broker would report it."""
         refusal = None if is_retry_topic(topic) else not_readable(topic, route)
         if refusal is None:
             self._problems.passed(READING, topic)
@@ -128,7 +128,7 @@ class Rebalancer:
             self._problems.failed(READING, topic, refusal, at_once=True)
 
     async def _client_ids(self, topic: str, route: TopicRouteData) -> Sequence[str]:
-        """Returns the members' ids at one of the topic's brokers, chosen at random as in Java."""
+        """Returns the group members' client ids, from one of the topic's brokers, chosen at random as in Java."""
         addresses = [address for broker in route.broker_datas if (address := reading_address(broker)) is not None]
         if not addresses:
             raise self._client.routes.no_route(topic)
@@ -176,7 +176,7 @@ async def _first_of(*events: trio.Event) -> None:
 
 
 class FixedQueues:
-    """A consumer's queues as its user assigned them. A queue that cannot be started, or has stalled, is tried again."""
+    """The queues that a user assigned to a consumer by hand. Starts again queues that failed to start or stalled."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table

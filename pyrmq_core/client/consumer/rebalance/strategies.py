@@ -29,7 +29,7 @@ def sort_client_ids(client_ids: Iterable[str]) -> list[str]:
 
 
 def utf16(text: str) -> bytes:
-    """Returns bytes that compare as Java's strings do."""
+    """Returns bytes whose order is that of Java's string comparison."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -47,7 +47,7 @@ class AllocateMessageQueueStrategy(Protocol):
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the queues of one member.
+        """Returns the queues that the member `client_id` reads.
 
         Both lists are sorted in Java's order. A member that is missing in `client_ids` has no queues: the broker does
         not know it yet, or no longer.
@@ -64,7 +64,7 @@ def check_strategy(strategy: object) -> None:
 
 
 def is_member(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> bool:
-    """Returns whether the client is a member, and has a share. Raises `InvalidArgument` for empty arguments."""
+    """Returns whether `client_id` is one of `client_ids`. Raises `InvalidArgument` for empty arguments."""
     if not client_id:
         raise InvalidArgument("client_id is empty: pass the id of the member whose queues you want")
     if not queues:
@@ -76,14 +76,14 @@ def is_member(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequen
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueAveragely:
-    """The default: neighbouring queues for each member (AllocateMessageQueueAveragely.java)."""
+    """The default: each member reads a block of neighbouring queues (AllocateMessageQueueAveragely.java)."""
 
     name: ClassVar[str] = "AVG"
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the member's queues: the first members have one more if the queues do not come out even."""
+        """Returns the member's block of queues. The first members have one queue more if the division is uneven."""
         if not is_member(client_id, queues, client_ids):
             return ()
         size, more = divmod(len(queues), len(client_ids))
@@ -101,7 +101,7 @@ class AllocateMessageQueueAveragelyByCircle:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns every n-th queue, n being the number of members."""
+        """Returns the member's queues: every n-th queue, where n is the number of members."""
         if not is_member(client_id, queues, client_ids):
             return ()
         return tuple(queues[client_ids.index(client_id) :: len(client_ids)])
@@ -154,7 +154,7 @@ class AllocateMessageQueueByMachineRoom:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns a block of neighbouring queues of these rooms. Queues left at the end go to the first members."""
+        """Returns the member's block of queues in these rooms. Remaining queues go to the first members."""
         if not is_member(client_id, queues, client_ids):
             return ()
         ours = [queue for queue in queues if _room_of(queue.broker_name) in self.rooms]
@@ -173,7 +173,7 @@ def _room_of(broker_name: str) -> str | None:
 
 
 class MachineRoomResolver(Protocol):
-    """Your knowledge of the rooms (AllocateMachineRoomNearby.MachineRoomResolver). No room may be empty."""
+    """Says in which machine room brokers and consumers are (AllocateMachineRoomNearby.MachineRoomResolver)."""
 
     def broker_deploy_in(self, queue: MessageQueue) -> str:
         """Returns the room of the queue's broker."""
@@ -185,9 +185,9 @@ class MachineRoomResolver(Protocol):
 
 
 class AllocateMachineRoomNearby:
-    """Queues for the members in their own room (AllocateMachineRoomNearby.java).
+    """Members read the queues of brokers in their own machine room (AllocateMachineRoomNearby.java).
 
-    Another strategy allocates within each room. Queues in a room without members are shared by all.
+    `strategy` divides the queues within each room. Queues in a room without members are shared by all.
     """
 
     __slots__ = ("resolver", "strategy")
@@ -245,7 +245,7 @@ def md5_hash(key: str) -> int:
 
 
 class AllocateMessageQueueConsistentHash:
-    """The owner of a queue is the next member on a ring (AllocateMessageQueueConsistentHash.java).
+    """Consistent hashing: a queue goes to the next member on a ring (AllocateMessageQueueConsistentHash.java).
 
     Each member has `virtual_nodes` positions on the ring. More positions divide the queues more evenly. All members
     need the same number and the same `hash_function`. Java's members do by default. Go's have another hash: never use
@@ -275,9 +275,10 @@ class AllocateMessageQueueConsistentHash:
         return tuple(queue for queue in queues if ring[self._position(queue, positions)] == client_id)
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
-        """Returns the member at each position of the ring.
+        """Returns the ring: the member at each position.
 
-        Of two members at one position the later counts. An id that is listed twice has twice as many positions.
+        If two members have the same position, the later one gets it. An id that is listed twice has twice as many
+        positions.
         """
         ring: dict[int, str] = {}
         nodes = Counter[str]()
