@@ -62,7 +62,7 @@ class SendFutures:
 
 
 class SendFuture(asyncio.Future[Any]):
-    """The future of a background send. If it fails and is dropped, and nothing read the failure, it logs that."""
+    """The future of a background send. It logs a failure that is dropped before the program has read it."""
 
     __slots__ = ("_futures", "_unseen")
 
@@ -102,10 +102,7 @@ class SendWindow(LoopContext[TrioSendWindow]):
         return self._entered().summary
 
     async def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room, then sends in the background. Raises the first failure of any earlier payload.
-
-        If cancelled, it has sent nothing.
-        """
+        """Waits for room, then sends in the background. Raises an earlier failure. If cancelled, sends nothing."""
         window = self._entered()
         while not window.enter_nowait(payload):
             await on_library_loop(window.wait_for_room, payload)

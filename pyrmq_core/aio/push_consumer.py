@@ -88,7 +88,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
+        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 

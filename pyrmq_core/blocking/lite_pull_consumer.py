@@ -50,7 +50,7 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
+        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
 
         async def read(consumer: AsyncLitePullConsumer) -> tuple[Problem, ...]:
             return consumer.problems

@@ -138,7 +138,7 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
+        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
 
         async def read(consumer: AsyncPopConsumer) -> tuple[Problem, ...]:
             return consumer.problems

@@ -106,7 +106,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
+        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
         return self._on_loop(lambda consumer: consumer.problems)
 
     def __iter__(self) -> Deliveries:

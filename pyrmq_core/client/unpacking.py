@@ -44,8 +44,8 @@ async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments
 async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None]) -> AsyncGenerator[list[Result], None]:
     """Calls `keep` with each item in a thread, and yields its results that are not None, in lists.
 
-    Each list has the results of one step in the thread, so that the caller can store a large body before the next one
-    is unpacked.
+    Each list has the results of one short run of the thread, so that the caller can store a large body before the next
+    one is unpacked.
     """
 
     def step() -> tuple[list[Result], bool]:

@@ -183,8 +183,8 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         brokers announce it later.
 
         With `order` the order configuration at the NameServers then names these masters, beside those that it had: keys
-        stay at their queues while a broker is away. `queues=0` keeps the name at a broker, without a queue. A call that
-        ended amid its steps may be made again.
+        stay at their queues while a broker is away. `queues=0` keeps the name at a broker, without a queue. After a
+        failure halfway the call can be repeated.
         """
         check_topic(topic)
         if is_system_topic(topic):
@@ -248,8 +248,8 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         """Deletes the topic and its messages on every master, then on every NameServer. A missing topic is no error.
 
         A failure at one master does not stop the deletion at the others, but NameServers then keep the topic. The error
-        has a note of the servers that deleted it. The order configuration goes with the last broker of the topic. A
-        call that ended amid its steps may be made again.
+        has a note of the servers that deleted it. The order configuration is deleted with the topic's last broker.
+        After a failure halfway the call can be repeated.
         """
         check_topic(topic)
         on_wire, about = self._servers.on_wire(topic), f"topic {topic}"

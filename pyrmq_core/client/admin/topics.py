@@ -161,7 +161,7 @@ class Topics(AdminFamily):
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
     async def keep_order(self, topic: str, queues: Mapping[str, int] | None = None) -> tuple[str, ...]:
-        """Sets the topic's order configuration at each NameServer that lacks it. Returns the addresses of these.
+        """Sets the topic's order configuration at each NameServer that lacks it. Returns these NameServers' addresses.
 
         Without `queues` the configuration of another NameServer is copied. NameServers do not share it, and lose it
         with their disk. Raises the first failure when every NameServer was queried.

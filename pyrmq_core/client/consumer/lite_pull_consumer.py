@@ -171,7 +171,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
+        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
         own = () if self._running is None else self._running.problems.present
         return (*self._session.problems.present, *own)
 
@@ -326,7 +326,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @asynccontextmanager
     async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
-        """Yields the `RunningLitePull`, which the first call makes. If the block fails in that call, drops it again."""
+        """Yields the `RunningLitePull`. The first call makes it, and drops it again if the block fails."""
         assert self._nursery is not None
         running = self._running
         if running is None:

@@ -59,8 +59,7 @@ class Commits:
 class ManifestEnd:
     """The end offset of a manifest's queue, and each writer's latest batch that is committed there (`decided`).
 
-    Records list the decided batches now and then. `without_decided` is the number of records after the last one that
-    does.
+    Some records list these batches. `without_decided` is the number of records after the last one that does.
     """
 
     queue: MessageQueue

@@ -168,7 +168,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
+        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
         return (*self._session.problems.present, *self._problems.present)
 
     def _options(

@@ -224,10 +224,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
         """Reads each row of committed writes to the topic exactly once, in pulls as `read` gives them.
 
-        `start` and `end` are offsets of the manifest (topic `TOPIC-committed` by default), which has a record for each
-        batch. By default they are its first and last offset. To continue later, begin at the `end` that `read_manifest`
-        returns. Rows are in order within each queue. Raises `NoRoute` without a manifest, and `DataLost` if committed
-        rows, or records, are no longer kept.
+        The manifest, by default the topic `TOPIC-committed`, has a record for each batch. `start` and `end` are its
+        offsets, by default its first and last. To continue later, begin at the `end` that `read_manifest` returns. Rows
+        are in order within each queue. Raises `NoRoute` without a manifest, and `DataLost` if committed rows, or
+        records, are no longer kept.
         """
         commits = await self.read_manifest(manifest or manifest_of(topic), start, end, window=window)
         async with read_proven(self._pulling(), ranges_to_read(commits.commits, topic), window) as pulls:
@@ -327,9 +327,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns the minimum and maximum offsets of many queues, queried together.
 
-        Where there are many queues, one request gets the offsets of a topic on a broker. `reached` has offsets at which
-        a caller stands: a queue that still ends there may be returned as an empty range, without a request for its
-        minimum.
+        Where there are many queues, one request gets the offsets of a topic on a broker. A queue that still ends at its
+        offset in `reached` may be returned as an empty range, without a request for its minimum.
         """
         return await self._asking().offset_bounds(queues, reached)
 

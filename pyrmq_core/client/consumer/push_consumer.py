@@ -131,7 +131,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The background requests, also of its client, that failed at least twice in a row and are tried again."""
+        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
         own = () if self._running is None else self._running.problems.present
         return (*self._session.problems.present, *own)
 

@@ -116,7 +116,7 @@ class RunningMember(ABC):
 
     @abstractmethod
     async def _correct(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Reads a queue again, from the offset to which its broker moved the group."""
+        """Moves a queue to an offset that its broker reported, and pulls from there."""
 
     @abstractmethod
     def move(self, offsets: Mapping[MessageQueue, int]) -> None:

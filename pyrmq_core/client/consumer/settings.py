@@ -1,4 +1,4 @@
-"""The settings that every consumer has, and the only ones of a `PullConsumer`, for trio, blocking and asyncio.
+"""The parameters that all consumers have. A `PullConsumer` has no others.
 
 They are apart from `member_settings`, which a Spark worker does not need to load.
 """

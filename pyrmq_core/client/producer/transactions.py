@@ -152,7 +152,7 @@ class Transactions:
         return {TRAN_MSG: "true", PGROUP: self._group}
 
     async def begin(self, message: Message, payload: Payload, to: Target, *, timeout: float) -> Transaction:
-        """Stores the half message. If it is not stored safely, the end rolls it back, as in Java."""
+        """Stores the half message. If it is not stored with SEND_OK, `end` will roll it back, as in Java."""
         half = replace(payload, sys_flag=payload.sys_flag | TRANSACTION_PREPARED)
         receipt: Receipt = await self._sender.send(half, to, timeout=timeout)
         result = receipt.result()

@@ -143,7 +143,7 @@ class NameServers:
         lacks: Callable[[T], bool],
         seconds: float,
     ) -> list[T]:
-        """Queries these NameServers at once. Returns the first result not rejected by `lacks`, or an empty list."""
+        """Queries `addresses` at once. Returns a list of the first result not rejected by `lacks`, or an empty list."""
         results: list[T] = []
 
         async def ask(address: str) -> None:

@@ -45,7 +45,7 @@ class PullRequests(Protocol):
 
     @property
     def answer_form(self) -> AnswerForm:
-        """The form of the answers that a connection may pass on unparsed."""
+        """The form of pull answers: answers of this form can be passed on unparsed."""
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:

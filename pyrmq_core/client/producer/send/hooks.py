@@ -145,7 +145,7 @@ class ProducerHooks:
         return bool(self._before or self._checks or self._ends)
 
     def check_forbidden(self, context: SendContext) -> None:
-        """Raises the exception of the first hook that refuses. Foreign exceptions become `SendForbidden`."""
+        """Raises the first refusal of a hook. An exception that is no `RocketMQError` becomes `SendForbidden`."""
         for check in self._checks:
             try:
                 timed(check, context)
