@@ -152,14 +152,18 @@ async def test_many_viewers_cost_brokers_no_more_than_one(page: Served, monkeypa
         queries.append(request.code)
         return PASS
 
-    for code in (RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_CONSUME_STATS):
+    looked_up = {
+        "/": (RequestCode.GET_BROKER_RUNTIME_INFO, 4),  # for the list of brokers, and for what is wrong
+        "/topic?topic=orders": (RequestCode.GET_TOPIC_STATS_INFO, 2),
+        "/group?group=billing": (RequestCode.GET_CONSUME_STATS, 2),
+    }
+    for code, _ in looked_up.values():
         page.cluster.control(code, count)
-    for path in ("/", "/topic?topic=orders", "/group?group=billing"):
-        queries.clear()
+    for path, (code, most) in looked_up.items():
         async with trio.open_nursery() as nursery:
             for _ in range(30):
                 nursery.start_soon(page.http.get, path)
-        assert len(queries) == 2, path
+        assert 2 <= queries.count(code) <= most, path
 
 
 async def test_rates_of_a_topic_over_time(page: Served) -> None:
