@@ -21,7 +21,7 @@ from pyrmq_core.model import MessageExt
 class Delivery:
     """One message: `async with delivery as message:`. Leaving the block acknowledges it, an exception gives it back.
 
-    After a cancelled block the message is delivered to the group again.
+    A cancelled block leaves the message unacknowledged: the group gets it again when its queue is read anew.
     """
 
     def __init__(self, delivery: TrioDelivery) -> None:

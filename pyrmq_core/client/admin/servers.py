@@ -93,7 +93,7 @@ class AdminServers:
         return masters
 
     async def brokers(self, cluster: str | None = None) -> dict[str, Server]:
-        """Returns a server of each broker name to read from: the master, else the slave with the lowest id."""
+        """Returns for each broker name the server to read from: the master, else the slave with the lowest id."""
         registered = await self.registered(cluster)
         reading = {broker.broker_name: reading_address(broker) for broker in registered}
         there = {name: Server(name, address) for name, address in reading.items() if address is not None}

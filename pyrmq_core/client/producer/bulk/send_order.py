@@ -63,7 +63,7 @@ class SendOrder:
     def add(self, payload: Payload, to: Target) -> bool:
         """Adds a payload, from any thread. Returns whether it may be sent before any request ends.
 
-        `next_send` frees lanes before it looks at the payloads, so it sees each payload for which this returns False.
+        A payload that may not is sent by `next_send` when a request ends.
         """
         self._handed.append((payload, to))
         return self.requests < self._max_requests and to not in self._lanes

@@ -122,7 +122,7 @@ class Sender:
         return self._judge_first(state, answer) or await self.go_on(state)
 
     async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
-        """Returns when the request is written. No broker reports whether it stored it. One try. Raises as `send`."""
+        """Sends a request that has no answer, in one try. Returns when it is written. Raises as `send`."""
         state = self.state_of(payload, to, timeout, CommunicationMode.ONEWAY)
         state.queue = await self._queues.choose(state)
         await self._try(state, state.queue)
