@@ -61,6 +61,7 @@ class Topics(BlockingFamily[AsyncTopics]):
     list = blocking_form(AsyncTopics.list)
     stats = blocking_form(AsyncTopics.stats)
     groups = blocking_form(AsyncTopics.groups)
+    consumers = blocking_form(AsyncTopics.consumers)
     rates = blocking_form(AsyncTopics.rates)
     group_names = blocking_form(AsyncTopics.group_names)
     clusters = blocking_form(AsyncTopics.clusters)

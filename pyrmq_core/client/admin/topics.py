@@ -6,7 +6,7 @@ Offsets and rates come from every broker in the topic's route.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -14,11 +14,28 @@ from typing import Final, TypeVar
 import trio
 
 from pyrmq_core.client.admin.chosen_brokers import one_figure
+from pyrmq_core.client.admin.group_tables import (
+    BrokerProgress,
+    connections_of,
+    members_of,
+    progress_of,
+    queue_progress,
+)
 from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server, change_each
-from pyrmq_core.client.admin.values import QueueStats, TopicGroupNames, TopicRates, TopicStats
+from pyrmq_core.client.admin.values import (
+    GroupProgress,
+    QueueProgress,
+    QueueStats,
+    TopicConsumer,
+    TopicConsumers,
+    TopicGroupNames,
+    TopicRates,
+    TopicStats,
+)
+from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE, manifests_in
-from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
+from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -32,6 +49,7 @@ from pyrmq_core.protocol.requests.figures.topic_stats import (
     TopicOffset,
     TopicStatsTable,
 )
+from pyrmq_core.protocol.requests.groups.connections import ConsumerConnections
 from pyrmq_core.protocol.requests.nameserver.kv_config import (
     DeleteKvConfig,
     GetKvConfig,
@@ -47,6 +65,8 @@ from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
 T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS: Final = 0.02
+# The groups of a topic whose progress is looked up, unless the caller says otherwise.
+MAX_CONSUMERS: Final = 200
 # Of a number of queues.
 MOST_DIGITS: Final = 10
 # The KV namespace of order topics (common/namesrv/NamesrvUtil.java): `broker-a:4;broker-b:4` by topic.
@@ -96,6 +116,38 @@ class Topics(AdminFamily):
         namespace = self._servers.namespace
         own = sorted(without_namespace(name, namespace) for name in names if is_reachable(name, namespace))
         return TopicGroupNames(tuple(own), gathered.failures)
+
+    async def consumers(self, topic: str, *, most: int = MAX_CONSUMERS) -> TopicConsumers:
+        """Returns the groups of the topic with their members, lag and oldest waiting message, most lag first.
+
+        At most `most` groups are looked up, the first by name. Each costs up to three queries at each broker.
+        """
+        named, readers = await self.group_names(topic), await self._readers(topic)
+        groups = named.groups[:most]
+
+        async def ask(key: tuple[str, Server]) -> tuple[BrokerProgress, ConsumerConnections] | RocketMQError:
+            group, server = self._servers.on_wire(key[0]), key[1]
+            try:
+                progress = await progress_of(self._servers, server, group, self._servers.on_wire(topic), times=True)
+                return progress, await connections_of(self._servers, server, group)
+            except RocketMQError as error:
+                return error
+
+        answers = await query_many([(group, server) for group in groups for server in readers], ask)
+        failures = {
+            **named.failures,
+            **{key[1].name: answer for key, answer in answers.items() if isinstance(answer, RocketMQError)},
+        }
+        there = {key: answer for key, answer in answers.items() if not isinstance(answer, RocketMQError)}
+        if answers and not there:
+            raise next(iter(failures.values()))
+        now = datetime.now(UTC)
+        consumers = [
+            self._consumer(group, [there[group, server] for server in readers if (group, server) in there], now)
+            for group in groups
+        ]
+        consumers.sort(key=lambda consumer: (-(consumer.lag or 0), consumer.group))
+        return TopicConsumers(tuple(consumers), len(named.groups) - len(groups), failures)
 
     async def rates(self, topic: str, groups: Iterable[str] = ()) -> TopicRates:
         """Returns messages a second over the last minute: stored in the topic, and received by each of the groups.
@@ -197,6 +249,17 @@ class Topics(AdminFamily):
         """Deletes the topic's order configuration at every NameServer. It is no error if there is none."""
         command = DeleteKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
         await self._servers.change_nameservers(command, f"the order of topic {topic}")
+
+    def _consumer(
+        self, group: str, parts: Sequence[tuple[BrokerProgress, ConsumerConnections]], now: datetime
+    ) -> TopicConsumer:
+        rows: builtins.list[QueueProgress] = []
+        for progress, _ in parts:
+            rows += queue_progress(progress, {}, self._servers.namespace, now)
+        tps = sum(progress.stats.consume_tps for progress, _ in parts)
+        members = members_of(connections for _, connections in parts)
+        rows.sort(key=lambda row: row.queue)
+        return TopicConsumer(len(members), GroupProgress(group, tuple(rows), tps, {}, now))
 
     async def _route(self, topic: str, *, is_kept: bool = True) -> TopicRouteData:
         """Returns the topic's route. If `is_kept`, the client refreshes it from now on, like a route in use."""

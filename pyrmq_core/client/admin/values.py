@@ -329,6 +329,43 @@ class GroupProgress(ShownAsTable):
 
 
 @dataclass(frozen=True, slots=True)
+class TopicConsumer:
+    """One group of a topic: its members' number, and its progress in the topic, without its retries."""
+
+    SHOWN: ClassVar = ("group", "members", "lag", "consume_tps", "waiting_since")
+
+    members: int
+    progress: GroupProgress
+
+    @property
+    def group(self) -> str:
+        return self.progress.group
+
+    @property
+    def lag(self) -> int | None:
+        return self.progress.lag
+
+    @property
+    def consume_tps(self) -> float:
+        return self.progress.consume_tps
+
+    @property
+    def waiting_since(self) -> datetime | None:
+        return self.progress.waiting_since
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConsumers(ShownAsTable):
+    """The groups of one topic, those of most lag first. `left_out` groups were not looked up."""
+
+    ROWS: ClassVar = "consumers"
+
+    consumers: tuple[TopicConsumer, ...]
+    left_out: int
+    failures: Mapping[str, RocketMQError]
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetChange:
     """One queue's offset of a group, before and after a change."""
 

@@ -23,7 +23,7 @@ from pyrmq_core.tools.web.changes import PREPARED_BY, Changes
 from pyrmq_core.tools.web.guards import BUSY, FormToken, RequestSlots, Scope, Send
 from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
 from pyrmq_core.tools.web.look_ups import LookUps
-from pyrmq_core.tools.web.pages.groups import group_page, groups_page
+from pyrmq_core.tools.web.pages.groups import group_page, groups_page, stack_page
 from pyrmq_core.tools.web.pages.messages import message_page, messages_page, missing, place_of
 from pyrmq_core.tools.web.pages.page import Shown, query
 from pyrmq_core.tools.web.pages.single_pages import (
@@ -49,6 +49,7 @@ PAGES: Final[Mapping[str, PageOf]] = {
     "/topic": topic_page,
     "/groups": groups_page,
     "/group": group_page,
+    "/stack": stack_page,
     "/messages": messages_page,
     "/message": message_page,
     "/producers": producers_page,

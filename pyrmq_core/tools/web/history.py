@@ -1,11 +1,18 @@
-"""`History`: figures over time for the curves that viewers see: a group's lag, the rates of a cluster or a topic."""
+"""`History`: figures over time for the curves that viewers see: a group's lag, the rates of a cluster or a topic.
+
+`AcknowledgedRates` counts what groups acknowledge a second, which no broker reports, from the offsets of two looks.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.values import GroupProgress
 
 SAMPLE_SECONDS: Final = 10.0
 # How long a curve is sampled often after its page was last shown; then it is sampled more seldom for an hour.
@@ -17,6 +24,12 @@ MAX_CURVES: Final = 50
 MAX_LINES: Final = 8
 # 3 hours at one sample in 10 s.
 MAX_SAMPLES: Final = 1080
+# Members store their offsets every 5 s: a rate over fewer seconds than some of these would jump.
+RATED_OVER: Final = timedelta(seconds=30)
+# An earlier look is too old for the rate of this moment.
+FORGOTTEN_AFTER: Final = timedelta(seconds=150)
+# The groups, or groups in a topic, whose offsets are kept.
+MAX_RATED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,7 @@ class History:
     """The samples of the last `MAX_CURVES` viewed curves. The caller passes the times."""
 
     def __init__(self) -> None:
+        self.acknowledged = AcknowledgedRates()
         self._curves: dict[Curve, _Samples] = {}
 
     def watch(self, curve: Curve, now: float) -> None:
@@ -82,3 +96,30 @@ class History:
         return [sample.seconds for sample in kept], {
             line: [sample.figures.get(line) for sample in kept] for line in lines
         }
+
+
+class AcknowledgedRates:
+    """The messages a second that groups acknowledge, each over the last 30 s to 60 s of looks at it.
+
+    The offsets of two looks are kept for each of the last `MAX_RATED` keys.
+    """
+
+    def __init__(self) -> None:
+        self._looks: dict[Hashable, tuple[GroupProgress, GroupProgress]] = {}
+        self._rates: dict[Hashable, float | None] = {}
+
+    def add(self, key: Hashable, progress: GroupProgress) -> None:
+        """Records a look at the group's offsets, later than those before."""
+        look = replace(progress, description=None, reasons=())
+        older, newer = self._looks.pop(key, (look, look))
+        if look.at - newer.at > FORGOTTEN_AFTER:
+            older = newer = look
+        self._rates[key] = look.acknowledged_tps(older)
+        self._looks[key] = (newer, look) if look.at - newer.at >= RATED_OVER else (older, newer)
+        if len(self._looks) > MAX_RATED:
+            oldest = next(iter(self._looks))
+            del self._looks[oldest], self._rates[oldest]
+
+    def get(self, key: Hashable) -> float | None:
+        """Returns the messages a second of the latest look, or None before the second look."""
+        return self._rates.get(key)

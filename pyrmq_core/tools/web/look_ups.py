@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         GroupDescription,
         GroupList,
         GroupProgress,
+        TopicConsumers,
         TopicRates,
         TopicStats,
     )
@@ -42,8 +43,10 @@ Answer = TypeVar("Answer")
 
 # The time for which a list of groups is shown again: a new list costs several requests a group and broker.
 GROUPS_FRESH_SECONDS: Final = 15.0
-# The most groups of a topic whose rates are shown: each costs a request at each of the topic's brokers.
-MAX_GROUPS_RATED: Final = 5
+# The most groups of a topic whose rates are drawn: each costs a request at each of the topic's brokers.
+MAX_GROUPS_DRAWN: Final = 5
+# The most groups of a topic whose acknowledged messages a second are shown.
+MAX_GROUPS_RATED: Final = 20
 # The most look-ups at a time that samples may use; the others are for viewers.
 SAMPLED_AT_ONCE: Final = 3
 # The searches of all viewers at a time, and how long one waits for its turn.
@@ -139,12 +142,20 @@ class LookUps:
     async def _health_once(self, before: Health | None) -> Health:
         return await self._shared.once(partial(self._admin.health, groups=True, before=before))
 
-    async def groups_of(self, topic: str) -> tuple[str, ...]:
-        return await self._get(("groups of", topic), partial(self._admin.topics.groups, topic))
+    async def consumers(self, topic: str) -> TopicConsumers:
+        """Returns the groups of the topic, most lag first, and keeps their offsets for what they acknowledge."""
+
+        async def look_up() -> TopicConsumers:
+            listed = await self._admin.topics.consumers(topic)
+            for consumer in reversed(listed.consumers[:MAX_GROUPS_RATED]):
+                self.history.acknowledged.add((topic, consumer.group), consumer.progress)
+            return listed
+
+        return await self._get(("consumers", topic), look_up, GROUPS_FRESH_SECONDS)
 
     async def rates(self, topic: str) -> TopicRates:
-        """Returns the rates of the topic and of its first groups, and keeps them as a sample."""
-        groups = (await self.groups_of(topic))[:MAX_GROUPS_RATED]
+        """Returns the rates of the topic and of its groups with most lag, and keeps them as a sample."""
+        groups = [consumer.group for consumer in (await self.consumers(topic)).consumers[:MAX_GROUPS_DRAWN]]
 
         async def look_up() -> TopicRates:
             rates = await self._admin.topics.rates(topic, groups)
@@ -160,11 +171,15 @@ class LookUps:
     async def describe(self, group: str) -> GroupDescription:
         return await self._get(("group", group), partial(self._admin.groups.describe, group))
 
+    async def stack(self, group: str, client_id: str) -> str:
+        return await self._get(("stack", group, client_id), partial(self._admin.groups.stack, group, client_id))
+
     async def progress(self, group: str) -> GroupProgress:
-        """Returns a group's progress in each queue, and keeps its lag as a sample if it is viewed."""
+        """Returns a group's progress in each queue with its members, and keeps its lag as a sample if it is viewed."""
 
         async def look_up() -> GroupProgress:
             progress = await self._admin.groups.progress(group, members=True)
+            self.history.acknowledged.add(group, progress)
             if progress.lag is not None:
                 self.history.add(Curve("lag", group), Sample(time.time(), {"messages behind": progress.lag}))
             return progress
@@ -288,6 +303,8 @@ def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
 
 
 def _size_of(answer: object) -> int:
+    if isinstance(answer, str):
+        return len(answer)
     messages = answer.messages if isinstance(answer, FoundMessages) else (answer,)
     if isinstance(answer, ShownMessage):
         return len(answer.body.text) + _size_of(answer.message)

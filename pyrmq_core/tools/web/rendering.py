@@ -43,6 +43,12 @@ def _number(value: float | None) -> str:
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
 
 
+def _share(value: float | None, most: float) -> str:
+    """Returns the class of the bar behind a figure: how much it is of the list's greatest, in 20 steps."""
+    steps = 0 if not value or most <= 0 else max(1, round(20 * min(1.0, value / most)))
+    return f"n s s{steps}" if steps > 0 else "n"
+
+
 def _counted(value: int, thing: str) -> str:
     return f"{_number(value)} {thing}{'' if value == 1 else 's'}"
 
@@ -72,7 +78,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(when=_when, number=_number, counted=_counted, size=_size)
+        self._templates.filters.update(when=_when, number=_number, share=_share, counted=_counted, size=_size)
         self._templates.globals.update(link=link, **shared)
 
     def page(

@@ -138,6 +138,25 @@ def test_progress_shows_lag_and_age(terminal: Terminal, late: tuple[str, str]) -
     assert "no broker knows a group" in terminal.refused("group", "progress", fresh("never"))
 
 
+def test_the_groups_of_a_topic_are_shown_with_their_lag(terminal: Terminal, late: tuple[str, str]) -> None:
+    topic, group = late
+    head, line = terminal.text("topic", "groups", topic, "--lag").splitlines()
+    assert head.split() == ["group", "members", "lag", "delivered/s", "waits"]
+    assert line.split()[:4] == [group, "0", "4", "0.0"]
+    (row,) = terminal.rows("topic", "groups", topic, "--lag")
+    assert (row["group"], row["members"], row["lag"], row["deliveredTps"]) == (group, 0, 4, 0.0)
+    assert datetime.fromisoformat(row["waitingSince"]).tzinfo
+
+
+def test_why_a_group_waits_is_said(terminal: Terminal, late: tuple[str, str]) -> None:
+    _, group = late
+    terminal.text("group", "create", group)
+    assert "4 wait: no member is connected" in terminal.text("group", "progress", group, "--members")
+    rows = terminal.rows("group", "progress", group, "--members")
+    assert {row["reason"] for row in rows} == {"no member is connected"}
+    assert "why is not known" not in terminal.text("group", "progress", group)
+
+
 def test_offsets_are_reset_sought_and_cloned(cluster: EmbeddedCluster, terminal: Terminal) -> None:
     topic, group = trio.run(behind, cluster.nameserver)
     for _ in range(2):  # it changes nothing

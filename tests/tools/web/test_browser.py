@@ -344,6 +344,41 @@ def test_a_reset_and_its_way_back_by_keyboard(chrome: Chrome, page: str, cluster
     assert text_of(chrome).count("Take it back") >= 2
 
 
+def test_whose_lag_and_why_by_keyboard(chrome: Chrome, page: str) -> None:
+    chrome.get(page)
+    for link, title in (("/topics", "Topics"), ("/topic?topic=orders", "orders")):
+        tab_to(chrome, f'a[href="{link}"]').send_keys(Keys.ENTER)
+        wait(chrome, partial(is_titled, title))
+    row = chrome.find_element(By.CSS_SELECTOR, "tbody tr")
+    group, _, lag = (cell.text for cell in row.find_elements(By.TAG_NAME, "td")[:3])
+    assert (group, int(lag.replace(",", "")) > 0) == ("billing", True)
+    tab_to(chrome, 'a[href="/group?group=billing"]').send_keys(Keys.ENTER)
+    wait(chrome, partial(is_titled, "billing"))
+    assert "Why they wait" in text_of(chrome)
+    assert "no member is connected" in chrome.find_element(By.CSS_SELECTOR, ".why").text
+
+
+def is_titled(title: str, chrome: Chrome) -> bool:
+    return chrome.title.startswith(title)
+
+
+def test_a_members_stack_by_keyboard(chrome: Chrome, page: str) -> None:
+    chrome.get(f"{page}group?group=shipping")
+    tab_to(chrome, 'a[href^="/stack?"]').send_keys(Keys.ENTER)
+    wait(chrome, partial(is_titled, "Stacks of"))
+    assert "thread" in chrome.find_element(By.TAG_NAME, "pre").text
+
+
+def test_a_young_curve_has_no_empty_minutes(chrome: Chrome, page: str) -> None:
+    chrome.get(f"{page}group?group=shipping")
+    drawn_colours(chrome)
+    chart = chrome.find_element(By.CSS_SELECTOR, ".chart")
+    assert int(chart.get_attribute("data-points") or 0) >= 1
+    newest = "fetch(arguments[0]).then((answer) => answer.json()).then((data) => arguments[1](data.seconds))"
+    seconds = chrome.execute_async_script(newest, chart.get_attribute("data-from"))
+    assert 30 <= float(chart.get_attribute("data-seconds") or 0) <= max(30, seconds[-1] - seconds[0])
+
+
 def test_the_rates_of_the_cluster_are_drawn(chrome: Chrome, page: str) -> None:
     # The last test: a broker has its rates after 10 s.
     chrome.get(page)

@@ -117,7 +117,7 @@ async def test_lists_are_sorted_and_filtered_by_their_address(many: Many, monkey
     assert len(names(groups)) == 10
     assert len(names((await get("/groups", filter="topic-499")).text)) == GROUPS
     queues = (await get("/topic", topic="topic-499", filter="broker-b/")).text
-    assert [row.split()[0] for row in rows(queues)][1:] == ["broker-b"]
+    assert [row.split()[0] for row in rows(queues[queues.index("<h2>Queues") :])][1:] == ["broker-b"]
     lag = (await get("/group", group="group-01", filter="broker-a/")).text
     assert sum(row.startswith("topic-499 broker-a") for row in rows(lag)) == 1
     assert not any("broker-b" in row for row in rows(lag))

@@ -155,7 +155,7 @@ async def test_many_viewers_cost_brokers_no_more_than_one(page: Served, monkeypa
     looked_up = {
         "/": (RequestCode.GET_BROKER_RUNTIME_INFO, 4),  # for the list of brokers, and for what is wrong
         "/topic?topic=orders": (RequestCode.GET_TOPIC_STATS_INFO, 2),
-        "/group?group=billing": (RequestCode.GET_CONSUME_STATS, 2),
+        "/group?group=billing": (RequestCode.GET_CONSUME_STATS, 4),  # and for the topic's groups before
     }
     for code, _ in looked_up.values():
         page.cluster.control(code, count)

@@ -17,14 +17,15 @@ from pyrmq_core.tools.cli.groups.rows import failed_text
 from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names, topic_names
 from pyrmq_core.tools.cli.servers import run
 from pyrmq_core.tools.cli.tables import Watch, json_option, show, show_watched, text_of, watch_options
-from pyrmq_core.tools.cli.times import iso_time, shown_time
+from pyrmq_core.tools.cli.times import age, iso_time, shown_time
 
 if TYPE_CHECKING:
     from pyrmq_core import Admin, BodySchema
-    from pyrmq_core.client.admin.values import TopicStats
+    from pyrmq_core.client.admin.values import TopicConsumer, TopicStats
 
 __all__ = ["topic"]
 
+CONSUMER_COLUMNS: Final = ("group", "members", "lag", "delivered/s", "waits")
 STATS_COLUMNS: Final = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastUpdated")
 SCHEMA_COLUMNS: Final = ("column", "type", "bodies")
 PERMISSIONS: Final = {
@@ -159,16 +160,33 @@ def _broker_and_queues(text: str) -> tuple[str, int]:
 @topic.command()
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
+@click.option("--lag", is_flag=True, help="Also members, lag and how long messages wait; most lag first.")
 @json_option
-def groups(name: str, connection: Connection, as_json: bool) -> None:
+def groups(name: str, connection: Connection, lag: bool, as_json: bool) -> None:
     """List the groups that subscribe to the topic or have offsets of it."""
 
     async def work(admin: Admin) -> None:
+        if lag:
+            listed = await admin.topics.consumers(name)
+            rows = [_consumer_row(consumer, as_json=as_json) for consumer in listed.consumers]
+            show(rows, CONSUMER_COLUMNS, as_json=as_json)
+            if listed.left_out and not as_json:
+                click.echo(f"{listed.left_out} groups more are not looked up")
+            click.echo(failed_text(listed.failures, as_json=as_json), nl=False)
+            return
         group_names = await admin.topics.group_names(name)
         show([{"group": group} for group in group_names.groups], ["group"], as_json=as_json)
         click.echo(failed_text(group_names.failures, as_json=as_json), nl=False)
 
     with_admin(connection, work)
+
+
+def _consumer_row(consumer: TopicConsumer, *, as_json: bool) -> dict[str, object]:
+    row: dict[str, object] = {"group": consumer.group, "members": consumer.members, "lag": consumer.lag}
+    if as_json:
+        return {**row, "deliveredTps": consumer.consume_tps, "waitingSince": iso_time(consumer.waiting_since)}
+    waits = age(consumer.waiting_since, consumer.progress.at)
+    return {**row, "delivered/s": round(consumer.consume_tps, 1), "waits": waits}
 
 
 @topic.command()

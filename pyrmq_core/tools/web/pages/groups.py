@@ -1,22 +1,27 @@
-"""The list of groups, and one group: its members, its progress in each queue, and its lag over time."""
+"""The list of groups, and one group: why its messages wait, its members, its progress in each queue, its lag."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
-from pyrmq_core.protocol.messages.names import is_system_group
+from pyrmq_core.protocol.messages.names import is_dead_letter_topic, is_retry_topic, is_system_group
 from pyrmq_core.tools.web.history import Curve
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, part, query, tried
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.admin.values import GroupSummary, QueueProgress
+    from pyrmq_core.client.admin.values import GroupMember, GroupProgress, GroupSummary, QueueProgress
 
 KINDS: Final = ("own", "RocketMQ's")
+# The longest stack that a page shows.
+MAX_STACK_CHARACTERS: Final = 256 * 1024
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
 GROUP_ORDERS: Final[Mapping[str, Callable[[GroupSummary], Any]]] = {
     "group": lambda group: group.group,
@@ -25,10 +30,28 @@ GROUP_ORDERS: Final[Mapping[str, Callable[[GroupSummary], Any]]] = {
     "rate": lambda group: (-group.consume_tps, group.group),
 }
 QUEUE_ORDERS: Final[Mapping[str, Callable[[QueueProgress], Any]]] = {
-    "queue": lambda queue: queue.queue,
+    "queue": lambda queue: (_is_of_failures(queue.queue.topic), queue.queue),
     "lag": lambda queue: (-queue.lag, queue.queue),
     "waiting": lambda queue: (queue.waiting_since or LATEST, queue.queue),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class HeldQueues:
+    """The queues of one member in the table, or of none, and the lag of all its queues."""
+
+    client_id: str | None
+    lag: int
+    rows: tuple[QueueProgress, ...]
+
+
+def topics_in_order(topics: Iterable[str]) -> list[str]:
+    """Returns the user's own topics by name, and then those of retries and dead letters."""
+    return sorted(topics, key=lambda topic: (_is_of_failures(topic), topic))
+
+
+def _is_of_failures(topic: str) -> bool:
+    return is_retry_topic(topic) or is_dead_letter_topic(topic)
 
 
 async def groups_page(request: Request, look_ups: LookUps) -> Shown:
@@ -39,8 +62,12 @@ async def groups_page(request: Request, look_ups: LookUps) -> Shown:
         kind_name: [group for group in listed.groups if group_kind(group.group) == kind_name] for kind_name in KINDS
     }
     groups = matching(request, of_kind.get(kind, ()), lambda group: (group.group, *group.topics))
+    shown = part(request, ordered(request, groups, GROUP_ORDERS))
     values = {
-        "part": part(request, ordered(request, groups, GROUP_ORDERS)),
+        "part": shown,
+        "most": max((group.lag for group in groups), default=0),
+        "most_rate": max((group.consume_tps for group in groups), default=0.0),
+        "topics": {group.group: topics_in_order(group.topics) for group in shown.rows},
         "sort": query(request, "sort"),
         "filter": query(request, "filter"),
         "kind": kind,
@@ -57,23 +84,71 @@ async def group_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns one group, whose lag is sampled from now on."""
     group = needed(request, "group")
     look_ups.watch(Curve("lag", group))
-    description, description_error = await tried(lambda: look_ups.describe(group))
-    progress, progress_error = await tried(lambda: look_ups.progress(group))
+    progress, error = await tried(lambda: look_ups.progress(group))
+    description = progress.description if progress else None
     failures = {**(progress.failures if progress else {}), **(description.failures if description else {})}
-    rows = matching(request, progress.queues if progress else (), _texts_of_queue)
+    queues, members = progress.queues if progress else (), description.members if description else ()
+    rows = part(request, _under_members(ordered(request, matching(request, queues, _texts_of_queue), QUEUE_ORDERS)))
+    members_error = str(progress.members_error) if progress and progress.members_error else ""
     return Shown(
         "group.html",
         {
             "group": group,
             "description": description,
             "progress": progress,
-            "part": part(request, ordered(request, rows, QUEUE_ORDERS)),
+            "acknowledged": look_ups.history.acknowledged.get(group),
+            "subscriptions": _subscriptions(members),
+            "part": rows,
+            "held": _held(rows.rows, progress),
+            "most": max((queue.lag for queue in queues), default=0),
+            "most_ok": max((member.rates.consume_ok_tps for member in members if member.rates), default=0.0),
             "sort": query(request, "sort"),
             "filter": query(request, "filter"),
             "failures": failures,
-            "errors": list(dict.fromkeys(text for text in (description_error, progress_error) if text)),
+            "errors": [text for text in (error, members_error) if text],
         },
     )
+
+
+def _under_members(rows: Iterable[QueueProgress]) -> list[QueueProgress]:
+    """Returns the rows by their member, those of most lag first, each member's rows in the order that they have."""
+    rows, lags = list(rows), Counter[str | None]()
+    for row in rows:
+        lags[row.client_id] += max(0, row.lag)
+    return sorted(rows, key=lambda row: (-lags[row.client_id], row.client_id or ""))
+
+
+def _held(rows: Iterable[QueueProgress], progress: GroupProgress | None) -> list[HeldQueues]:
+    lags = Counter[str | None]()
+    for queue in progress.queues if progress else ():
+        lags[queue.client_id] += max(0, queue.lag)
+    held = itertools.groupby(rows, key=lambda row: row.client_id)
+    return [HeldQueues(client_id, lags[client_id], tuple(queues)) for client_id, queues in held]
+
+
+def _subscriptions(members: Iterable[GroupMember]) -> dict[str, list[str]]:
+    """Returns what each member that reports subscribes to: the topic, with the expression if it does not read all."""
+    return {
+        member.client_id: [
+            topic if expression in ("*", "") else f"{topic} ({expression})"
+            for topic, expression in sorted(
+                (data.topic, data.sub_string)
+                for data in member.running_info.subscriptions
+                if not _is_of_failures(data.topic)
+            )
+        ]
+        for member in members
+        if member.running_info is not None
+    }
+
+
+async def stack_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the stacks of a member's threads."""
+    group, client_id = needed(request, "group"), needed(request, "client")
+    stack = await look_ups.stack(group, client_id)
+    left_out = max(0, len(stack) - MAX_STACK_CHARACTERS)
+    values = {"group": group, "client_id": client_id, "stack": stack[:MAX_STACK_CHARACTERS], "left_out": left_out}
+    return Shown("stack.html", values)
 
 
 def _texts_of_queue(row: QueueProgress) -> tuple[str, ...]:

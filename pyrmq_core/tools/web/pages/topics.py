@@ -11,8 +11,8 @@ from starlette.requests import Request
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from pyrmq_core.tools.web.history import Curve
-from pyrmq_core.tools.web.look_ups import MAX_GROUPS_RATED, LookUps, TopicNames
-from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, part, query, tried
+from pyrmq_core.tools.web.look_ups import MAX_GROUPS_DRAWN, LookUps, TopicNames
+from pyrmq_core.tools.web.pages.page import ROWS_A_PAGE, Shown, matching, needed, ordered, part, query, tried
 from pyrmq_core.tools.web.topic_figures import TopicFigure, TopicFigures
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ async def topics_page(request: Request, look_ups: LookUps) -> Shown:
             "kinds": {name: sum(1 for kind in kinds.values() if kind == name) for name in KINDS},
             "filter": query(request, "filter"),
             "sort": query(request, "sort"),
+            "most": max((row.lag or 0 for row in rows), default=0),
+            "most_rate": max((row.rate or 0.0 for row in rows), default=0.0),
             "missing": sum(figures.get(name) is None for name in names),
             "seconds_old": max((look_ups.age(figure.at) for name in names if (figure := figures.get(name))), default=0),
             "failures": figures.lags.failures,
@@ -116,9 +118,15 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
     look_ups.watch(Curve("topic", topic))
     stats = await look_ups.topic_stats(topic)
     topic_names, _ = await tried(look_ups.topics)
-    groups, groups_error = await tried(lambda: look_ups.groups_of(topic))
+    consumers, groups_error = await tried(lambda: look_ups.consumers(topic))
     rates, rates_error = await tried(lambda: look_ups.rates(topic))
-    failures = {**(rates.failures if rates else {}), **stats.failures}
+    failures = {
+        **(consumers.failures if consumers else {}),
+        **(rates.failures if rates else {}),
+        **stats.failures,
+    }
+    shown = consumers.consumers[:ROWS_A_PAGE] if consumers else ()
+    acknowledged = {row.group: look_ups.history.acknowledged.get((topic, row.group)) for row in shown}
     rows = matching(request, stats.queues.items(), lambda row: (f"{row[0].broker_name}/{row[0].queue_id}",))
     return Shown(
         "topic.html",
@@ -133,8 +141,13 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
             "most": max((figures.messages for figures in stats.queues.values()), default=0),
             "rates": rates,
             "failures": failures,
-            "groups": groups,
-            "max_groups_rated": MAX_GROUPS_RATED,
+            "consumers": shown if consumers else None,
+            "acknowledged": acknowledged,
+            "most_lag": max((row.lag or 0 for row in shown), default=0),
+            "most_delivered": max((row.consume_tps for row in shown), default=0.0),
+            "most_acknowledged": max((rate or 0.0 for rate in acknowledged.values()), default=0.0),
+            "left_out": consumers.left_out + len(consumers.consumers) - len(shown) if consumers else 0,
+            "max_groups_drawn": MAX_GROUPS_DRAWN,
             "errors": list(dict.fromkeys(text for text in (groups_error, rates_error) if text)),
         },
     )

@@ -28,9 +28,9 @@ async function draw(place) {
   const names = Object.keys(lines);
   if (!seconds.length) return;
   place.textContent = "";
-  // At least two minutes: the first point alone would be drawn on an axis of years.
+  // At least half a minute: the first point alone would be drawn on an axis of years, in two minutes it looks lost.
   const latest = seconds[seconds.length - 1];
-  const earliest = Math.min(seconds[0], latest - 120);
+  const earliest = Math.min(seconds[0], latest - 30);
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
   const unit = place.dataset.unit;
   const shown = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: 1 }));
@@ -67,6 +67,7 @@ async function draw(place) {
   );
   showLatest(chart);
   place.dataset.points = String(seconds.length);
+  place.dataset.seconds = String(latest - earliest);
 }
 
 // Loads what draws curves, on pages that have one.
