@@ -155,7 +155,7 @@ def decode_columns(
     *,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """Yields the batches of `decode_batches` without a loop over messages. Raises `Unreadable` where that fails."""
+    """Yields the batches of `decode_batches`, decoded column by column. Raises `Unreadable` if that is impossible."""
     keep_freed_memory()
     rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
     _check_complete(rows, pulls, within, allow_gaps=allow_gaps)

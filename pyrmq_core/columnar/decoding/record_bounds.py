@@ -24,7 +24,7 @@ Sizes = npt.NDArray[np.int32]
 
 
 class Unreadable(Exception):
-    """Raised for records that need the loop: `decode_messages` then reads them, or raises an error with the fault."""
+    """Raised for records that do not decode by columns. `decode_messages` then reads them, or raises their fault."""
 
 
 def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:

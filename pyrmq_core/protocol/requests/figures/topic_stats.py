@@ -75,7 +75,7 @@ class TopicStatsTable:
 
 
 def queue_rows(answer: Command, topic: str, broker_name: str) -> dict[int, tuple[int, int, int]]:
-    """Returns each queue id's (min_offset, max_offset, last_update_timestamp_ms) in an answer to request 202.
+    """Returns (min_offset, max_offset, last_update_timestamp_ms) by queue id in an answer to `GetTopicStats`.
 
     A watched topic with 1,000 queues is read many times a second: this takes a tenth of the time of
     `TopicStatsTable.from_command`. Both raise `BodyError`.
