@@ -20,9 +20,9 @@ from subprocess import Popen
 import pytest
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -306,13 +306,16 @@ def test_a_message_is_sent_by_keyboard(chrome: Chrome, page: str) -> None:
     assert "by keyboard" in text_of(chrome)
 
 
-def tab_to(chrome: Chrome, selector: str) -> WebElement:
-    """Presses the tabulator until such an element is chosen."""
-    for _ in range(100):
-        chrome.switch_to.active_element.send_keys(Keys.TAB)
-        chosen = chrome.switch_to.active_element
-        if chrome.execute_script("return arguments[0].matches(arguments[1])", chosen, selector):
-            return chosen
+def tab_to(chrome: Chrome, selector: str, *keys: str) -> None:
+    """Presses the tabulator until such an element is chosen, and then the keys.
+
+    No element is held meanwhile, since the page may be exchanged at any time.
+    """
+    for _ in range(200):
+        ActionChains(chrome).send_keys(Keys.TAB).perform()
+        if chrome.execute_script("return document.activeElement.matches(arguments[0])", selector):
+            ActionChains(chrome).send_keys(*keys).perform()
+            return
     raise AssertionError(f"no tabulator leads to {selector}")
 
 
@@ -323,23 +326,23 @@ def test_a_reset_and_its_way_back_by_keyboard(chrome: Chrome, page: str, cluster
 
     def confirm(text: str) -> None:
         wait(chrome, lambda chrome: text in text_of(chrome))
-        tab_to(chrome, "#confirm").send_keys(Keys.ENTER)
+        tab_to(chrome, "#confirm", Keys.ENTER)
         wait(chrome, lambda chrome: "have a new offset" in text_of(chrome))
 
     before = offsets()
     chrome.get(page)
     for link, title in (("/groups", "Groups"), ("/group?group=billing", "billing"), ("/reset?group=billing", "Reset")):
-        tab_to(chrome, f'a[href="{link}"]').send_keys(Keys.ENTER)
+        tab_to(chrome, f'a[href="{link}"]', Keys.ENTER)
         wait(chrome, lambda chrome: title in chrome.title)  # noqa: B023
-    tab_to(chrome, "[name=topic]").send_keys("orders")
-    tab_to(chrome, "[name=to]").send_keys("latest")
-    tab_to(chrome, "main button").send_keys(Keys.ENTER)
+    tab_to(chrome, "[name=topic]", "orders")
+    tab_to(chrome, "[name=to]", "latest")
+    tab_to(chrome, "main button", Keys.ENTER)
     confirm("Reset group billing to latest in topic orders.")
     assert offsets() != before
-    tab_to(chrome, '[action="/undo"] button').send_keys(Keys.ENTER)
+    tab_to(chrome, '[action="/undo"] button', Keys.ENTER)
     confirm("Give group billing its former offsets")
     assert offsets() == before
-    tab_to(chrome, 'main a[href="/changes"]').send_keys(Keys.ENTER)
+    tab_to(chrome, 'main a[href="/changes"]', Keys.ENTER)
     wait(chrome, lambda chrome: chrome.title.startswith("Changes"))
     assert text_of(chrome).count("Take it back") >= 2
 
@@ -347,12 +350,12 @@ def test_a_reset_and_its_way_back_by_keyboard(chrome: Chrome, page: str, cluster
 def test_whose_lag_and_why_by_keyboard(chrome: Chrome, page: str) -> None:
     chrome.get(page)
     for link, title in (("/topics", "Topics"), ("/topic?topic=orders", "orders")):
-        tab_to(chrome, f'a[href="{link}"]').send_keys(Keys.ENTER)
+        tab_to(chrome, f'a[href="{link}"]', Keys.ENTER)
         wait(chrome, partial(is_titled, title))
     row = chrome.find_element(By.CSS_SELECTOR, "tbody tr")
     group, _, lag = (cell.text for cell in row.find_elements(By.TAG_NAME, "td")[:3])
     assert (group, int(lag.replace(",", "")) > 0) == ("billing", True)
-    tab_to(chrome, 'a[href="/group?group=billing"]').send_keys(Keys.ENTER)
+    tab_to(chrome, 'a[href="/group?group=billing"]', Keys.ENTER)
     wait(chrome, partial(is_titled, "billing"))
     assert "Why they wait" in text_of(chrome)
     assert "no member is connected" in chrome.find_element(By.CSS_SELECTOR, ".why").text
@@ -364,7 +367,7 @@ def is_titled(title: str, chrome: Chrome) -> bool:
 
 def test_a_members_stack_by_keyboard(chrome: Chrome, page: str) -> None:
     chrome.get(f"{page}group?group=shipping")
-    tab_to(chrome, 'a[href^="/stack?"]').send_keys(Keys.ENTER)
+    tab_to(chrome, 'a[href^="/stack?"]', Keys.ENTER)
     wait(chrome, partial(is_titled, "Stacks of"))
     assert "thread" in chrome.find_element(By.TAG_NAME, "pre").text
 
