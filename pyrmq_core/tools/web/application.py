@@ -31,6 +31,7 @@ from pyrmq_core.tools.web.pages.single_pages import (
     consume_page,
     curve_data,
     dead_letters_page,
+    delete_page,
     producers_page,
     reset_page,
     send_page,
@@ -55,7 +56,12 @@ PAGES: Final[Mapping[str, PageOf]] = {
     "/producers": producers_page,
     "/dead-letters": dead_letters_page,
 }
-FORMS: Final[Mapping[str, PageOf]] = {"/send": send_page, "/reset": reset_page, "/consume": consume_page}
+FORMS: Final[Mapping[str, PageOf]] = {
+    "/send": send_page,
+    "/reset": reset_page,
+    "/consume": consume_page,
+    "/delete": delete_page,
+}
 CONFIRMED: Final = "/confirmed"
 # The code by which access control of 4.9 and of 5.x refuses.
 NOT_PERMITTED: Final = (ResponseCode.NO_PERMISSION,)

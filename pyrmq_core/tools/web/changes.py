@@ -7,18 +7,22 @@ the page shows the new ones and asks again.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import trio
 
 from pyrmq_core import Admin, Message, MessageExt, MessageQueue, Producer
+from pyrmq_core.client.admin.values import OffsetChange
 from pyrmq_core.client.query_many import query_many
-from pyrmq_core.errors import InvalidArgument, RocketMQError
-from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic
+from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group, is_system_topic
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.tools.web.change_log import DONE, FAILED, ChangeLog, Viewer
 from pyrmq_core.tools.web.look_ups import LookUps
@@ -31,8 +35,6 @@ from pyrmq_core.tools.web.zones import UTC_ZONE, Zone, form_zone
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyrmq_core.client.admin.values import OffsetChange
-
 # The most waiting confirmations; a new one replaces the oldest, since each may hold a body of some MiB.
 MAX_WAITING: Final = 16
 # The most ways back that are kept, as many as the log has changes.
@@ -40,12 +42,15 @@ MAX_UNDONE: Final = 100
 # The most queues of a reset that are shown one by one.
 MOST_QUEUES: Final = 256
 SEEKS_AT_ONCE: Final = 8
+# The group has no offset any more.
+NO_OFFSET: Final = -1
+MOST_NAMES: Final = 5
 MAX_RATE: Final = 100
 CHOSEN: Final = "letter "
 
 Form = Mapping[str, str]
 Item = TypeVar("Item")
-Plan = Callable[[], Awaitable[tuple["OffsetChange", ...]]]
+Plan = Callable[[], Awaitable[tuple[OffsetChange, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +70,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The sentence about a change that was made, and the offsets that take it back."""
+    """The sentence about a change that was made, and what takes it back: offsets of a group, or commands alone."""
 
     sentence: str
     group: str = ""
     offsets: tuple[OffsetChange, ...] = ()
+    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,12 @@ class Changes:
             entry.ticket = _kept(self._undone, result, MAX_UNDONE)
         await self.log.end(entry, DONE, result.sentence)
         self._look_ups.forget()
-        values = {"result": result.sentence, "undo": undo, "ticket": entry.ticket, "back": change.back}
+        values = {
+            "result": result.sentence,
+            "undo": undo or result.commands,
+            "ticket": entry.ticket,
+            "back": change.back,
+        }
         return Shown("done.html", values)
 
     async def _send(self, form: Form) -> Change:
@@ -293,6 +304,62 @@ class Changes:
         warning = "It is consumed once more if it was before; offsets do not change. What the member does stays done."
         return Change(sentence, perform, link("/message", topic=queue.topic, **place), warning=warning)
 
+    async def _delete(self, form: Form) -> Change:
+        """Prepares the deletion of a topic, or of a group without members."""
+        topic, group = form.get("topic", "").strip(), form.get("group", "").strip()
+        return await (self._delete_topic(topic) if topic else self._delete_group(group))
+
+    async def _delete_topic(self, topic: str) -> Change:
+        check_topic(topic)
+        if is_system_topic(topic):
+            raise InvalidArgument(f"topic {topic} is RocketMQ's own")
+        stats, groups = await self._admin.topics.stats(topic), await self._admin.topics.groups(topic)
+        queues = Counter(queue.broker_name for queue in stats.queues)
+        create = await self._create_command(topic, max(queues.values(), default=1))
+
+        async def perform() -> Result:
+            await self._admin.delete_topic(topic)
+            return Result(f"Topic {topic} is deleted. Its messages are gone.", commands=(create,))
+
+        lost = f"{stats.messages:,} messages in {len(stats.queues)} queues"
+        readers = f"{', '.join(groups[:MOST_NAMES])}{', ...' if len(groups) > MOST_NAMES else ''}" or "no group"
+        warning = f"{lost} are lost for good. It is read by: {readers}. A command can make the topic again, empty."
+        return Change(f"Delete topic {topic} with {lost}.", perform, "/topics", warning=warning)
+
+    async def _create_command(self, topic: str, queues: int) -> str:
+        """Returns the command that makes the topic again, with the attributes that brokers of 5.0 or later list."""
+        configs: Iterable[TopicConfig] = ()
+        with contextlib.suppress(ResponseError):  # an older broker
+            configs = (await self._admin.topic_config(topic)).values()
+        attributes = {name: value for config in configs for name, value in config.attributes.items()}
+        named = "".join(f" --attribute {shlex.quote(f'{name}={value}')}" for name, value in sorted(attributes.items()))
+        ordered = " --order" if any(config.order for config in configs) else ""
+        return f"pyrmq topic create {shlex.quote(topic)} -r {queues} -w {queues}{ordered}{named}"
+
+    async def _delete_group(self, group: str) -> Change:
+        check_group(group)
+        if is_system_group(group):
+            raise InvalidArgument(f"group {group} is RocketMQ's own")
+        members = (await self._admin.groups.describe(group, running_info=False)).members
+        if members:
+            raise InvalidArgument(
+                f"group {group} has {len(members)} members, which would make it again: stop them first"
+            )
+        former = [
+            OffsetChange(row.queue, row.consumer_offset, NO_OFFSET)
+            for row in (await self._admin.groups.progress(group)).queues
+        ]
+
+        async def perform() -> Result:
+            await self._admin.groups.delete(group)
+            create = (f"pyrmq group create {shlex.quote(group)}",)
+            text = f"Group {group} is deleted, with its retries and dead letters."
+            return Result(text, commands=(*create, *undo_of(Result("", group, tuple(former)))))
+
+        sentence = f"Delete group {group} with its offsets in {len(former)} queues, its retries and its dead letters."
+        warning = "Commands can make the group again with its offsets. Retries and dead letters are lost for good."
+        return Change(sentence, perform, "/groups", warning=warning)
+
     async def _letter(self, queue: MessageQueue, offset: int) -> MessageExt:
         message = await self._look_ups.at(queue, offset)
         if message is None:
@@ -368,4 +435,5 @@ PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Awaitable[Change]]]] =
     "/undo": Changes._undo,
     "/stop": Changes._stop,
     "/consume": Changes._consume,
+    "/delete": Changes._delete,
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -207,3 +209,35 @@ async def test_a_message_is_consumed_at_a_member(changing: Served) -> None:
         assert "answered CR_SUCCESS after" in done.text
         assert [message.queue_offset for message in seen.messages if message.queue_id == 0].count(0) == 2
     assert "/consume?group=audit" in (await changing.get("/message", **place)).text
+
+
+async def test_a_topic_is_deleted(changing: Served) -> None:
+    assert "/delete?topic=orders" in (await changing.get("/topic", topic="orders")).text
+    assert "Delete topic orders" in (await changing.get("/delete", topic="orders")).text
+    _, text, confirmation = await asked(changing, "/delete", topic="orders")
+    assert "40 messages in 4 queues are lost for good. It is read by: billing." in text
+    assert "40 messages" in (await changing.get("/topic", topic="orders")).text
+    done = await changing.http.post("/confirmed", data=confirmation)
+    assert undo_of(done.text) == ["pyrmq topic create orders -r 4 -w 4"]
+    assert (await changing.get("/topic", topic="orders")).status_code == 404
+    assert (await asked(changing, "/delete", topic="TBW102"))[0] == 400
+
+
+async def test_a_group_is_deleted(changing: Served) -> None:
+    before, seen = await offsets(changing), Seen()
+    async with consuming(changing.cluster.nameserver, "audit", "orders", seen):
+        await seen.wait(40)
+        status, text, _ = await asked(changing, "/delete", group="audit")
+        assert (status, "stop them first" in text) == (400, True)
+    _, text, confirmation = await asked(changing, "/delete", group="billing")
+    assert "its offsets in 4 queues" in text
+    done = await changing.http.post("/confirmed", data=confirmation)
+    create, *seeks = undo_of(done.text)
+    assert create == "pyrmq group create billing"
+    assert [command.split()[-1] for command in seeks] == [str(offset) for _, offset in sorted(before.items())]
+    async with Admin(nameserver=changing.cluster.nameserver) as admin:
+        assert "billing" not in {group.group for group in (await admin.groups.list()).groups}
+    for command in (create, seeks[1]):
+        words = [*shlex.split(command)[1:], "-n", changing.cluster.nameserver, "--timeout", "60"]
+        await trio.run_process([sys.executable, "-m", "pyrmq_core.tools.cli", *words])
+    assert (await offsets(changing))[1] == before[1] == 1

@@ -25,7 +25,9 @@ PORT = 8080
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--allow-host", "allow_hosts", multiple=True, help="A further host name of the page in browsers.")
-@click.option("--allow-changes", is_flag=True, help="Let the page send, reset and resend, each after a confirmation.")
+@click.option(
+    "--allow-changes", is_flag=True, help="Let the page send, reset, resend and delete, each after a confirmation."
+)
 @click.option(
     "--mask",
     "masks",

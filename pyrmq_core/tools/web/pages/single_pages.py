@@ -131,6 +131,12 @@ async def reset_page(request: Request, look_ups: LookUps) -> Shown:
     return Shown("reset.html", {"group": group, "topic": query(request, "topic"), "topics": sorted(topics)})
 
 
+async def delete_page(request: Request, look_ups: LookUps) -> Shown:
+    del look_ups
+    topic = query(request, "topic")
+    return Shown("delete.html", {"topic": topic, "group": "" if topic else needed(request, "group")})
+
+
 async def consume_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the form by which one member of a group consumes a stored message."""
     group, (queue, offset) = needed(request, "group"), place_of(request)
