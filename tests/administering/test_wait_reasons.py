@@ -30,6 +30,7 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import Subscription
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 QUEUE, SECOND = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
+NOT_HELD = "its member does not hold this queue: it started suspended, or queues are being divided anew"
 ROW = QueueProgress(QUEUE, 10_500, 100, 100, None, NOW - timedelta(hours=1), "c1")
 
 
@@ -170,7 +171,13 @@ def test_the_reason_of_a_group(
 @pytest.mark.parametrize(
     ("description", "topic", "kind", "text"),
     [
-        (group(member(ConsumerRunningInfo())), "orders", WaitKind.NOT_HELD, "none of its 1 members holds this queue"),
+        (group(member(ConsumerRunningInfo())), "orders", WaitKind.NOT_HELD, NOT_HELD),
+        (
+            group(member(ConsumerRunningInfo()), member(ConsumerRunningInfo(), "c2")),
+            "orders",
+            WaitKind.NOT_HELD,
+            "none of its 2 members holds this queue: it started suspended, or queues are being divided anew",
+        ),
         (
             group(member(ConsumerRunningInfo()), consume_type="CONSUME_POP"),
             "orders",
@@ -203,7 +210,7 @@ def test_queues_of_one_reason_are_one_line_and_the_most_messages_come_first() ->
     first, second = wait_reasons(rows, group(member(report(cached=20))), {}, NOW)
     assert first == WaitReason(
         WaitKind.NOT_HELD,
-        "none of its 1 members holds this queue",
+        NOT_HELD,
         49_900,
         (MessageQueue("orders", "broker-a", 2),),
     )

@@ -112,7 +112,9 @@ def _without_holder(row: QueueProgress, description: GroupDescription) -> tuple[
         return WaitKind.NO_REPORT, f"{silent[0].client_id}: {silent[0].error or ''}"
     if description.consume_type in (POPPING, PULLING):
         return WaitKind.NOT_HELD, "no member asks for this queue now"
-    return WaitKind.NOT_HELD, f"none of its {len(description.members)} members holds this queue"
+    number = len(description.members)
+    members = "its member does not hold" if number == 1 else f"none of its {number} members holds"
+    return WaitKind.NOT_HELD, f"{members} this queue: it started suspended, or queues are being divided anew"
 
 
 def _kind_by_times(row: QueueProgress, now: datetime, asked_ms: int, worked_ms: int | None) -> tuple[WaitKind, str]:
