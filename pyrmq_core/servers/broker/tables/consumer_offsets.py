@@ -52,7 +52,7 @@ class GroupOffsets:
     In memory alone are the offset after each queue's last pull, and the resets since the start. Times are on the event
     loop's clock.
 
-    `saved_ms` is when the loaded file was made, or None if that was not by this broker.
+    `saved_ms` is when the loaded file was made, 0 if there was none, or None if that was not by this broker.
 
     `on_commit` is called with group, topic and queue id of each offset that is committed here.
     """
@@ -75,7 +75,8 @@ class GroupOffsets:
                 topic, _, group = key.partition(SEPARATOR)
                 self._queues(topic, group).update((int(queue), int(offset)) for queue, offset in offsets.items())
             self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
-            self.saved_ms = None if (saved_ms := members.get(SAVED_MS)) is None else int(saved_ms)
+            saved_ms = members.get(SAVED_MS) if members else 0
+            self.saved_ms = None if saved_ms is None else int(saved_ms)
         except (BodyError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 

@@ -142,6 +142,17 @@ async def test_a_kill_changes_neither_offsets_nor_what_is_acknowledged(tmp_path:
         assert await pop(served) == []
 
 
+async def test_a_kill_before_the_first_write_of_offsets_changes_nothing_either(tmp_path: Path) -> None:
+    async with serving(tmp_path, flushConsumerOffsetInterval="1000000") as served:
+        await served.send("T", b"x")
+        (popped,) = await pop(served)
+        await ack(served, popped.receipt)
+        served.running.kill()
+        await served.ended.wait()
+    async with serving(tmp_path) as served:
+        assert await pop(served) == []
+
+
 def read(store: Path) -> bytes:
     path = store / "config" / "consumerOffset.json"
     return path.read_bytes() if path.exists() else b""

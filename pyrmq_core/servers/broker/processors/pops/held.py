@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
@@ -45,7 +46,7 @@ class HeldRequest(LateAnswer):
         self._add(partial(ready, self))
 
     def _add(self, wake: Callable[[], None]) -> None:
-        left_ms = 0 if self._is_ready else round((self._ends - trio.current_time()) * MILLISECONDS)
+        left_ms = 0 if self._is_ready else math.ceil((self._ends - trio.current_time()) * MILLISECONDS)
         self._held = self._waits.add(self._waiter, self._codes, left_ms, self._peer, self._size_bytes, wake)
 
     def drop(self) -> None:
