@@ -21,6 +21,8 @@ CHANGING: Final = frozenset(
         *(f"acl account {verb}" for verb in ("put", "delete", "white-addresses")),
     )
 )
+# Its group has no member here.
+NEEDS_A_MEMBER: Final = frozenset({"group stack"})
 # Commands that read or change, by their arguments: those with which they change, for a topic and group NAME.
 CHANGES: Final = (
     "topic perm NAME r",
@@ -34,7 +36,11 @@ CHANGES: Final = (
 
 def every_command(name: str) -> dict[str, list[str]]:
     """Returns the arguments of each command that calls servers, by its words, and those of `CHANGES`."""
-    arguments = {words: filled(words, name) for words, command in commands.commands().items() if asks_servers(command)}
+    arguments = {
+        words: filled(words, name)
+        for words, command in commands.commands().items()
+        if asks_servers(command) and words not in NEEDS_A_MEMBER
+    }
     return arguments | {words: words.replace("NAME", name).split() for words in CHANGES}
 
 

@@ -128,7 +128,8 @@ def test_an_output_that_is_closed(cluster: EmbeddedCluster, tmp_path: Path) -> N
             admin.groups.create(value)
             admin.groups.reset(value, value, "earliest")
     for words in ASKING:
-        if words.startswith("acl "):  # without users and accounts, this broker refuses them
+        # Without users and accounts, this broker refuses them; and there is no member.
+        if words.startswith("acl ") or words == "group stack":
             continue
         closed = with_closed_pipe(*filled(words, values[words, True]), "-n", address, home=tmp_path)
         plain = Terminal(address).run(*filled(words, values[words, False]))

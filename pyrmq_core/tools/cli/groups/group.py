@@ -27,6 +27,7 @@ from pyrmq_core.tools.cli.groups.rows import (
     progress_members,
     progress_row,
 )
+from pyrmq_core.tools.cli.json_output import json_text
 from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names, group_names, topic_names
 from pyrmq_core.tools.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.tools.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
@@ -127,11 +128,13 @@ def description_text(description: GroupDescription, *, as_json: bool) -> str:
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
 @click.argument("client", metavar="CLIENT")
 @connection_options
-def stack(name: str, client: str, connection: Connection) -> None:
+@json_option
+def stack(name: str, client: str, connection: Connection, as_json: bool) -> None:
     """Print the stacks of a member's threads."""
 
     async def work(admin: Admin) -> None:
-        click.echo(visible_text(await admin.groups.stack(name, client)))
+        text = await admin.groups.stack(name, client)
+        click.echo(json_text({"stack": text}) if as_json else visible_text(text))
 
     with_admin(connection, work)
 
