@@ -1,13 +1,13 @@
 """The records of a manifest that count: the first record of each writer's batch, by its offset. Pure.
 
-A committer reads the manifest to its end before it appends, and appends nothing if the batch is decided there. So a
-second record of a batch can only lie between the end that its committer saw and its own offset: whether a record counts
-is decided by these entries alone, and a reader may begin anywhere.
+A committer reads the manifest to its end before it appends. It appends nothing if its batch has a record there. So a
+second record of a batch can only lie between the end that its committer saw and its own offset. These entries alone
+show whether a record counts, and a reader may begin anywhere.
 
-The numbers of a writer's batches ascend. A record with a lower number than a decided batch is late, and does not count
-either. Nor does a record whose ranges are not the rows that it states.
+The numbers of a writer's batches ascend. A record with a lower number than a committed batch is late, and does not
+count either. Nor does a record whose ranges are not the rows that it states.
 
-The list of decided batches in a record is a short cut for committers. It is believed if the records that it names are
+A record's list of committed batches is a short cut for committers. It is believed if the records that it names are
 there, or have expired.
 """
 
@@ -29,8 +29,8 @@ from pyrmq_core.committed.records import (
 )
 from pyrmq_core.errors import ManifestError
 
-# Up to this many writers, each record lists the decided batches: the next committer then reads only the last record. Of
-# more writers, a record lists them only if this many records before it do not.
+# Up to this many writers, each record lists the committed batches: the next committer then reads only the last record.
+# Of more writers, a record lists them only if this many records before it do not.
 FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
 # A committer must read the manifest again if this many records were added since: its record would not count.
@@ -71,10 +71,11 @@ def next_record(
     without_decided: int,
     named: bool = True,
 ) -> CommitRecord | None:
-    """Returns the record to append for a batch to a manifest that ends at `seen`, or None if the batch is decided.
+    """Returns the record that commits a batch, to be appended to a manifest that ends at `seen`.
 
-    `commit` is unique to this attempt. A writer that commits once is not `named`, and no later record lists it. Raises
-    `ManifestError` for a batch of more than a million ranges, which no reader accepts.
+    Returns None if the writer has committed this batch or a later one. `commit` is unique to this attempt. A writer
+    that commits once is not `named`, and no later record lists it. Raises `ManifestError` for a batch of more than a
+    million ranges, which no reader accepts.
     """
     last = decided.get(writer)
     if last is not None and last.number >= number:
@@ -100,7 +101,7 @@ def next_record(
 
 
 def remembered(decided: DecidedBatches) -> DecidedBatches:
-    """Returns the decided batches for a record's list, without writers that commit once or committed long ago."""
+    """Returns the committed batches for a record's list, without writers that commit once or committed long ago."""
     newest = max((last.stored_ms for last in decided.values()), default=0)
     listed, room = dict[str, Decided](), MOST_LIST_BYTES
     for writer, last in reversed(list(decided.items())):
@@ -111,7 +112,7 @@ def remembered(decided: DecidedBatches) -> DecidedBatches:
 
 
 def needed_from(entries: Entries, start: int, end: int) -> int:
-    """Returns the offset from which entries must be read to decide which records in `start` to `end` count."""
+    """Returns the offset from which entries must be read to know which records in `start` to `end` count."""
     records = ((offset, entries.get(offset)) for offset in range(start, end))
     seen = (
         record.seen
@@ -124,8 +125,8 @@ def needed_from(entries: Entries, start: int, end: int) -> int:
 def commits_between(entries: Entries, start: int, end: int) -> list[Commit]:
     """Returns the committed batches whose records lie in `start` to `end`, in the order of their records.
 
-    `entries` are all entries from `needed_from` on. Raises `ManifestError` for a record that contradicts itself: its
-    parts are missing or another record's, or its ranges are not the rows that it states.
+    `entries` are all entries from `needed_from` on. Raises `ManifestError` for a faulty record: its parts are missing
+    or another record's, or its ranges are not the rows that it states.
     """
     return [
         Commit(offset, record.writer, record.number, record.rows, _all_ranges(entries, offset, record))
@@ -141,7 +142,10 @@ def _may_decide(record: Entry | None, offset: int) -> TypeGuard[CommitRecord]:
 
 
 def _is_first(entries: Entries, offset: int, record: CommitRecord) -> bool:
-    """Returns whether no earlier record decides the batch. A record that contradicts itself may be first."""
+    """Returns whether no earlier record commits this batch or a later one of its writer.
+
+    Earlier records whose ranges are not the rows that they state commit nothing. `record` itself may be such a record.
+    """
     if offset - record.seen > LONGEST_LOOK_BACK:
         return False
     between = ((earlier, entries.get(earlier)) for earlier in range(record.seen, offset))
@@ -187,10 +191,10 @@ def _contradiction(fault: str, offset: int) -> ManifestError:
 def decided_at(
     entries: Entries, start: int, end: int, *, disbelieved: Container[int] = ()
 ) -> tuple[DecidedBatches, int] | None:
-    """Returns the batches decided before offset `end`, and how many entries follow the last record that lists them.
+    """Returns the batches committed before offset `end`, and how many entries follow the last record that lists them.
 
-    `entries` begin at `start`. Returns None if they contain no such record, unless `start` is 0. Lists at the offsets
-    `disbelieved` do not count.
+    `entries` begin at `start`. Returns None if no record among them has a list, unless `start` is 0. Lists of the
+    records at the offsets `disbelieved` are ignored: they name batches of which there is no record.
     """
     for offset in range(end - 1, start - 1, -1):
         record = entries.get(offset)
@@ -210,7 +214,7 @@ def without_record(entries: Entries, decided: DecidedBatches) -> DecidedBatches:
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, int]:
-    """Returns the decided batches and the number of entries, if all entries before `start` have expired."""
+    """Returns the committed batches and the number of entries, if all entries before `start` have expired."""
     return _with_records(entries, start, end, {}), end - start
 
 

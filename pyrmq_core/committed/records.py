@@ -6,7 +6,7 @@ The manifest of a topic is another topic with one queue. A batch is committed by
      "ranges": {"orders": {"broker-a": {"0": [[1200, 150, "first id", "last id"]]}}},
      "decided": [["q1", 6, 90]], "decidedAt": [[40, 1777766400000]]}
 
-`seen` is the end of the manifest when the committer read it. `decided`, if present, has the batches decided there, and
+`seen` is the end of the manifest when the committer read it. `decided`, if present, has those committed there, and
 `decidedAt` the offset and the store time of each one's record, -1 and 0 if they are unknown. `"named": false` says that
 the writer commits once. Ranges that do not fit into one message precede it, in parts. These messages have the property
 `MANIFEST_VERSION`. Other messages, and such as cannot be read, are no commits: readers and writers pass over them.
@@ -63,15 +63,15 @@ class Decided:
 
 
 DecidedBatches: TypeAlias = Mapping[str, Decided]
-"""The latest decided batch of each writer. The writer that committed last is at the end."""
+"""The latest committed batch of each writer. The writer that committed last is at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """The decision that the batch `number` of `writer` consists of the rows in `ranges`.
+    """The record that commits the batch `number` of `writer`: it consists of the rows in `ranges`.
 
     The committer read the manifest up to the offset `seen`, and found no such batch there. `decided` may have the
-    batches decided there. The ranges of `parts` messages before this one, with the same `commit`, belong to it. A
+    batches committed there. The ranges of `parts` messages before this one, with the same `commit`, belong to it. A
     writer that is not `is_named` commits once. `stored_ms` is the time at which the broker stored the record.
     """
 
@@ -88,7 +88,7 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True if the ranges are not `rows` rows: the record then decides nothing. False if it has further parts."""
+        """True if the ranges are not `rows` rows: the record then commits nothing. False if it has further parts."""
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 
@@ -121,7 +121,7 @@ def joined(ranges: Iterable[StoredRange]) -> list[StoredRange]:
 
 
 def commit_messages(record: CommitRecord, manifest: str) -> Iterator[Message]:
-    """Yields the messages that commit the record, to be sent in order. The last message is the decision itself."""
+    """Yields the messages of the record, to be sent in order. Only the last message commits the batch."""
     for body in _bodies(record):
         yield Message(manifest, body, properties={MANIFEST_VERSION: VERSION})
 
@@ -190,7 +190,7 @@ def _entry(data: Any, stored_ms: int) -> Entry:
 
 
 def _decided(batches: Sequence[Any], records: Sequence[Any] | None) -> DecidedBatches:
-    """Returns the decided batches of a list. Earlier releases did not write `records`, their offsets and times."""
+    """Returns the committed batches of a list. Earlier releases did not write `records`, their offsets and times."""
     records = [(-1, 0)] * len(batches) if records is None else records
     return {
         _text(writer): Decided(_count(number), _count(rows), _count(offset + 1) - 1, _count(stored_ms))

@@ -194,7 +194,11 @@ class Placeholder(NamedTuple):
 
 
 def hidden(value: Column, field: Field) -> Column | None:
-    """Returns whether a null may be an unchanged long value, as in arrays without a placeholder. None for others."""
+    """Returns the condition that a null may be a long value that the update left unchanged.
+
+    PostgreSQL does not report such a value. Debezium writes a placeholder for most types, but null for some arrays.
+    Returns None for a field that is no such array.
+    """
     if field.kind == "array" and field.element not in INTEGERS:
         return value.isNull()
     return None

@@ -320,7 +320,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start += size
 
     def _rows_waiting(self, ends: Offsets) -> int | None:
-        """Counts the rows of a committed stream that no batch has read. None for too many or unreadable records."""
+        """Counts the committed rows that no batch has read, by the manifest's records up to `ends`.
+
+        Returns None for too many records, or if they cannot be read.
+        """
         backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
         if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:
             return None

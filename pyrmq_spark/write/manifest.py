@@ -57,9 +57,9 @@ _last_look: tuple[tuple[object, ...], bool] | None = None
 def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None:
     """Creates the manifest with one queue, at the topic's first master by name. Raises for a manifest with more queues.
 
-    A second manifest at another broker would decide batches again. So the place is kept twice, for the time when its
-    broker is away: NameServers have an order configuration, and every other master the topic without a queue. While a
-    broker of the topic is away, no manifest is created. Each step may be repeated: the topic comes first.
+    With a second manifest at another broker, a batch could be committed twice. So the place is kept twice, for the time
+    when its broker is away: NameServers have an order configuration, and every other master the topic without a queue.
+    While a broker of the topic is away, no manifest is created. Each step may be repeated: the topic comes first.
     """
     manifest = worker.name_on_brokers(connection, options.manifest)
     if (connection, manifest) in _ensured:
@@ -164,7 +164,7 @@ def _keep_place(connection: ConnectionOptions, options: SinkOptions, broker_name
 
 
 def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:
-    """Returns whether the batch of a task is decided already. The tasks of a stage in one worker share the query."""
+    """Returns whether a task's batch is committed already. The tasks of a stage in one worker share one reading."""
     global _last_look
     context = TaskContext.get()
     manifest = worker.name_on_brokers(connection, options.manifest)
@@ -177,7 +177,7 @@ def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: Wri
 
 
 class BatchCommit:
-    """The commit of one batch: reads the manifest, appends a record, and reads again until the batch is decided."""
+    """The commit of one batch: reads the manifest, appends a record, and reads again until the batch is committed."""
 
     def __init__(
         self, connection: ConnectionOptions, options: SinkOptions, writer: str, number: int, *, stream: bool
@@ -195,7 +195,7 @@ class BatchCommit:
         """Commits the batch, and returns the outcome as text.
 
         Raises `NotCommitted` if no record is acknowledged in time: the batch may be committed or not, and a repeated
-        commit finds out. Raises `ConcurrentWrite` if another writer of this name decided it with other rows.
+        commit finds out. Raises `ConcurrentWrite` if another writer of this name committed it with other rows.
         """
         ranges = [part for report in reports for part in report.ranges]
         sent = sum(report.rows for report in reports if not report.is_decided)
@@ -228,7 +228,10 @@ class BatchCommit:
                 self._wait(error, deadline)
 
     def _record(self, ranges: Sequence[StoredRange], end: ManifestEnd, first: int) -> CommitRecord | None:
-        """Returns the record to append, or None if the batch is decided, or was since the manifest ended at `first`."""
+        """Returns the record to append, or None if the batch is committed.
+
+        A writer that commits once is in no list: its record is looked for from the offset `first` on.
+        """
         if not self._is_named and end.end > first:  # no list has it
             commits = _consumer(self._connection).read_manifest(self._manifest, first, end.end).commits
             if any(commit.writer == self._writer for commit in commits):

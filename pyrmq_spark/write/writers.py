@@ -157,7 +157,7 @@ def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) ->
 def summary_line(written: Sequence[PartitionWritten]) -> str:
     """Returns one line with rows, bytes, rows per queue, and any retries, refusals and possible repeats.
 
-    Rows of a batch that was decided before are not sent, and not acknowledged.
+    Rows of a batch that was committed before are not sent, and not acknowledged.
     """
     queues: Counter[str] = Counter()
     statuses: Counter[str] = Counter()

@@ -131,7 +131,7 @@ class AdminServers:
     async def change_nameservers(self, command: Command, about: str = "") -> dict[str, Command]:
         """Sends a change to every NameServer, since they do not share it. Returns their answers by address.
 
-        A failure is raised at the end, with a note of the changed NameServers.
+        A failure is raised at the end, with a note of the changed NameServers. `about` names the change in its text.
         """
         session, answers = self.session, dict[str, Command]()
         if not session.nameservers.addresses:
@@ -149,7 +149,8 @@ class AdminServers:
     async def keep_kv(self, namespace: str, key: str, value: str, about: str) -> tuple[str, ...]:
         """Puts a KV value at each NameServer that lacks the key. Returns these NameServers' addresses.
 
-        All are queried together, and each has a second at most: a failure is raised at the end.
+        All are queried together, and each has a second at most: a failure is raised at the end. `about` names the value
+        in the text of an error.
         """
         query, timeout = GetKvConfig(namespace, key).to_command(), min(self.timeout, KEEP_SECONDS)
 

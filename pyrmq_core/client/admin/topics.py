@@ -109,7 +109,7 @@ class Topics(AdminFamily):
         return (await self.group_names(topic)).groups
 
     async def group_names(self, topic: str) -> TopicGroupNames:
-        """Returns the groups as `groups` does, with the errors of the brokers that gave no answer."""
+        """Returns the groups that subscribe to the topic or have offsets in it, sorted, and the errors of brokers."""
         command = QueryTopicGroups(self._servers.on_wire(topic)).to_command()
         gathered = await self._ask_readers(topic, command, TopicGroups.from_command)
         names = {name for answer in gathered.answers.values() for name in answer.groups}

@@ -160,7 +160,7 @@ def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[C
 
 
 def pieces_of(body_bytes: Int32s, run: Run, most_bytes: int) -> Iterator[Cut]:
-    """Yields the run in pieces whose bodies have no more than `most_bytes` together. A larger body is alone."""
+    """Yields a run of rows in pieces whose bodies have no more than `most_bytes` together. A larger body is alone."""
     for start, end in cuts_of(
         np.cumsum(body_bytes[run.start : run.end], dtype=np.int64), BatchLimit(run.end - run.start, most_bytes)
     ):
@@ -178,7 +178,7 @@ def encode_batches(
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Checks the rows, and yields them as `encode_rows` does.
+    """Checks the rows, and yields them as requests of `topic`, in order. The arguments are those of `encode_rows`.
 
     Raises `InvalidMessage` for the row that `first_fault` names, before any is encoded.
     """

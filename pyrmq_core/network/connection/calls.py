@@ -69,9 +69,10 @@ class Call(Outgoing):
         calls.table[opaque] = self
 
     async def wait(self) -> Command | None:
-        """Waits for the answer and returns it, or None if woken for room or if a one-way request is written.
+        """Waits for the answer and returns it. Raises the call's error.
 
-        Raises the call's error. A cancelled call is withdrawn as if it was never made.
+        Returns None if woken since there is room in the outbox, or if a one-way request is written. A cancelled call is
+        withdrawn as if it was never made.
         """
         if self.result is None and not (self.oneway and self.started and self.chunks is None):
             self._task = trio.lowlevel.current_task()

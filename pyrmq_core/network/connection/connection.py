@@ -126,7 +126,7 @@ class Connection:
         return answer
 
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
-        """Sends a request without waiting for room. The task has to `wait` for the returned call at once.
+        """Sends a request, also to a full outbox. The task has to `wait` for the returned call at once.
 
         Raises `ConnectionClosed`, and `CallTimeout` when the deadline has passed.
         """
@@ -161,7 +161,7 @@ class Connection:
         """Sends a request without waiting. `done` receives the answer or the error, once, on the loop.
 
         Requests that are posted from within `done` are written together. A full outbox does not stop a post: the caller
-        bounds its posts. Returns a function that abandons the call. Raises `ConnectionClosed`.
+        limits the number of its posts. Returns a function that abandons the call. Raises `ConnectionClosed`.
         """
         return self.begin(command, trio.current_time() + timeout, timeout, done).forget
 
@@ -288,7 +288,7 @@ class Connection:
         self._note_held()
 
     def free_received(self) -> int:
-        """Frees the buffer unless it holds part of a frame. Returns the bytes still held of frames and requests."""
+        """Frees the buffer unless it has part of a frame. Returns the bytes that frames and requests still take."""
         self._decoder.give_back()
         return self._decoder.held_bytes + self._under_way.bytes
 

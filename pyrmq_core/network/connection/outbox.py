@@ -153,7 +153,7 @@ class Outbox:
         self._waiting.append(frame)
 
     def tell_room(self) -> None:
-        """Wakes some senders that wait for room. Each writes, and thereby wakes more."""
+        """Wakes some senders that wait for room in the outbox. Each writes, and thereby wakes more."""
         if self._noted_bytes:
             self._tell_queued()
         self._drained.set()

@@ -27,7 +27,7 @@ class ReadTurns:
 
 
 class ReadSlice:
-    """The work of a connection before other tasks run, bounded by a number of commands and by seconds.
+    """The work of a connection before other tasks run, limited by a number of commands and by seconds.
 
     Trio looks for received bytes only when all runnable tasks have run. So a connection handles its first slice of
     commands at once, and waits for its turn before the next. Of a hundred connections that flood a server, one works in

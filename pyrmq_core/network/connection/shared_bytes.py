@@ -9,9 +9,9 @@ from pyrmq_core.network.log_lines import line_logger
 
 log = line_logger(__name__)
 
-# Connections are closed until at most this part of the bound is used: else each further byte would close another.
+# Connections are closed until at most this part of the limit is used: else each further byte would close another.
 KEPT_PART: Final = 0.75
-# While this part of the bound is used, each connection may hold less.
+# While this part of the limit is used, each connection may queue fewer bytes.
 TIGHT_PART: Final = 0.5
 
 
@@ -33,10 +33,11 @@ _Reader = TypeVar("_Reader", bound=Reader)
 
 
 class SharedBytes(Generic[_Holder]):
-    """The bytes that each connection holds, as it last reported.
+    """Limits the bytes of memory that all connections take together, by the latest report of each, to `most`.
 
-    `held`, if set, frees the bytes that a connection does not need and returns how many it still holds. It is called
-    when the bound is exceeded, before any connection is closed. `what` and `setting` are for the log.
+    Above the limit `held`, if set, is called with each connection. It frees memory that the connection does not need,
+    and returns the bytes that it still takes. If that is not enough, the largest connections are closed. The log names
+    the kind of bytes by `what`, and the limit by its `setting`.
     """
 
     def __init__(self, most: int, *, what: str, setting: str, held: Callable[[_Holder], int] | None) -> None:
@@ -52,7 +53,7 @@ class SharedBytes(Generic[_Holder]):
         return self.used >= TIGHT_PART * self.most
 
     def note(self, holder: _Holder, count: int) -> None:
-        """Records how many bytes the connection holds now. Closes the largest connections if the total is too large."""
+        """Records how many bytes the connection takes now. Closes the largest connections if the total is too large."""
         self.used += count - self._noted.pop(holder, 0)
         if count:
             self._noted[holder] = count
@@ -102,7 +103,7 @@ class Memory(Generic[_Reader]):
         )
 
     def note_waiting(self, connection: _Reader, count: int) -> bool:
-        """Records how many bytes wait to be written to the connection. Returns True if connections should hold less."""
+        """Records how many bytes wait to be written to the connection. Returns True if each should queue fewer."""
         self.waiting.note(connection, count)
         return self.waiting.is_tight
 

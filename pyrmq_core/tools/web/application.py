@@ -146,7 +146,7 @@ def application(
 
 
 def changing_routes(changes: Changes, page: PageOfValues, token: FormToken, viewer_header: str | None) -> list[Route]:
-    """Returns the routes of forms, of confirmations and of the log."""
+    """Returns the routes that show a change for confirmation, that make a confirmed one, and that list those made."""
 
     async def change(request: Request) -> Response:
         form = await _form(request, token)
@@ -171,7 +171,7 @@ async def choose_zone(request: Request) -> Response:
 
 
 class Download(Response):
-    """A body as bytes that no browser renders, sent in pieces. It holds a slot until its end."""
+    """A body as bytes that no browser renders, sent in pieces. Until its end it takes one of `MAX_DOWNLOADS` places."""
 
     def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
         disposition = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(len(body))}
@@ -179,7 +179,7 @@ class Download(Response):
         self._bytes, self._slots, self._address = body, slots, address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the answer by ASGI, or an error that the page is busy if no slot is free."""
+        """Sends the answer by ASGI, or an error that the page is busy if too many downloads are under way."""
         slot = self._slots.take(self._address)
         if slot is None:
             await PlainTextResponse(BUSY, 503)(scope, receive, send)

@@ -1,7 +1,7 @@
 """`Bodies`: reads the body of a request completely before its work begins, with limits of rate and size.
 
 A peer that sends slowly occupies only its own connection: it is not counted among the requests under way, and its bytes
-are dropped when others need the room.
+are dropped when others need the memory.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Bodies:
             self._bytes -= len(body.data)
 
     def _make_room(self, body: Body, length: int) -> None:
-        """Ends the oldest unfinished bodies, which had the most time, until there is room for `length` bytes."""
+        """Ends the oldest unfinished bodies, which had the most time, until `length` more bytes fit in."""
         while self._bytes + length > MAX_BODIES_BYTES:
             oldest = next((held for held in self._held if not held.is_whole and held is not body), None)
             if oldest is None:

@@ -104,7 +104,10 @@ def _laid_out(body: bytes, start: int, end: int) -> str | None:
 
 
 def _lines(text: str, start: int, end: int) -> str:
-    """Returns the characters from `start` to `end` of valid JSON. It cuts a string that crosses either of them."""
+    """Returns the characters from `start` to `end` of valid JSON, with line breaks and indents added.
+
+    A string that crosses `start` or `end` is cut there.
+    """
     depth, position = 0, start
     for match in STRING_OR_BRACKET.finditer(text, 0):
         if match.start() >= start:

@@ -62,7 +62,7 @@ class FormToken:
 class Guards:
     """The ASGI layer that accepts requests for one of `hosts`, and changes, if allowed, from this page's forms.
 
-    A request holds a `RequestSlot` from the end of its body to the start of its answer: slow peers hold none. The
+    A request takes a `RequestSlot` from the end of its body to the start of its answer: slow peers take none. The
     answer has `ANSWER_WITHIN_SECONDS` to start.
     """
 
@@ -104,7 +104,7 @@ class Guards:
         is_answered = has_left = False
 
         async def send_without_slot(message: AsgiMessage) -> None:
-            # The slot is left before the answer is sent: the peer may read slowly.
+            # The place among the requests under way is left before the answer is sent: the peer may read slowly.
             if slot.scope.cancel_called:
                 await trio.lowlevel.checkpoint()  # the request ends here: no part of an answer was sent
             nonlocal is_answered
@@ -191,17 +191,17 @@ def _with_headers(send: Send) -> Send:
 
 @dataclass(eq=False, slots=True)
 class RequestSlot:
-    """The slot of one request. Its scope is cancelled when another address takes the slot."""
+    """The place of one of the requests under way. Its scope is cancelled when another address takes the place."""
 
     host: str
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class RequestSlots:
-    """At most `most` slots, or `MAX_REQUESTS`, the oldest first.
+    """The places of requests under way, at most `most` or `MAX_REQUESTS`, the oldest first.
 
-    A single address may occupy all slots, as a proxy does. When no slot is free, an address with fewer slots takes the
-    oldest slot of the address with the most.
+    A single address, such as that of a proxy, may occupy all. When none is free, an address with fewer places takes the
+    oldest place of the address with the most.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -209,7 +209,7 @@ class RequestSlots:
         self._taken: dict[RequestSlot, None] = {}
 
     def take(self, host: str) -> RequestSlot | None:
-        """Returns a slot for a request of the address, or None if there is none for it."""
+        """Returns a place for a request of the address, or None if there is none for it."""
         if len(self._taken) >= self._most:
             counts = Counter(slot.host for slot in self._taken)
             greediest, most = counts.most_common(1)[0]

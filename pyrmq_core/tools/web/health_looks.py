@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 60.0
 VIEWED_SECONDS: Final = 900.0
-# A new look is compared with the oldest of these.
+# A new health check is compared with the oldest of these.
 LOOKS_KEPT: Final = 10
-# The time for which a page waits for a first look.
+# The time for which a page waits for a first health check.
 PATIENCE_SECONDS: Final = 3.0
 AGAIN_SECONDS: Final = 1.0
 MOST_LINES: Final = 20
@@ -33,7 +33,7 @@ class HealthLine:
 
 
 class HealthLooks:
-    """The last looks at the cluster. The function takes the look with which the new one is compared, if any."""
+    """The last health checks of the cluster. `take` makes one, and gets an earlier one to compare it with, or None."""
 
     def __init__(self, take: Callable[[Health | None], Awaitable[Health]]) -> None:
         self._take = take
@@ -48,7 +48,7 @@ class HealthLooks:
         return self._looks[-1] if self._looks and self.error is None else None
 
     async def view(self) -> None:
-        """Has looks taken for a while, and waits a moment for the first one."""
+        """Has health checks made for a while, and waits a moment for the first one."""
         self._viewed_until = trio.current_time() + VIEWED_SECONDS
         self._viewed.set()
         with trio.move_on_after(PATIENCE_SECONDS):
@@ -67,7 +67,7 @@ class HealthLooks:
             except RocketMQError as error:
                 self.error = error
                 self._looked.set()
-            if trio.current_time() > self._viewed_until:  # later the first look would be an old one
+            if trio.current_time() > self._viewed_until:  # later the first check would be an old one
                 self._looks.clear()
                 self._viewed, self._looked = trio.Event(), trio.Event()
             await trio.sleep_until(next_at)

@@ -1,6 +1,6 @@
 """`History`: figures over time for the curves that viewers see: a group's lag, the rates of a cluster or a topic.
 
-`AcknowledgedRates` counts what groups acknowledge a second, which no broker reports, from the offsets of two looks.
+`AcknowledgedRates` counts what groups acknowledge a second, which no broker reports, from the offsets of two look-ups.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class History:
 
 
 class AcknowledgedRates:
-    """The messages a second that groups acknowledge, each over the last 30 s to 60 s of looks at it.
+    """The messages a second that groups acknowledge, each over the last 30 s to 60 s in which it was looked up.
 
-    The offsets of two looks are kept for each of the last `MAX_RATED` keys.
+    The offsets of two look-ups are kept for each of the last `MAX_RATED` keys.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class AcknowledgedRates:
         self._rates: dict[Hashable, float | None] = {}
 
     def add(self, key: Hashable, progress: GroupProgress) -> None:
-        """Records a look at the group's offsets, later than those before."""
+        """Records a group's offsets, looked up later than those before."""
         look = replace(progress, description=None, reasons=())
         older, newer = self._looks.pop(key, (look, look))
         if look.at - newer.at > FORGOTTEN_AFTER:
@@ -121,5 +121,5 @@ class AcknowledgedRates:
             del self._looks[oldest], self._rates[oldest]
 
     def get(self, key: Hashable) -> float | None:
-        """Returns the messages a second of the latest look, or None before the second look."""
+        """Returns the messages a second up to the latest offsets, or None before the second look-up."""
         return self._rates.get(key)

@@ -47,7 +47,7 @@ class LookUpQueue:
         self._next_at = -math.inf
 
     def join(self, look_up: WaitingLookUp, address: str) -> None:
-        """Puts a look-up that is not yet called into the line of an address, also if it was in another line."""
+        """Puts a look-up whose turn has not come into the line of an address, also if it was in another line."""
         if not look_up.called.is_set():
             self._lines.setdefault(address, {})[look_up] = None
 
@@ -55,7 +55,7 @@ class LookUpQueue:
     async def admitted(self, look_up: WaitingLookUp, address: str) -> AsyncIterator[None]:
         """Waits until the look-up may begin. It is under way until the end of the block.
 
-        Raises `TooManyLookUps` when it was not called within the longest wait.
+        It waits in the line of the viewer's `address`. Raises `TooManyLookUps` if the wait gets too long.
         """
         self.join(look_up, address)
         try:

@@ -222,7 +222,7 @@ class LookUps:
         return await self._get(("at", queue, offset), partial(self._reads.message_at, queue, offset))
 
     async def read(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message as `at` does, for a change in the background: its answer is not kept."""
+        """Returns the message at an offset of a queue, or None. It is for a change in the background, and not kept."""
         return await self._reads.message_at(queue, offset)
 
     async def shown(self, queue: MessageQueue, offset: int, form: str, part: int) -> ShownMessage | None:

@@ -46,8 +46,8 @@ MOST_BATCHES_A_RUN: Final = 64
 class Outcome:
     """The result of one handler call: the messages that `failed`, and the exception as `reason`.
 
-    `later` and `suspend` are the handler's exceptions, if it raised one of these. With `left` the failed messages are
-    not sent back either, because no handler got them.
+    `later` and `suspend` are the handler's exceptions, if it raised one of these. `left` says that no handler got the
+    messages. They are then not sent back to the broker for a retry.
     """
 
     failed: Messages = ()

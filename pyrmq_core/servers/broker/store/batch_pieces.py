@@ -53,12 +53,12 @@ def properties_of(pieces: Sequence[Piece], first: int, most: int) -> list[bytes]
 
 
 def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
-    """Returns a single message's parts. Properties have at most 32,767 bytes."""
+    """Returns a message's flag, body and properties as a `Piece`. Properties have at most 32,767 bytes."""
     return Piece(flag, bytes(body), SHORT.pack(len(properties)) + properties)
 
 
 def batch_pieces(body: bytes) -> BatchPieces:
-    """Returns the messages of a batch body. Raises `BodyError`, as `iterate_batch_body` does, for a malformed body."""
+    """Returns the messages of a batch body. Raises `BodyError` for a malformed body."""
     unpack_head, unpack_short = HEAD.unpack_from, SHORT.unpack_from
     flags: list[int] = []
     bodies: list[bytes] = []

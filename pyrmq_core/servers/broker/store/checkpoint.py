@@ -147,7 +147,7 @@ class CheckpointFiles:
         return self.value
 
     def remove_wrong(self) -> None:
-        """Removes files of a wrong length. Without RocketMQ's file, nothing counts as synced."""
+        """Removes checkpoint files of a wrong length. Without RocketMQ's, no offset of the log counts as synced."""
         if len(self._own) != BYTES:
             self._files.remove(OWN_CHECKPOINT_NAME)
         if len(self._published) != BYTES:
@@ -163,7 +163,7 @@ class CheckpointFiles:
         self.value = value
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions for another thread that sync this broker's file. `publish` may be called after them."""
+        """Returns functions that sync this broker's file. The caller calls them in another thread, then `publish`."""
         self._handed_out = self.value
         return [] if self._own == self._synced else [self.sync_own]
 

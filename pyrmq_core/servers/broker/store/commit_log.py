@@ -131,7 +131,7 @@ class CommitLog:
         return self.read(offset, size) if size > 0 else b""
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the end, and functions for any thread that sync everything before it."""
+        """Returns the end, and functions that sync everything before it, to be called in any thread before `synced`."""
         self._cut_end = None
         first = self.flushed - self.flushed % self.segment_bytes
         if self.flushed == self.end:
@@ -155,7 +155,7 @@ class CommitLog:
         return OldSegment(first, second, path)
 
     def retire_oldest(self) -> Callable[[], None]:
-        """Forgets the oldest segment. Returns a function for any thread that removes it."""
+        """Forgets the oldest segment. Returns a function that deletes its file, to be called in any thread."""
         oldest = self.oldest
         if oldest is None:
             raise StoreError("the commit log's last segment is never removed")
@@ -164,7 +164,10 @@ class CommitLog:
         return self._files.retire(oldest.path)
 
     def checks(self) -> list[Callable[[], None]]:
-        """Returns functions for any thread, each of which raises `StoreError` if a segment is no longer at its path."""
+        """Returns a function for each segment, which raises `StoreError` if its file is no longer at its path.
+
+        The caller calls them in another thread, with each sync of the queues.
+        """
         return [segment.check for segment in self._segments.values()]
 
     def pieces(self, start: int) -> Iterator[tuple[int, bytes]]:

@@ -46,7 +46,7 @@ class ConsumeQueue(EntryFiles):
         return ENTRY.iter_unpack(data)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries from `index` on. If older messages were removed, that is above `end`, and fillers precede."""
+        """Writes entries from `index` on. If older messages were removed, fillers precede them (`_fill`)."""
         if index > self.end:
             self._fill(index)
         self.write(index, entries)
@@ -64,7 +64,10 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = 0
 
     def _fill(self, index: int) -> None:
-        """Writes fillers up to `index`. A queue without files begins with the file that holds `index`."""
+        """Writes fillers, entries without a message, up to `index`.
+
+        A queue without files begins with the file of `index`.
+        """
         if not self._opened:
             self.end = index - index % (self._file_bytes // ENTRY_BYTES)
             self.start = index

@@ -98,7 +98,7 @@ class EntryFiles:
         self.start = min(self.start, end)
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions for any thread that sync all entries written so far. `synced` is called after them."""
+        """Returns functions that sync all entries written so far, to be called in any thread before `synced`."""
         self._syncing |= self._unsynced
         self._unsynced.clear()
         return [self._opened[base].sync for base in self._syncing]
@@ -109,7 +109,7 @@ class EntryFiles:
     def retire_files(self) -> list[Callable[[], None]]:
         """Forgets the files whose entries are all before `start`, but never the last.
 
-        Returns functions for any thread that remove them, to be called in this order: no gap may stay.
+        Returns functions that delete them. They may be called in any thread, but in this order: no gap may stay.
         """
         retired = [
             base for base in list(self._opened)[:-1] if base + self._file_bytes <= self.start * self._entry_bytes

@@ -244,9 +244,7 @@ class MessageStore:
 
     @property
     def unknown_topic(self) -> str | None:
-        """The topic that a slave has to fetch before it can replay its log's next record, or None if none is
-        missing.
-        """
+        """The topic that a slave has to fetch before it can replay its log's next record, or None."""
         return None if self._copy is None else self._copy.unknown_topic
 
     def take_damage(self) -> list[tuple[int, int]]:
@@ -264,9 +262,7 @@ class MessageStore:
         return IndexMark(self._checkpoint.value.index_file, self._checkpoint.value.index_time_ms)
 
     def mark_indexed(self, mark: IndexMark, *, synced: bool = False) -> None:
-        """Writes to the checkpoint which part of the index of keys is on the medium. With `synced` it is also
-        synced.
-        """
+        """Writes to the checkpoint which part of the index of keys is on the medium, and syncs it with `synced`."""
         marked = replace(self._checkpoint.value, index_file=mark.file, index_time_ms=mark.store_ms)
         self._checkpoint.write(marked)
         if synced:
@@ -274,7 +270,11 @@ class MessageStore:
             self._checkpoint.sync_published()
 
     def delete_topic(self, topic: str) -> list[Callable[[], None]]:
-        """Deletes a topic's queues, so that a new topic of that name begins at 0, as `delete_queues` does."""
+        """Deletes a topic's queues, so that a new topic of that name begins at offset 0.
+
+        Returns functions that free the space on the disk. The caller calls them in another thread. Raises `StoreError`,
+        with nothing deleted, if the disk refuses the new start of recovery.
+        """
         check_name(topic)
         keys = frozenset(key for key in self.queues.by_key if key[0] == topic)
         return self.delete_queues(keys, [f"{folder}/{topic}" for folder in (QUEUES_FOLDER, BATCH_QUEUES_FOLDER)])
@@ -282,10 +282,10 @@ class MessageStore:
     def delete_queues(self, keys: Collection[QueueKey], folders: Iterable[str]) -> list[Callable[[], None]]:
         """Deletes queues and their folders, so that new ones begin at 0.
 
-        Returns functions that free their space, to be called in another thread. All other queues and the log are
-        flushed first. A mark after the queues' records is synced before anything is removed: recovery begins at the
-        mark, and does not bring the records back. Raises `StoreError`, with nothing deleted, if the disk refuses the
-        mark. A sync that fails ends the storing.
+        Returns functions that free their space on the disk. The caller calls them in another thread. All other queues
+        and the log are flushed first. A mark after the queues' records is synced before anything is removed: recovery
+        begins at the mark, and does not bring the records back. Raises `StoreError`, with nothing deleted, if the disk
+        refuses the mark. A sync that fails ends the storing.
         """
         if self.failure:
             raise StoreError(self.failure)
@@ -325,8 +325,8 @@ class MessageStore:
     def remove_oldest_segment(self) -> list[Callable[[], None]]:
         """Makes the messages of the oldest segment unreadable, and moves the first offsets of their queues.
 
-        Returns functions for another thread, to be called in this order: the offset at which recovery begins is synced
-        before the segment is removed. Raises `StoreError`, with nothing changed, if the checkpoint cannot be written.
+        Returns functions that another thread calls in this order: the offset at which recovery begins is synced, then
+        the segment is deleted. Raises `StoreError`, with nothing changed, if the checkpoint cannot be written.
         """
         oldest = self.oldest_segment()
         if oldest is None:
@@ -335,7 +335,7 @@ class MessageStore:
         return [self._checkpoint.sync_own, self._log.retire_oldest()]
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the log's end, and functions for another thread that sync everything before it."""
+        """Returns the log's end, and functions that sync all before it. Another thread calls them, before `synced`."""
         end, syncs = self._log.unsynced()
         self._handed_out.append(self._mark())
         return end, syncs
@@ -348,7 +348,7 @@ class MessageStore:
             self.dispatch(end)
 
     def unsynced_queues(self) -> list[Callable[[], None]]:
-        """Returns functions for another thread that sync all entries written so far, before `mark_safe` is called."""
+        """Returns functions that sync all entries so far. Another thread calls them, before `mark_safe` is called."""
         self._synced_queues = self.queues.count_used()
         return [sync for queue in self.queues.by_key.values() for sync in queue.unsynced()]
 
@@ -382,7 +382,7 @@ class MessageStore:
         self._checkpoint.write(safe)
 
     def unsynced_mark(self) -> list[Callable[[], None]]:
-        """Returns functions for another thread that sync the checkpoint. `publish_mark` may be called after them."""
+        """Returns functions that sync the checkpoint. The caller calls them in another thread, then `publish_mark`."""
         return self._checkpoint.unsynced()
 
     def publish_mark(self) -> None:

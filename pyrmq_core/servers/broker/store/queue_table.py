@@ -135,7 +135,10 @@ class QueueTable:
         return queue
 
     def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
-        """Drops a queue's files of messages that the log no longer has. Returns functions that remove the files."""
+        """Drops a queue's files of messages that the log no longer has.
+
+        Returns functions that delete the files, to be called in any thread, in this order.
+        """
         queue = self.get(key)
         return [] if queue is None else slots_of(queue).retire_files()
 

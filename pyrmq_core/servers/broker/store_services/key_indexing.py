@@ -65,7 +65,10 @@ class KeyIndexing:
         self._leaving: list[Callable[[], None]] = []  # the steps that remove old files
 
     def open(self, *, clean: bool) -> None:
-        """Opens the index files of an opened store. If that fails, `catch_up` opens them later."""
+        """Opens the index files of an opened store, and checks them unless the last stop was `clean`.
+
+        If that fails, `catch_up` opens them later.
+        """
         self._is_clean = clean
         self._index.begin()
         try:

@@ -209,7 +209,11 @@ class Transactions:
         self._report(current.waiting)
 
     def _step(self, current: _Pass) -> Verdict | None:
-        """Examines some half messages. Returns the verdict about the half message at which the pass has to stop."""
+        """Judges some half messages. Returns None when the caller may go on with the next ones.
+
+        Returns WAIT at a half message that is too young, as are all after it: the pass ends. Returns DISCARD if the
+        topic for discarded messages has to be created first.
+        """
         due, examined = list[HalfMessage](), 0
         current.offset = max(current.offset, self._store.reader.bounds(HALF_QUEUE)[0])
         last = min(current.end, current.offset + PASSED_AT_ONCE)

@@ -35,7 +35,10 @@ class OpenDescriptor:
 
 
 class Descriptors:
-    """At most `most` open descriptors. `place_of` returns the full path of a store's path. Failures raise OSError."""
+    """Open descriptors, at most `most` besides those in use. For one more, the least recently used is closed.
+
+    `place_of` returns the full path of a file from its path in the store. Failures raise OSError.
+    """
 
     def __init__(self, most: int, place_of: Callable[[str], Path]) -> None:
         self._most = most

@@ -85,7 +85,7 @@ class Files(Protocol):
         ...
 
     def retire(self, path: str) -> Callable[[], None]:
-        """Gives up a file that is no longer used. Returns a function for any thread that removes it from the medium."""
+        """Gives up a file that is no longer used. Returns a function that deletes it, to be called in any thread."""
         ...
 
     def modified_ms(self, path: str) -> int | None:

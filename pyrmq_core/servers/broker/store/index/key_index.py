@@ -226,7 +226,7 @@ class KeyIndex:
     def retire_before(self, log_start: int) -> list[Callable[[], None]]:
         """Drops files whose records are all before the log's start, but never the last.
 
-        Returns functions for any thread that remove them.
+        Returns functions that delete them, to be called in any thread.
         """
         removals = []
         while len(self._files) > 1 and self._files[0].header.end_offset < log_start and not self._unchecked:
