@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from pyrmq_core import Admin, CallTimeout, InvalidArgument, MessageExt, PushConsumer, ResponseError, blocking
+from pyrmq_core.client import query_many
 from pyrmq_core.client.admin.values import WaitKind
 from pyrmq_core.testing import Command, CutConnection, EmbeddedCluster, Peer, RequestCode, ResponseCode, refusal
 from tests.support.consumer_jobs import Seen, committed, consuming, fresh, made_topic
@@ -96,22 +97,29 @@ async def test_a_member_that_does_not_report_has_an_error(cluster: EmbeddedClust
     assert member.queues == ()
 
 
-async def test_a_dead_member_delays_no_table(cluster: EmbeddedCluster) -> None:
+async def test_dead_members_delay_no_table(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries members one after the other: the second has no time left, and no time of its own."""
+    monkeypatch.setattr(query_many, "QUERIES_AT_ONCE", 1)
     topic, group = await behind(cluster.nameserver)
     never = trio.Event()
 
     async def hold(_request: Command, _peer: Peer) -> None:
         await never.wait()
 
-    async with consuming(cluster.nameserver, group, topic, Seen()), Admin(nameserver=cluster.nameserver) as patient:
-        await described(patient, group, 4)
+    async with (
+        consuming(cluster.nameserver, group, topic, Seen(), instance_name="one"),
+        consuming(cluster.nameserver, group, topic, Seen(), instance_name="two"),
+        Admin(nameserver=cluster.nameserver, timeout=20) as patient,
+    ):
+        await described(patient, group, 4, members=2)
         cluster.control(RequestCode.GET_CONSUMER_RUNNING_INFO, hold)
         async with Admin(nameserver=cluster.nameserver, timeout=3) as admin:
             with trio.fail_after(60):
                 progress = await admin.groups.progress(group, members=True)
     assert progress.description is not None
-    (member,) = progress.description.members
-    assert isinstance(member.error, CallTimeout)
+    errors = [member.error for member in progress.description.members]
+    assert [isinstance(error, CallTimeout) for error in errors] == [True, True]
+    assert any("did not report within 3 s" in str(error) for error in errors)
     assert {row.queue.topic for row in progress.queues} >= {topic}
 
 

@@ -118,6 +118,8 @@ async def test_a_stack_is_text_and_bounded(page: Served) -> None:
         await consumer.stop(5)
     assert HOSTILE not in text
     assert html.escape(HOSTILE).replace("&#x27;", "&#39;") in text
+    (stack,) = re.findall("<pre>(.*?)</pre>", text, re.DOTALL)
+    assert len(html.unescape(stack)) == MAX_STACK_CHARACTERS
     assert f"{len(HOSTILE)} characters more are left out" in text
 
 
