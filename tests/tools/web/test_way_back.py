@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from pyrmq_core import Admin, ConsumeLater, MessageQueue, PullConsumer
+from pyrmq_core import Admin, Command, ConsumeLater, MessageQueue, PullConsumer, RequestCode
+from pyrmq_core.embedded import PASS, Pass
+from pyrmq_core.network import Peer
 from tests.support.consumer_jobs import Seen, consuming
 from tests.support.message_admin_jobs import eventually, sent
 from tests.tools.web.serving import Served, fill, served
@@ -175,19 +177,28 @@ async def test_a_run_is_stopped(changing: Served) -> None:
             lambda: admin.messages.dead_letters("audit"), lambda listing: len(listing.messages) == len(BODIES)
         )
     assert (await asked(changing, "/stop"))[0] == 400
-    _, _, confirmation = await asked(changing, "/resend", group="audit", rate="1", all="yes")
+    _, _, first = await asked(changing, "/resend", group="audit", rate="1", all="yes")
     _, _, second = await asked(changing, "/resend", group="audit", rate="1", all="yes")
-    await changing.http.post("/confirmed", data=confirmation)
-    if "Stop" in (await changing.get("/changes")).text:  # a slow machine may have sent all by now
-        assert (await changing.http.post("/confirmed", data=second)).status_code == 400
-        _, _, stop = await asked(changing, "/stop")
-        await changing.http.post("/confirmed", data=stop)
+    is_reading, never = trio.Event(), trio.Event()
+
+    async def hold(request: Command, peer: Peer) -> Pass:
+        is_reading.set()
+        await never.wait()
+        return PASS
+
+    changing.cluster.control(RequestCode.PULL_MESSAGE, hold)
+    await changing.http.post("/confirmed", data=first)
+    await is_reading.wait()
+    assert (await changing.http.post("/confirmed", data=second)).status_code == 400
+    _, _, stop = await asked(changing, "/stop")
+    await changing.http.post("/confirmed", data=stop)
 
     async def changes() -> str:
         return (await changing.get("/changes")).text
 
     text = await eventually(changes, lambda text: 'action="/stop"' not in text)
-    assert "of 3 dead letters of audit were sent again" in text
+    assert '<p role="status">0 of 3 dead letters of audit were sent again.</p>' in text
+    never.set()
 
 
 @pytest.mark.parametrize("form", [{}, {"all": "yes", "rate": "0"}, {"all": "yes", "rate": "101"}, {"letter x": "yes"}])
