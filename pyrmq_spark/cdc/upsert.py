@@ -7,7 +7,6 @@ changes nothing.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -18,6 +17,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from pyspark.sql.types import StructType
 
+from pyrmq_core import line_logger
 from pyrmq_spark.cdc.canal_rows import canal_rows
 from pyrmq_spark.cdc.changes import PLACE
 from pyrmq_spark.cdc.columns import Field, Row, quoted, row_and_keys
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Tool: TypeAlias = Literal["canal", "debezium"]
 Positions: TypeAlias = dict[tuple[str, str, int], int]
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 READERS: Final[Mapping[str, Callable[..., DataFrame]]] = {"canal": canal_rows, "debezium": debezium_rows}
 CHANGE: Final = "_change"
