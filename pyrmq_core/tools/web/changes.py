@@ -299,10 +299,10 @@ class Changes:
             remark = f": {result.remark}" if result.remark and not self._look_ups.masks.any else ""
             return Result(f"{member} answered {outcome} after {result.spent_time_ms:,} ms{remark}")
 
-        place = {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
+        query = {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
         sentence = f"Have member {member} of group {group} consume the message in {queue} at {offset} now."
         warning = "It is consumed once more if it was before; offsets do not change. What the member does stays done."
-        return Change(sentence, perform, link("/message", topic=queue.topic, **place), warning=warning)
+        return Change(sentence, perform, link("/message", topic=queue.topic, **query), warning=warning)
 
     async def _delete(self, form: Form) -> Change:
         """Prepares the deletion of a topic, or of a group without members."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import SYSTEM_NAMES, MessageExt
-from pyrmq_core.tools.search.conditions import Condition
+from pyrmq_core.tools.search.conditions import Condition, LongJson
 
 MASKED: Final = "***"
 ANY: Final = "*"
@@ -19,6 +19,8 @@ TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+', 
 # The first bytes of a body that say what it is. JSON of UTF-16 or UTF-32, which has zeros there, is masked whole.
 HEAD_BYTES: Final = 16
 NO_TEXT: Final = b"\x00\xff\xfe\xef\xbb\xbf"
+# The longest JSON body that is looked into, which takes a second at worst. A longer one is masked whole.
+MAX_JSON_BYTES: Final = 1 << 20
 OPENING: Final = (b"{", b"[")
 CLOSING: Final = (b"}", b"]")
 
@@ -69,14 +71,15 @@ class Masks:
     def body(self, body: bytes) -> bytes:
         """Returns a body, or the beginning of one, with `"***"` for each masked member.
 
-        Only tokens are looked at, so a body that is nearly JSON is masked as well.
+        Only tokens are looked at, so a body that is nearly JSON is masked as well. JSON of more than
+        `MAX_JSON_BYTES` is masked whole.
         """
         if not self.members:
             return body
         head = body[:HEAD_BYTES]
         if head.translate(None, NO_TEXT).lstrip()[:1] not in OPENING:
             return body
-        if b"\x00" in head:
+        if b"\x00" in head or len(body) > MAX_JSON_BYTES:
             return MASKED.encode()
         pieces, position = [], 0
         for start, end in self._spans(body):
@@ -138,7 +141,11 @@ class MaskedCondition:
     inner: Condition
 
     def holds(self, message: MessageExt) -> bool:
-        return self.inner.holds(self.masks.of(message))
+        """Returns whether the condition is true. Raises `LongJson` for a body that is masked for its length."""
+        masked = self.masks.of(message)
+        if len(message.body) > MAX_JSON_BYTES and masked.body == MASKED.encode():
+            raise LongJson
+        return self.inner.holds(masked)
 
 
 def _name(token: bytes) -> bytes:

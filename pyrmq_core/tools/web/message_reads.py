@@ -276,7 +276,7 @@ def _found(
     account = search.account
     texts = [search.rest_text()]
     texts += [f"{account.no_json:,} bodies are no JSON"] * bool(account.no_json)
-    texts += [f"{account.long_json:,} bodies are longer than 4 MiB and not parsed"] * bool(account.long_json)
+    texts += [f"{account.long_json:,} bodies are too long to be parsed"] * bool(account.long_json)
     texts += [f"records that cannot be read: {account.unreadable:,}"] * bool(account.unreadable)
     failures = {name: str(error) for name, error in account.failures.items()}
     failures |= {f"record {number}": text for number, text in enumerate(account.unreadable_texts, 1)}

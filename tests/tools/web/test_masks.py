@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyrmq_core import Admin, InvalidArgument, Message, Producer, PullConsumer
-from pyrmq_core.tools.web.masks import Masks
+from pyrmq_core import Admin, InvalidArgument, Message, MessageExt, Producer, PullConsumer
+from pyrmq_core.tools.search.conditions import LongJson, condition_of
+from pyrmq_core.tools.web.masks import MAX_JSON_BYTES, MaskedCondition, Masks
 from tests.support.message_admin_jobs import dead
 from tests.tools.web.serving import changed, served
 
@@ -81,6 +83,16 @@ def test_json_of_another_encoding_is_masked_whole(encoding: str) -> None:
     assert Masks.parse(["json.card"]).body('{"x": 1}'.encode(encoding)) == b"***"
 
 
+def test_long_json_is_masked_whole_and_counted_as_not_read() -> None:
+    long = b'{"order": "%s"}' % (b"x" * MAX_JSON_BYTES)
+    masks = Masks.parse(["json.card"])
+    assert masks.body(long) == b"***"
+    message = MessageExt("T", "broker-a", 0, 0, long, {}, 0, 0, 0, "", 0, "", 0, 0, 0, 0, 0, "", "")
+    with pytest.raises(LongJson):
+        MaskedCondition(masks, condition_of("order", None, None)).holds(message)
+    assert MaskedCondition(masks, condition_of("order", None, None)).holds(replace(message, body=long[:100]))
+
+
 def test_other_bodies_stay_as_they_are() -> None:
     masks = Masks.parse(["json.card"])
     for body in (b"", b"card: 4111", b"\x00\x01\x02", b'{"cards": 1}', b'"card"'):
@@ -100,11 +112,11 @@ async def test_no_page_tells_what_is_masked() -> None:
     async with served(topics={"orders": 1}, masks=["json.card.*", "properties.token"]) as at:
         async with Producer("shop", nameserver=at.cluster.nameserver) as producer:
             sent = await producer.send(Message("orders", body, keys="k1", properties={"token": SECRET, "kind": "paid"}))
-        place: dict[str, str | int] = {"topic": "orders", "brokerName": sent.message_queue.broker_name}
-        place |= {"queueId": 0, "offset": sent.queue_offset}
-        answers = [await at.get("/message", **place, form=form) for form in ("", "text", "json", "hex")]
+        query: dict[str, str | int] = {"topic": "orders", "brokerName": sent.message_queue.broker_name}
+        query |= {"queueId": 0, "offset": sent.queue_offset}
+        answers = [await at.get("/message", **query, form=form) for form in ("", "text", "json", "hex")]
         answers += [await at.get("/messages", topic="orders", **more) for more in SHOWING]
-        answers.append(await at.get("/body", **place))
+        answers.append(await at.get("/body", **query))
         for answer in answers:
             assert answer.status_code == 200
             assert answer is answers[-1] or "queueId=0" in answer.text
@@ -143,8 +155,8 @@ async def test_a_dead_letter_is_sent_again_as_it_is() -> None:
         assert "***" in shown.text
         assert SECRET not in shown.text
         done = await changed(at.http, "/resend", group="audit", brokerName="broker-a", queueId="0", offset="0")
-        place = re.search(r"stored in (\S+) at (\d+)", done.text)
-        assert place is not None
-        (queue,) = [queue for queue in await consumer.message_queues("%RETRY%audit") if str(queue) == place[1]]
-        (again,) = (await consumer.pull(queue, int(place[2]))).messages
+        stored = re.search(r"stored in (\S+) at (\d+)", done.text)
+        assert stored is not None
+        (queue,) = [queue for queue in await consumer.message_queues("%RETRY%audit") if str(queue) == stored[1]]
+        (again,) = (await consumer.pull(queue, int(stored[2]))).messages
         assert again.body.decode() == body

@@ -209,17 +209,17 @@ async def test_resends_with_faults(changing: Served, form: dict[str, str]) -> No
 
 async def test_a_message_is_consumed_at_a_member(changing: Served) -> None:
     nameserver, seen = changing.cluster.nameserver, Seen()
-    place = {"topic": "orders", "brokerName": "broker-a", "queueId": "0", "offset": "0"}
+    query = {"topic": "orders", "brokerName": "broker-a", "queueId": "0", "offset": "0"}
     async with consuming(nameserver, "audit", "orders", seen):
         await seen.wait(40)
-        form = (await changing.get("/consume", group="audit", **place)).text
+        form = (await changing.get("/consume", group="audit", **query)).text
         (member,) = re.findall(r"<option>([^<]*)</option>", form)
-        _, text, confirmation = await asked(changing, "/consume", group="audit", member=html.unescape(member), **place)
+        _, text, confirmation = await asked(changing, "/consume", group="audit", member=html.unescape(member), **query)
         assert "consume the message in" in text
         done = await changing.http.post("/confirmed", data=confirmation)
         assert "answered CR_SUCCESS after" in done.text
         assert [message.queue_offset for message in seen.messages if message.queue_id == 0].count(0) == 2
-    assert "/consume?group=audit" in (await changing.get("/message", **place)).text
+    assert "/consume?group=audit" in (await changing.get("/message", **query)).text
 
 
 async def test_a_topic_is_deleted(changing: Served) -> None:
