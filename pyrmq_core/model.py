@@ -175,7 +175,7 @@ class MessageExt:
 
     @property
     def user_properties(self) -> dict[str, str]:
-        """The properties that users set, without RocketMQ's own: a new `Message` can be sent with them.
+        """The properties that users set, without RocketMQ's own. A new `Message` can be sent with them.
 
         A sharding key is among them, as `__SHARDINGKEY`.
         """

@@ -58,7 +58,7 @@ def yes_or_no(value: str, name: str) -> bool:
 
 
 def topics(value: str, name: str) -> tuple[str, ...]:
-    """Returns the names in a text with commas, each name once."""
+    """Returns the names in a comma-separated text, each name once."""
     names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
     if not names:
         raise InvalidOption(f"option {name} is {value!r} and names no topic")

@@ -55,10 +55,10 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         return 0.0
 
     def _opens_here(self) -> None:
-        """Is called by the task that opens the trio object, before the opening. Subclasses override it."""
+        """Runs before the trio object opens, in the asyncio task that opens it. Subclasses override it."""
 
     def _opened_now(self, held: HeldContext[T]) -> None:
-        """Is called in the library's loop once the trio object is open. Subclasses override it."""
+        """Runs in the library's loop as soon as the trio object is open. Subclasses override it."""
 
     def _service_state(self) -> ServiceState:
         if self._closed:

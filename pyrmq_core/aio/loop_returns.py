@@ -87,7 +87,7 @@ async def returned(future: Future[R]) -> R:
 
 
 async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
-    """Closes the context as `HeldContext.close` does, and waits for its end in an asyncio task."""
+    """Closes a context that is open on the library's loop. Waits `seconds` and `CLOSE_SECONDS` at most."""
     left = held.begin_close()
     if left is None:
         return

@@ -45,7 +45,7 @@ class Client(BlockingFace[AsyncClient]):
 
 
 class OwnerFace(BlockingFace[Owner]):
-    """A wrapper of a trio producer, consumer or `Admin`. It keeps the settings: each process makes its own object."""
+    """The base of the blocking producer, consumers and `Admin`. After `fork` a child makes its own object anew."""
 
     group: str
 

@@ -47,7 +47,7 @@ class BlockingFace(Generic[T]):
         return 0.0
 
     def _opened_now(self, opened: HeldContext[T]) -> None:
-        """Is called once the async object is open. Subclasses override it."""
+        """Runs as soon as the async object is open. Subclasses override it."""
 
     def _service_state(self) -> ServiceState:
         if self._closed:
@@ -150,7 +150,7 @@ def blocking_form_of_context(
     method: Callable[Concatenate[T, P], AbstractAsyncContextManager[V]],
     form: Callable[[HeldContext[V]], R],
 ) -> Callable[Concatenate[BlockingFace[T], P], R]:
-    """Returns the blocking form of a method that returns a context manager. It opens that, and `form` wraps it."""
+    """Returns the blocking form of a method that returns a context manager: it opens that and returns `form(it)`."""
 
     @wraps(method)
     def call(self: BlockingFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

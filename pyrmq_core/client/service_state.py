@@ -43,7 +43,7 @@ class Life:
         self.state = ServiceState.RUNNING
 
     def not_begun(self) -> None:
-        """Returns to CREATE_JUST after a refused start, which may be tried again."""
+        """Returns to CREATE_JUST after a refused start, so that it may be started again."""
         self.state = ServiceState.CREATE_JUST
 
     def ended(self) -> None:

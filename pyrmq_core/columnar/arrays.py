@@ -173,7 +173,8 @@ def constant(text: str, count: int) -> pa.Array:
 def name_twice(codes: Int32s, counts: Ints, name_count: int) -> Bools:
     """Returns a mask of the messages that have a property name more than once.
 
-    `codes` number the name of each pair, `counts` are the pairs of each message, and there are `name_count` names.
+    `codes` has the number of the name of each pair, all messages' pairs in order. `counts` has each message's number of
+    pairs. There are `name_count` names.
     """
     twice = np.zeros(len(counts), np.bool_)
     filled = np.flatnonzero(counts)

@@ -146,7 +146,7 @@ def _json_object(text: str) -> Mapping[str, Any] | None:
 
 
 class _Room:
-    """The room for names and for the text of the schema, shared by all shapes of a sample."""
+    """The remaining number of names and bytes of schema text, one budget for all parts of a sample's schema."""
 
     __slots__ = ("bytes_left", "is_over", "names_left")
 
@@ -180,7 +180,7 @@ def _name_bytes(name: str) -> int:
 
 
 class _Shape:
-    """A summary of the values at one path in the bodies: their kinds, digits of numbers, members and elements."""
+    """A summary of the sampled values at one path, such as `user.id`: their kinds, digits, members and elements."""
 
     __slots__ = (
         "_room",
@@ -289,7 +289,6 @@ class _Shape:
 
     @staticmethod
     def _merge_into(target: _Shape | None, other: _Shape) -> None:
-        """Merges `other` into `target`. Frees the room of its names first, since `target` takes room for new names."""
         other.give_back()
         if target is not None:
             target.merge(other)

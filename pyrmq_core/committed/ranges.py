@@ -36,9 +36,9 @@ def manifest_of(topic: str) -> str:
 
 
 def manifests_in(kinds: Iterable[str], orders: Mapping[str, str]) -> frozenset[str]:
-    """Returns the topics in `kinds`, which are manifests, and those in `orders` that earlier releases made manifests.
+    """Returns all manifests: the topics in `kinds`, and topics that earlier releases marked by an order configuration.
 
-    The order configuration of such a topic has one queue, and its name is that of a manifest by default.
+    Such a topic has the default name of a manifest, and its order configuration in `orders` has one queue.
     """
     single = (name for name, order in orders.items() if ";" not in order.strip(";") and order.strip(";").endswith(":1"))
     return frozenset(kinds).union(name for name in single if name.endswith(MANIFEST_SUFFIX))

@@ -190,7 +190,7 @@ def _entry(data: Any, stored_ms: int) -> Entry:
 
 
 def _decided(batches: Sequence[Any], records: Sequence[Any] | None) -> DecidedBatches:
-    """Returns the committed batches of a list. Earlier releases did not write `records`, their offsets and times."""
+    """Parses a record's list of committed batches. `records` are their offsets and times, None in earlier releases."""
     records = [(-1, 0)] * len(batches) if records is None else records
     return {
         _text(writer): Decided(_count(number), _count(rows), _count(offset + 1) - 1, _count(stored_ms))

@@ -35,9 +35,9 @@ async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
 
 @asynccontextmanager
 async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
-    """Opens a nursery whose tasks last until its block has ended, also when the block is cancelled.
+    """Opens a nursery whose tasks go on until the block has ended, even if the block is cancelled.
 
-    So a block that is cancelled still has its connections to store offsets and to unregister over, for a bounded time.
+    So a cancelled block can still use its connections, for a bounded time, to store offsets and to unregister.
     """
     async with open_owned_nursery() as outer:
         with trio.CancelScope(shield=True):  # takes a moment, and must not add a point at which the caller is cancelled

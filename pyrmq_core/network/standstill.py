@@ -1,4 +1,4 @@
-"""A sleep for tasks that drop silent peers: after a standstill, this process first reads what they sent."""
+"""A sleep before silent peers are dropped: after a suspension of this process it gives time to read what they sent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ LATE_SECONDS: Final = 5.0
 
 
 async def sleep_and_hear(seconds: float) -> None:
-    """Sleeps for some seconds. After a standstill of the process it sleeps once more.
+    """Sleeps for some seconds, and once more if this process was suspended meanwhile and woke much too late.
 
-    What peers sent meanwhile waits in their connections, and is read during the second sleep.
+    What peers sent in that time waits in their connections, and is read during the second sleep.
     """
     while True:
         began = trio.current_time()

@@ -77,7 +77,7 @@ class _Unread:
         return self.ranges[0]
 
     def go_on(self, offset: int, finished: int = 0) -> None:
-        """Drops the first `finished` ranges, which are read, and moves the start of the next range to `offset`."""
+        """Records that the first `finished` ranges are read completely, and the next one up to `offset`."""
         self.deadline = None
         for _ in range(finished):
             self.ranges.popleft()

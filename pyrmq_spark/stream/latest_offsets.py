@@ -55,7 +55,7 @@ class QueueBounds:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The last look-up: the offsets reached, the brokers' answers, and the resulting bounds."""
+    """The last look-up of the queues: the query's offsets, the brokers' answers, and the resulting bounds."""
 
     start: Offsets
     kept: Mapping[MessageQueue, OffsetRange]
@@ -85,9 +85,10 @@ class QueueWatch:
         self._last: _Look | None = None
 
     def look(self, start: Offsets) -> QueueBounds:
-        """Returns the present bounds, where `start` are the offsets reached. Waits for brokers that do not answer.
+        """Returns the bounds of the queues now, waiting for brokers that do not answer. `start` are the query's
+        offsets.
 
-        The result is the same object as before if nothing has changed since, for the same `start` object.
+        If nothing has changed since the last call, and `start` is the same object, the result is the same object.
         """
         if self._reached == start:
             time.sleep(max(0.0, self._queried_at + floor_seconds(len(start)) - time.monotonic()))

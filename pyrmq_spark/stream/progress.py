@@ -156,7 +156,6 @@ def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
 
 
 def _object(data: object) -> Mapping[str, Any]:
-    """Returns offsets in a progress as a mapping: they are JSON, or a text with JSON."""
     if isinstance(data, str):
         try:
             data = json.loads(data)

@@ -272,7 +272,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:
-        """Returns how many offsets to read of each queue, or None while the backlog is below the minimum."""
+        """Returns how many offsets of each queue the next batch reads, None while the backlog is below the minimum."""
         backlog, limits = followed.backlog, self._options.limits
         since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
         if self._options.is_committed:

@@ -17,7 +17,10 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class WriteAttempt:
-    """A task's part of a write, equal when it is repeated. Its round robin starts at `base` + `partition`."""
+    """The identity of a task's part of a write, equal when the task is repeated.
+
+    The task's round robin over queues starts at number `base` + `partition`.
+    """
 
     query: str
     batch: int

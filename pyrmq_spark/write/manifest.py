@@ -341,7 +341,7 @@ class BatchCommit:
 
 
 def _look(connection: ConnectionOptions, manifest: str, deadline: float) -> ManifestEnd:
-    """Returns the manifest's end. Waits for its broker until the deadline."""
+    """Returns the manifest's end and committed batches. Waits for its broker until the deadline."""
     while True:
         try:
             return _consumer(connection).manifest_end(manifest)

@@ -43,7 +43,7 @@ Fixed: TypeAlias = KeyedQueue | ThisQueue
 
 @dataclass(frozen=True, slots=True)
 class AssignedRows:
-    """Rows grouped by queue: group i ends before row `ends[i]` and goes to `queues[i]`, or any queue if it is None."""
+    """Rows grouped by queue. Group i ends before row `ends[i]`, and goes to `queues[i]`, or for None to any queue."""
 
     rows: CheckedRows
     ends: tuple[int, ...]
@@ -109,7 +109,10 @@ class QueueAssignment:
         return AnyQueue(self._places(topic).next_queue(), wait=True)
 
     def _lanes(self, topic: str, rows: CheckedRows) -> Lanes | None:
-        """Returns each row's lane, the number of its target. Queries NameServers again before it refuses a queue."""
+        """Returns the lane of each row, a number for each queue or ordered target, or None if no row has one.
+
+        NameServers are queried again before a queue is refused as unknown.
+        """
         places = self._places(topic)
         try:
             return places.lanes(rows)
@@ -208,7 +211,6 @@ class _TopicPlaces:
 
 
 def _taken(lanes: Lanes, indices: pa.Array) -> Lanes:
-    """Returns `lanes[indices]`, in which a null index has no lane."""
     padded = np.append(lanes, BY_TURNS)
     lanes_of_rows: Lanes = padded[pc.fill_null(indices, BY_TURNS).to_numpy().astype(np.int64)]
     return lanes_of_rows

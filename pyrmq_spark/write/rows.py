@@ -44,7 +44,7 @@ def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[Chec
 
 
 def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
-    """Yields the lowest row that breaks each rule about a message's queue, delivery time and priority."""
+    """Yields, for each rule about queue, delivery time and priority, the first row that breaks it."""
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     rules: list[tuple[pa.Array, str, str]] = []
     if "topic" in columns:

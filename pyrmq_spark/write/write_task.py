@@ -149,7 +149,6 @@ class PartitionWrite:
             self._put_placed(topic, placed, window, placing)
 
     def _put_placed(self, topic: str, placed: AssignedRows, window: SendWindow, placing: QueueAssignment) -> None:
-        """Encodes all rows together, and cuts them into requests where their queue changes."""
         number = rows_sent = 0
         payloads = encode_rows(placed.rows.to_encode(), topic, ids_of(placed.rows), self._limit, stops=placed.ends)
         for payload in payloads:
@@ -225,7 +224,7 @@ def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRow
 
 
 def ids_of(rows: CheckedRows) -> Ids:
-    """Returns the source of the rows' ids, in order: the rows' own ids, or new ids of this process."""
+    """Returns a function that returns the next rows' ids: the ids in a column of the rows, or else new ids."""
     if ID_COLUMN not in rows.schema.names:
         return unique_id_runs
     ids, first = rows.column(ID_COLUMN), 0

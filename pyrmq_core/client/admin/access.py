@@ -115,7 +115,8 @@ class _AccessFamily(AdminFamily):
     ) -> tuple[tuple[str, ...], list[Server]]:
         """Makes a change at the brokers that lack it. Returns all brokers' names, and the servers that had it already.
 
-        A broker refuses a change that it has, perhaps from a call that failed halfway. If all refuse, raises that.
+        A broker refuses a change that it already has, perhaps from a call that failed halfway. If all brokers refuse,
+        the first refusal is raised.
         """
         servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
 

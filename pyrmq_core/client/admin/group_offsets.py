@@ -66,7 +66,7 @@ class GroupOffsets:
             try:
                 changes.extend(await self._reset_at(server, request, before))
             except ResponseError as error:
-                if not await self._has_no_way(error, server, before):
+                if not await self._needs_members(error, server, before):
                     raise
                 changes.extend(await self._commit(topic, {server.name: server}, when_ms, before))
 
@@ -108,7 +108,7 @@ class GroupOffsets:
                 (change,) = await self._reset_at(server, request, before)
                 return change
             except ResponseError as error:
-                if not await self._has_no_way(error, server, before):
+                if not await self._needs_members(error, server, before):
                     raise
         elif await self._is_online([server]):
             version = version_name(before.versions[server.name])
@@ -190,11 +190,9 @@ class GroupOffsets:
         own_offsets = {tenant_queue(queue, self._servers.namespace): offset for queue, offset in offsets.items()}
         return [OffsetChange(queue, before.offsets.get(queue), offset) for queue, offset in own_offsets.items()]
 
-    async def _has_no_way(self, error: ResponseError, server: Server, before: _Before) -> bool:
-        """Returns whether the broker cannot reset the group because it has no members, as before 5.0.
-
-        4.9 answers SYSTEM_ERROR if the group has no offset either.
-        """
+    async def _needs_members(self, error: ResponseError, server: Server, before: _Before) -> bool:
+        """Returns whether the broker refuses this reset because the group has no members, as before 5.0."""
+        # 4.9 answers SYSTEM_ERROR if the group has no offset either.
         of_old = error.code == ResponseCode.SYSTEM_ERROR and before.versions[server.name] < V5_0_0
         if error.code != ResponseCode.CONSUMER_NOT_ONLINE and not of_old:
             return False

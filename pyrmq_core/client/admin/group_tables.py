@@ -164,7 +164,7 @@ def subscriptions_of(answers: Iterable[ConsumerConnections], namespace: str | No
 
 
 def holders_of(description: object) -> dict[MessageQueue, str]:
-    """Returns the client of each queue that a member holds. There is none without a description."""
+    """Returns the id of the client that reads each queue, by the members of a `GroupDescription`."""
     members = description.members if isinstance(description, GroupDescription) else ()
     return {queue: member.client_id for member in members for queue in member.queues}
 

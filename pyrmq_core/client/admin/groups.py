@@ -367,7 +367,7 @@ def _unknown(group: str, failures: Mapping[str, RocketMQError]) -> InvalidArgume
 async def _together(
     first: Callable[[], Awaitable[First]], second: Callable[[], Awaitable[Second]]
 ) -> tuple[First, Second]:
-    """Returns the results of two calls made at once, of which the second raises no error."""
+    """Runs two async functions at the same time and returns both results. `second` must not raise."""
     results: list[Second] = []
     done = trio.Event()
 

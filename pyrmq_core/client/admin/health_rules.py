@@ -42,10 +42,7 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The checks of a cluster, and the figures with which a later look is compared: `disks` by address, `lags`.
-
-    `since` is the time of the earlier look with which this one was compared.
-    """
+    """The checks of a cluster, compared with those at `since`. `disks` and `lags` are for the next comparison."""
 
     checks: tuple[HealthCheck, ...]
     taken: datetime

@@ -256,7 +256,7 @@ class QueueProgress:
 
 
 class WaitKind(enum.Enum):
-    """The kinds of reasons. The first that applies to a queue is its reason."""
+    """The reasons why messages of a queue wait, in order of precedence: a queue's reason is the first that applies."""
 
     NO_RIGHT = "no right to read"
     NO_MEMBER = "no member"

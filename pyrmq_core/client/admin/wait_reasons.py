@@ -29,7 +29,7 @@ PULLING: Final = "CONSUME_ACTIVELY"
 
 @dataclass(slots=True)
 class _Sums:
-    """The queues of one reason, and figures over them, for its sentence."""
+    """The queues to which one reason applies, and the totals that its sentence names."""
 
     rows: list[QueueProgress] = field(default_factory=list)
     in_memory: int = 0

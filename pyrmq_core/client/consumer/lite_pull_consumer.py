@@ -116,7 +116,6 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await stack.enter_async_context(open_tracing(self._tracer, nursery, self._session, self.group, CONSUME))
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Stores offsets and leaves the group. The last poll's messages count as consumed if the block did not fail."""
         running, self._running = self._running, None
         self._life.ended()  # makes a poll under way end
         if running is not None:
@@ -225,8 +224,8 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Sets the offset from which the next polls return the queue's messages. Its pulled messages are dropped.
 
-        Raises `InvalidArgument` unless the queue is this consumer's and its broker keeps the offset, or will give it to
-        the next message. With `auto_commit` the offset is stored as any other.
+        Raises `InvalidArgument` if the queue is not assigned to this consumer, or the offset is outside the queue (its
+        end is allowed). With `auto_commit` the offset is stored as any other.
         """
         offset_of("offset", offset)
         wrapped = self._own(queue)

@@ -59,7 +59,7 @@ class Commits:
 class ManifestEnd:
     """The end offset of a manifest's queue, and each writer's latest batch that is committed there (`decided`).
 
-    Some records list these batches. `without_decided` is the number of records after the last one that does.
+    Now and then a record repeats that list. `without_decided` is the number of records after the last one that does.
     """
 
     queue: MessageQueue
@@ -132,9 +132,9 @@ class ManifestReader:
         return Commits(first, ranges.end, commits, passed_over)
 
     async def end(self, queue: MessageQueue, window: ReadWindow) -> ManifestEnd:
-        """Returns the manifest's end offset, and the batches that are decided there.
+        """Returns the manifest's end offset, and each writer's latest batch that is committed there.
 
-        A record that lists a decided batch of which there is no record is ignored and logged.
+        A record that lists a committed batch of which there is no record is ignored and logged.
         """
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         start, entries, looked_at, disbelieved = kept.end, dict[int, Entry](), FIRST_LOOK, set[int]()
@@ -169,9 +169,9 @@ class ManifestReader:
         decided: DecidedBatches,
         window: ReadWindow,
     ) -> DecidedBatches:
-        """Returns the decided batches without a record, neither in `entries` nor among the kept `earlier` ones.
+        """Returns the batches in `decided` that no record confirms, neither in `entries` nor at the `earlier` offsets.
 
-        A batch whose record may have expired counts as decided.
+        A batch whose record may have expired counts as confirmed.
         """
         proven = self._proven.get(queue, {})
         claims = {

@@ -63,7 +63,6 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         self._nursery = await stack.enter_async_context(open_owned_nursery())
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Stops the consumer. Running handlers have `stop_timeout` seconds, unless the block ended with an error."""
         await self.stop(0 if has_failed else None)
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:

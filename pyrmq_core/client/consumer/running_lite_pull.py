@@ -93,7 +93,7 @@ class RunningLitePull(RunningMember):
         self.has_started = False
         self._committed: dict[MessageQueue, int] = {}
         store = self._store if settings.auto_commit else OffsetsByHand(self._store)
-        self._divide(store, lambda assigned: None)
+        self._make_queues(store, lambda assigned: None)
         self._filter_for_assigned: Filter = TagFilter()
         self._fixed = FixedQueues(self.assigned)
         self._member = LitePullMember(self, settings)

@@ -48,7 +48,7 @@ LEAVING_SECONDS: Final = 5.0
 
 
 class RunningMember(ABC):
-    """A running member of a group: its offsets, and, after `_divide`, its queues and their rebalancing."""
+    """A running member of a group: its offsets, and, after `_make_queues`, its queues and their rebalancing."""
 
     def __init__(
         self,
@@ -81,10 +81,12 @@ class RunningMember(ABC):
         folder = self._common.local_offset_store_dir
         return LocalOffsetStore(self._client.offsets_id, self._group, None if folder is None else Path(folder))
 
-    def _divide(
+    def _make_queues(
         self, store: OffsetStore, added: Callable[[AssignedQueue], None], locks: QueueLocks | None = None
     ) -> None:
-        """Makes the table of assigned queues, whose offsets go to `store`, and the rebalancer that changes it."""
+        """Creates the table of the assigned queues, which stores offsets in `store`, and the rebalancer that updates
+        it.
+        """
         self.assigned = AssignedQueues(
             self._nursery,
             store,
@@ -162,7 +164,6 @@ class RunningMember(ABC):
         return tuple(replace(queue, topic=without_namespace(queue.topic, namespace)) for queue in queues)
 
     def _report_queues(self, topic: str) -> None:
-        """Reports to brokers and to the user's listener that the queues of a topic have changed."""
         self.membership.renew_version(topic)
         self.membership.announce_soon()
         if (listener := self._common.message_queue_listener) is not None:

@@ -64,7 +64,7 @@ class RunningPushConsumer(RunningMember):
         self._intake_settings = IntakeSettings(batch_size=settings.pull_batch_size, interval=settings.pull_interval)
         locks = QueueLocks(client, group, self.problems) if orderly and self._clusters else None
         self.service = self._new_service(calls, locks)
-        self._divide(self._store, self.service.added, locks)
+        self._make_queues(self._store, self.service.added, locks)
         nameservers = client.nameservers
         self._member = PushMember(
             self, settings, locks, calls, lambda: ";".join(nameservers.addresses), orderly=orderly
@@ -91,7 +91,6 @@ class RunningPushConsumer(RunningMember):
             self.service.arrived(assigned)
 
     async def _correct(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Stores the offset to which the broker moved the group in a queue, and reads the queue again from there."""
         await self._move({process_queue.queue: offset}, process_queue)
 
     def commits_with_pulls(self) -> bool:
@@ -139,7 +138,6 @@ class RunningPushConsumer(RunningMember):
         )
 
     def _queues_changed(self, topic: str) -> None:
-        """Divides the flow-control limits of the topic among its queues, and reports the change."""
         own = self.assigned.of_topic(topic)
         for assigned in own:
             assigned.intake.limits = self._settings.limits(len(own), orderly=self._orderly)

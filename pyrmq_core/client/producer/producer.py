@@ -91,7 +91,6 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         self._parts = await stack.enter_async_context(open_parts(self._session, self._settings))
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Waits for the sends of `send_soon` that are under way, unless the block ended with an error."""
         try:
             if self._parts is not None and not has_failed:
                 await self._parts.drain()
@@ -402,9 +401,9 @@ class Draft(NamedTuple):
         self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
 
     def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:
-        """Abandons the send of an interrupted caller, after the loop's earlier work for it.
+        """Abandons a send whose caller was interrupted. `soon` schedules that on the loop, behind the send itself.
 
-        `soon` schedules a function on the loop. If the loop has ended, the send has failed already.
+        If the loop has ended, the send has failed already.
         """
         with suppress(InvalidState):
             soon(self.parts.in_flight.give_up, pending, message_of(self.payload).topic)

@@ -113,9 +113,9 @@ class RequestSender:
         return awaited.message
 
     async def _make_known(self, topic: str, timeout: float) -> None:
-        """Sends a heartbeat to every broker that may push the reply: brokers push only to registered clients.
+        """Sends a heartbeat to every broker that may push the reply: brokers push only to clients that sent one.
 
-        A replier sends to any broker of the cluster with its reply topic, so these brokers get a heartbeat too.
+        A consumer sends its reply to any broker of the cluster that has the reply topic, so all these get a heartbeat.
         """
         info = await self._sender.publish_info(topic, timeout=timeout)
         names = {queue.broker_name for queue in info.queues}

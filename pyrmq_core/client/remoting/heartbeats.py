@@ -117,9 +117,10 @@ class Heartbeats:
             await self.introduce(address)
 
     def disconnected(self, address: str) -> bool:
-        """Records that the broker forgot the groups when the connection ended. Returns whether to call `return_to`.
+        """Records that a connection ended, so that the broker forgot the groups. Returns whether to call `return_to`
+        now.
 
-        That is for transactional producers: a broker can query them about transactions over a connection only.
+        That is so for transactional producers: a broker queries them about transactions over such a connection only.
         """
         was_reached = address in self._reached
         self._reached.discard(address)

@@ -165,7 +165,7 @@ class PinnedConnection:
         return self._connection.is_closed
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Changes how calls of the connection get answers: bodies without a copy, and answers of `form` unparsed."""
+        """Makes answers to bulk calls views of received bytes, and leaves headers that match `form` unparsed."""
         self._connection.lend_answers(form)
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
@@ -174,7 +174,7 @@ class PinnedConnection:
         return self._connection.post(request, timeout=timeout, done=hooked)
 
     def post_all(self, form: RequestForm, requests: Sequence[BulkCall], *, timeout: float) -> None:
-        """Sends requests of one form. Each receives its answer or error once, even after a failure in a hook."""
+        """Sends all requests at once. Each receives its answer or error once, even after a failure in a hook."""
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return

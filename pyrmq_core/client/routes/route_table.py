@@ -221,9 +221,9 @@ class Routes:
     async def _ask(self, topic: str, timeout: float, count: int | None = None) -> TopicRouteData | None:
         """Returns the topic's route from a NameServer. Only one query of a topic runs at a time.
 
-        A call that waited for its turn returns the result of the query that ended meanwhile, or with `count`, the
-        result of a query after that number. It shares a failure only if that query had at least as much time as this
-        call has left.
+        A call that waited for another query of the topic returns that query's result. With `count`, it waits for the
+        result of a later query than that number. It shares a failure only if that query had at least as much time as
+        this call has left.
         """
         deadline = trio.current_time() + timeout
         query = self._queries[topic]

@@ -96,7 +96,10 @@ def decode_compiled(
 
 
 def _inputs(pulls: Sequence[RawPull], within: OffsetRange) -> list[tuple[object, ...]] | None:
-    """Returns the decoder's arguments for each pull. None for unusual offsets, namespaces, filters, several brokers."""
+    """Returns the decoder's arguments for each pull, or None if it cannot read them.
+
+    It cannot read unusual offsets, namespaces, filters, or pulls of several brokers.
+    """
     low, high = max(within.start, EVERYTHING.start), min(within.end, EVERYTHING.end)
     if low > high:
         return None

@@ -315,7 +315,6 @@ BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
 
 
 def _whole_numbers(texts: pa.Array, most: int) -> pa.Array:
-    """Returns the numbers in the texts, parsed as by `whole_number`, and null for other texts."""
     digits = pc.match_substring_regex(texts, rf"\A[0-9]{{1,{len(str(most))}}}\z")
     numbers_or_null = pc.if_else(digits, texts, pa.scalar(None, pa.string())).cast(pa.int64())
     return pc.if_else(pc.less_equal(numbers_or_null, most), numbers_or_null, pa.scalar(None, pa.int64()))
@@ -347,10 +346,9 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 
 
 def _by_version(rows: Rows, name: str, texts_of: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
-    """Returns the results of `texts_of` for all messages, in their order.
+    """Calls `texts_of` for the IPv4 hosts and for the IPv6 hosts, and returns all texts in the order of the messages.
 
-    `texts_of` is called with a matrix of packed hosts and the numbers of their messages: for the IPv4 hosts, and again
-    for the IPv6 hosts if there are any.
+    `texts_of` receives packed hosts as the rows of a matrix, and the numbers of their messages.
     """
     v6 = rows.has_v6(name)
     if not v6.any():

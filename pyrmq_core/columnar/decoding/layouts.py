@@ -42,7 +42,10 @@ MIXED_BY: Final = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The strings with the same names in order. `ends` has for each row where its names and values end, in turn."""
+    """A group of properties strings that have the same names in the same order.
+
+    `ends` has a row for each string: the positions at which its first name ends, its first value, its second name, ...
+    """
 
     names: tuple[bytes, ...]
     rows: Ints | slice
@@ -73,7 +76,7 @@ class LayoutPairs:
         return as_string(spans(self.data, starts, ends, ends == 0))
 
     def map(self, takes: Callable[[bytes], bool] = bool) -> pa.Array:
-        """Returns each message's properties as a map: all, or those whose names `takes` accepts."""
+        """Returns each message's properties as a map: all, or only those whose name `takes` accepts."""
         accepted = [[n for n, name in enumerate(layout.names) if takes(name)] for layout in self.layouts]
         offsets = np.zeros(self.count + 1, np.int32)
         for layout, numbers in zip(self.layouts, accepted, strict=True):
@@ -134,9 +137,9 @@ def _show_many(texts: list[bytes]) -> bool:
 
 
 def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
-    """Returns the positions of all separators, for each string the number of its first one, and last their count.
+    """Returns the positions of all separators, and for each string the index of its first one among them.
 
-    The end of a string without its last separator, as 4.9 writes it, counts as a separator.
+    A last index is the number of all separators. The end of a string counts as a separator if it has none, as in 4.9.
     """
     places: Int32s = np.flatnonzero(octets <= LAST_SEPARATOR).astype(np.int32)
     firsts: Ints = np.searchsorted(places, bounds)
@@ -178,7 +181,7 @@ def _signatures(octets: Octets, starts: Int32s, ends: Int32s) -> np.ndarray[tupl
 def _layout(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Layout | None:
     """Returns the layout of the strings, or None if their names differ, or the pairs of any are not plain.
 
-    Each name is compared with the separators around it. The first has none in front.
+    Each name is compared together with the separators before and after it. The first name has none before it.
     """
     names, begin = [], int(starts[0])
     for name_end, value_end in ends[0].reshape(-1, 2).tolist():

@@ -74,7 +74,7 @@ class Pairs:
         return self._taken(pa.array(places, mask=places < 0))
 
     def map(self, takes: Callable[[bytes], bool] = bool) -> pa.Array:
-        """Returns each message's properties as a map: all, or those whose names `takes` accepts."""
+        """Returns each message's properties as a map: all, or only those whose name `takes` accepts."""
         accepted = [code for name, code in self.known.items() if takes(name)]
         names, counts, places = self.names, self.counts, strided_indices(4, 2, len(self.bounds))
         if len(accepted) < len(self.known):
@@ -115,7 +115,10 @@ def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
 
 
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
-    """Returns the pairs, or a mask of messages found not to be plain. A call without these may find more."""
+    """Returns the pairs of all messages, or a mask of messages whose strings are not plain.
+
+    A second call without these messages may report more of them.
+    """
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
     starts, ends = bounds[:-1], bounds[1:]
@@ -143,7 +146,7 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
 
 
 def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
-    """Returns the pairs with numbered names, or a mask of the messages that have a name twice."""
+    """Returns the pairs with a number for each different name, or a mask of the messages that have a name twice."""
     names = take_unchecked(_elements(data, pairs), strided_indices(4, 0, len(pairs)))
     encoded = names.dictionary_encode()
     codes = encoded.indices.to_numpy()
@@ -176,7 +179,7 @@ def _emptied(strings: pa.Array, wrong: Bools) -> pa.Array:
 
 
 def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
-    """Returns `read` with the pairs of the wrong messages inserted in order, each read by `decode_properties`."""
+    """Returns the pairs of all messages: those of `read`, and those of the messages in `wrong`, decoded one by one."""
     parts: list[bytes | memoryview] = [memoryview(read.data)]
     counts, bounds = read.counts.copy(), []
     place = len(read.data)

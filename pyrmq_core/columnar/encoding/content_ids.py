@@ -161,7 +161,6 @@ def _factors(count: int) -> Hashes:
 
 
 def _mixed(words: Words) -> Words:
-    """Applies splitmix64's last steps to the words: each bit then depends on all bits of its word."""
     mixed = (words ^ (words >> np.uint64(30))) * FIRST_FACTOR
     mixed = (mixed ^ (mixed >> np.uint64(27))) * SECOND_FACTOR
     return mixed ^ (mixed >> np.uint64(31))

@@ -125,9 +125,9 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
 
 
 def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterator[Cut]:
-    """Yields the rows of each request, as many as `limit` allows. Row i ends at byte `ends[i]` of all rows.
+    """Yields the first and last row of each request, with as many rows as `limit` allows.
 
-    `stops` are the ascending numbers of rows that begin a new request.
+    Row i ends at byte `ends[i]` of all rows together. `stops` are ascending numbers of rows that begin a new request.
     """
     start = before = 0
     room = limit.room_bytes

@@ -239,7 +239,7 @@ def _text_parts(rows: SinkRows, name: str) -> list[RowPart]:
 
 
 def _user_parts(properties: UserProperties) -> list[RowPart]:
-    """Returns the parts for the users' properties. If names differ between rows, each row's pairs are joined first."""
+    """Returns the parts for the users' properties. Rows with different names are joined to one part first."""
     if properties.names is None:
         return [_strings_of_pairs(properties)]
     parts: list[RowPart] = []

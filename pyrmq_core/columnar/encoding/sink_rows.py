@@ -118,9 +118,9 @@ class SinkRows:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """Checked rows: only the rows with these `numbers`, in their order, or all rows if that is None.
+    """Checked rows of a batch: those with these `numbers`, in their order, or all rows if `numbers` is None.
 
-    It is divided like a `RecordBatch`. Only `to_encode` copies the values, after all divisions.
+    Rows are selected by the methods of a `RecordBatch`, without a copy. Only `to_encode` copies the selected values.
     """
 
     batch: pa.RecordBatch
@@ -277,7 +277,6 @@ def check_columns(rows: object) -> None:
 
 
 def _check_body(names: Sequence[str]) -> None:
-    """Raises `InvalidArgument` if no column is named `body`. Checked first, as a wrong name may be meant for it."""
     if "body" not in names:
         raise InvalidArgument(f"the rows have no column body; they have {', '.join(names) or 'none'}")
 
@@ -318,9 +317,9 @@ def _joined_words(words: pa.Array) -> pa.Array:
 
 
 def _tidied(properties: UserProperties, sharding_keys: BytesColumn | None) -> UserProperties:
-    """Returns the properties with each name once in a row, with its last value.
+    """Returns the properties with each name only once in a row. The last value counts.
 
-    A sharding key that equals the column's is left out of the map. Most rows need no change and are not looked at.
+    A sharding key that equals the value of the column `shardingKey` is removed from the row's properties.
     """
     keyed = sharding_keys is not None and SHARDING_KEY in properties.known_names()
     if not keyed and not properties.has_name_twice():

@@ -235,7 +235,7 @@ def _of_rows(column: str, row_faults: RowFaults) -> Iterator[Fault]:
 
 
 def _of_elements(column: str, offsets: Int32s, elements: pa.Array, row_faults: RowFaults) -> Iterator[Fault]:
-    """Yields the faults of elements inside lists or maps. `offsets` are where each row's elements begin."""
+    """Yields faults of elements inside lists or maps. Each row's elements begin at its position in `offsets`."""
     for broken, reason in row_faults:
         places = np.flatnonzero(broken)
         if len(places):

@@ -66,7 +66,7 @@ class OpenRequests:
         self._late: dict[LateAnswer, Command] = {}
 
     def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
-        """Counts a request and starts its answer's wait. Drops the request's fields and body, which cost memory."""
+        """Counts an unanswered request, and starts the wait of its `LateAnswer`. Keeps neither fields nor body."""
         self._late[answer] = bare = replace(request, ext=NO_FIELDS, body=b"")
         self.begin(bare)
         answer.wait(ready)

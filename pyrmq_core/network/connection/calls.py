@@ -371,7 +371,7 @@ class DeadlineSweeper:
             self._woken.set()
 
     def looks_before(self, deadline: float) -> bool:
-        """Returns True when the sweeper wakes by this time anyway, so that `look_at` has nothing to do."""
+        """Returns True if the sweeper will wake by `deadline` anyway: then `look_at` need not be called."""
         return self._wakes_at <= deadline
 
     async def run(self) -> None:
@@ -407,7 +407,7 @@ class DeadlineSweeper:
 
 
 def _end(end: Callable[[_Error], None], error: _Error, code: int) -> None:
-    """Ends a call and logs any exception of its callback, so that the sweeper and other calls continue."""
+    """Ends a call with an error. Logs an exception of its callback, so that other calls are ended as well."""
     try:
         end(error)
     except Exception:

@@ -126,7 +126,7 @@ class Connection:
         return answer
 
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
-        """Sends a request, also to a full outbox. The task has to `wait` for the returned call at once.
+        """Adds a request to the outbox, even if that is full. The caller has to `wait` for the returned call at once.
 
         Raises `ConnectionClosed`, and `CallTimeout` when the deadline has passed.
         """
@@ -210,7 +210,7 @@ class Connection:
             self._broken(error)
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Lends received bytes from now on: calls that borrow get bodies uncopied, and answers of `form` unparsed."""
+        """Makes answers to bulk calls views of received bytes, and leaves headers that match `form` unparsed."""
         self._decoder.lends, self._decoder.answer_form = True, form
 
     def answer(self, request: Command, answer: Command) -> None:
@@ -288,7 +288,7 @@ class Connection:
         self._note_held()
 
     def free_received(self) -> int:
-        """Frees the buffer unless it has part of a frame. Returns the bytes that frames and requests still take."""
+        """Frees the receive buffer if it is empty. Returns the bytes of incomplete frames and unanswered requests."""
         self._decoder.give_back()
         return self._decoder.held_bytes + self._under_way.bytes
 
@@ -367,7 +367,6 @@ class Connection:
             self._outbox.release()
 
     def _after_rows(self) -> Command | None:
-        """Passes the next answers that match `answer_form` to their calls. Returns the command after them."""
         while not self.is_closed and (rows := self._decoder.next_rows()):
             self._commands += len(rows)
             self._calls.answered_rows(rows)

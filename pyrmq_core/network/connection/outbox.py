@@ -136,7 +136,7 @@ class Outbox:
             self._wake_writer()
 
     def _tell_queued(self) -> None:
-        """Passes the number of queued bytes to `note`, which may end the connection and thereby empty the queue."""
+        """Reports the number of queued bytes to `note`, which may end the connection and thereby empty the queue."""
         if self._note is None:
             return
         self._noted_bytes = self.queued_bytes
@@ -153,7 +153,7 @@ class Outbox:
         self._waiting.append(frame)
 
     def tell_room(self) -> None:
-        """Wakes some senders that wait for room in the outbox. Each writes, and thereby wakes more."""
+        """Wakes some of the senders that wait for room in the outbox. Each writes, and thereby wakes more."""
         if self._noted_bytes:
             self._tell_queued()
         self._drained.set()
@@ -199,7 +199,7 @@ class Outbox:
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
-        """Lets the cancelled writer end. A second wake would run a task that has ended."""
+        """Lets trio cancel the writer's wait, and forgets it: nothing may wake a task that has ended."""
         self._writer_runs = True
         return trio.lowlevel.Abort.SUCCEEDED
 

@@ -44,7 +44,7 @@ class ReadSlice:
         self.is_over = True
 
     def begin(self) -> None:
-        """Starts the first slice of received commands. It is shorter while other connections have begun theirs."""
+        """Starts to count the work on received commands. The limit is lower while other connections are at work."""
         self.turns.reading = reading = self.turns.reading + 1
         self.is_over = False
         if reading == 1:

@@ -33,11 +33,11 @@ _Reader = TypeVar("_Reader", bound=Reader)
 
 
 class SharedBytes(Generic[_Holder]):
-    """Limits the bytes of memory that all connections take together, by the latest report of each, to `most`.
+    """Limits the bytes of memory that all connections take together to `most`, by the latest report of each.
 
-    Above the limit `held`, if set, is called with each connection. It frees memory that the connection does not need,
-    and returns the bytes that it still takes. If that is not enough, the largest connections are closed. The log names
-    the kind of bytes by `what`, and the limit by its `setting`.
+    Above the limit `held`, if set, is called with each connection. It frees unused memory, and returns the bytes that
+    the connection still takes. If that is not enough, the largest connections are closed. The log names the kind of
+    bytes by `what`, and the limit by its `setting`.
     """
 
     def __init__(self, most: int, *, what: str, setting: str, held: Callable[[_Holder], int] | None) -> None:

@@ -53,7 +53,7 @@ def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Ca
 
 
 def late_field(slot: Any, read_whole: Callable[[Any], None]) -> Any:
-    """Returns a property for a field parsed on first use: `read_whole` fills the object, then `slot` is read."""
+    """Returns a property for a field that is parsed on first use: `read_whole` parses all fields of the object."""
 
     def read(partial: Any) -> Any:
         read_whole(partial)

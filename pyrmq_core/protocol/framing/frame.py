@@ -123,7 +123,7 @@ class RequestForm:
 
 @dataclass(frozen=True, slots=True)
 class FormedRequest:
-    """A request made from a `RequestForm`. A connection encodes it by the form, and hooks read its `command()`."""
+    """A request that a `RequestForm` encodes. `command()` returns it as a `Command`, for hooks."""
 
     form: RequestForm
     numbers: tuple[int, ...]

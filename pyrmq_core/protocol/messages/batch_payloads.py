@@ -37,7 +37,7 @@ class CheckedBatch:
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
-    """Checks the messages as `encode_batch` does, but for their encoded sizes, which are checked for each request."""
+    """Checks that the messages can share a request, and encodes their properties. Each request checks its own size."""
     batch = tuple(messages)
     for message in batch:
         check_message(message, max_message_bytes)

@@ -243,7 +243,6 @@ def _is_message(message: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    """Returns the type and length of an object passed in place of a `Message`, never its content."""
     size = f" of {len(value)}" if isinstance(value, Sized) else ""
     return f"a {type(value).__name__}{size}"
 
@@ -339,7 +338,7 @@ def _no_message(raw: RawRecord) -> RecordError:
 
 
 def _unwrapped(raw: RawRecord, body: bytes, start: int, stop: int) -> Iterator[_Item]:
-    """Yields the messages of a batch record from offset `start` to `stop`, without the record's own properties."""
+    """Yields the messages inside a batch record whose offsets are from `start` to before `stop`."""
     try:
         for offset, item in enumerate(iterate_batch_body(body), raw.queue_offset):
             if start <= offset < stop:

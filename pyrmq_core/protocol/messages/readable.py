@@ -47,7 +47,7 @@ def iterate_readable(
     offsets: Collection[int] | None = None,
     allow_gaps: bool = True,
 ) -> Iterator[Readable]:
-    """Yields a pull's messages within a range, or those at `offsets`, and each record that cannot be read.
+    """Yields the messages of a pull within a range, or at `offsets`, and an `UnreadableRecord` for each unreadable one.
 
     Skipped bodies are not decompressed. Without `allow_gaps`, raises `DataLost` at the end for an offset of an
     unfiltered pull that has no message.

@@ -246,7 +246,7 @@ def batch_base(records: bytes | memoryview) -> int | None:
 
 
 def put_numbers(buffer: bytearray, at: int, distance: int, packed: bytes, width: int) -> None:
-    """Writes packed numbers of `width` bytes at the positions `at`, `at + distance`, ..."""
+    """Writes numbers, packed in `width` bytes each: the first at `at`, each next one `distance` bytes later."""
     for column in range(width):
         buffer[at + column :: distance] = packed[column::width]
 

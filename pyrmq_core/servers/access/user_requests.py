@@ -213,7 +213,6 @@ def _about(policies: Policies, text: str) -> Policies:
 
 
 def _subject(text: object) -> str | None:
-    """Returns `User:name`, or None for a subject of another kind."""
     kind, _, name = text.partition(":") if isinstance(text, str) else ("", "", "")
     return USER_PREFIX + name if kind.lower() == "user" else None
 

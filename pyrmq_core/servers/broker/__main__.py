@@ -37,7 +37,6 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq
 
 
 def _start(options: argparse.Namespace) -> None:
-    """Prints the settings, or serves until SIGTERM, SIGINT or SIGHUP. The log goes to standard error."""
     config = _configured(options)
     if options.print_config_item:
         _say("\n".join(f"{name}={value}" for name, value in config.to_properties().items()))

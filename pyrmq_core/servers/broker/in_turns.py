@@ -58,7 +58,7 @@ class BoundedWork:
     ) -> T | None:
         """Returns the result of the work, or None if `most` tasks are there already, or its turn does not come in time.
 
-        A task awaits `ready`, within the same time, before it waits for its turn.
+        Before its turn, and within the same time, the task awaits `ready`.
         """
         if self.tasks >= self.most:
             return None

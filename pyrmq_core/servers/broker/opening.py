@@ -70,7 +70,7 @@ class StoreParts(StoreListener):
         index = KeyIndexing(store, config)
 
         async def note_removal() -> None:
-            """Logs the undecided half messages that retention removed, and removes old index files."""
+            """Logs which half messages without an end were removed with old segments, and removes old index files."""
             delays.arrived()
             for line in unread_lines(store, offsets):
                 log.error("%s", line)

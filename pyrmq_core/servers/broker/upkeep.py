@@ -88,7 +88,6 @@ async def sample_figures(figures: BrokerFigures, now_ms: Callable[[], int] = clo
 
 
 def _day(now_ms: int) -> date:
-    """Returns the current day in this machine's time zone."""
     return datetime.fromtimestamp(now_ms / SECOND_MS).astimezone().date()
 
 

@@ -33,9 +33,9 @@ Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], 
 
 
 class RegistrationQueue:
-    """The waiting registrations. Registrations of one broker name are applied in the order of their arrival.
+    """The registrations that wait. Registrations of one broker name are applied in the order of their arrival.
 
-    A request's turn is decided on arrival, not when its task first runs: the loop starts tasks in any order.
+    That order is fixed on arrival, since the loop starts tasks in any order.
     """
 
     def __init__(

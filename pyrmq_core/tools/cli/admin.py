@@ -197,7 +197,7 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
     """Returns the brokers that have the topic, in the cluster if one is named. Raises an error if there are none.
 
-    After an interrupted deletion there may be only the order configuration. Then the list is empty.
+    The list is empty if only the topic's order configuration is left, as after an interrupted deletion.
     """
     try:
         route_data = await admin.route(name)

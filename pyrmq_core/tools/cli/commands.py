@@ -100,10 +100,6 @@ def _print_any_text() -> None:
 
 
 def _ended(work: Callable[[], object]) -> None:
-    """Runs `work`. A failure ends the process with one line and its status.
-
-    The network's modules are loaded for a failure only.
-    """
     try:
         try:
             work()

@@ -132,7 +132,7 @@ def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
-    """Returns the checks of a Python by its own report (the result of `PROBE`)."""
+    """Returns the checks of a Python installation. `has` is its report, the output of `PROBE`."""
     versions, errors = has["versions"], has["errors"]
     checks = [_at_least("pyspark", MIN_PYSPARK, versions, errors)]
     missing = next((package for package in ("pyrmq_core", "pyrmq_spark") if package in errors), None)
@@ -287,7 +287,7 @@ def _setting(file: Path, name: str) -> str | None:
 
 
 def _as_spark_submit(environment: Mapping[str, str]) -> dict[str, str]:
-    """Adds to the environment the Python path of an unpacked Spark in `SPARK_HOME` (not of one that pip installed)."""
+    """Returns the environment with the Python path that `spark-submit` sets for an unpacked Spark in `SPARK_HOME`."""
     home = environment.get("SPARK_HOME")
     own = [str(Path(home, "python")), *map(str, Path(home, "python", "lib").glob("py4j-*.zip"))] if home else []
     return {**environment, "PYTHONPATH": os.pathsep.join([*own, *filter(None, [environment.get("PYTHONPATH")])])}

@@ -114,7 +114,6 @@ def drawn(*lines: Table | str) -> str:
 
 
 def _console() -> Console:
-    """Returns a console for the standard output. A pipe has no width, so nothing is cut there."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
@@ -150,7 +149,6 @@ def _are_numbers(values: Iterable[object]) -> bool:
 
 
 def _cell(value: object) -> str:
-    """Returns a value as text. A character that would control the terminal is replaced by its escape."""
     text = "" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
     if text.isprintable():
         return text

@@ -186,7 +186,7 @@ class Undecodable:
         return item.message if self._choice == "keep" else None
 
     def end(self, target: str) -> None:
-        """Prints the first errors, and the number of all. With "fail" it raises the first."""
+        """Prints the first errors and the number of all. With "fail" it raises the first error."""
         if self._choice == "fail" and self._errors:
             error = self._errors[0]
             error.add_note(
@@ -255,9 +255,7 @@ class LinesCopy(Copy):
 
 
 class ParquetCopy(Copy):
-    """A Parquet file, written by columns. Of a list of pulls, the part from a long or unreadable body on is written
-    message by message.
-    """
+    """A Parquet file, written by columns, or message by message after a long or unreadable body in a list of pulls."""
 
     def __init__(self, file: IO[bytes], tags: TagFilter, undecodable: Undecodable) -> None:
         from pyrmq_core.client.arrow_library import columnar

@@ -98,7 +98,7 @@ class _Import:
         self.stored = 0
 
     def next_part(self, rows: Iterator[RowMessage]) -> dict[MessageQueue | None, list[Message]]:
-        """Returns the next messages by their queue, in their order, or none at the end of the file."""
+        """Returns the next messages of the file, by the queue to send them to, or an empty dict at its end."""
         part: dict[MessageQueue | None, list[Message]] = {}
         size = count = 0
         try:
@@ -145,7 +145,6 @@ class _Import:
             )
 
     def say_if_interrupted(self) -> None:
-        """Prints which messages are stored, if the command is interrupted while sends are under way."""
         if self._under_way:
             click.echo(
                 f"interrupted: {self.stored:,} messages are stored, up to {self._under_way:,} more perhaps; nothing "

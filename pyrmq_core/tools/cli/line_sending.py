@@ -116,7 +116,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Lines whose messages are sent together: the numbers of the first and the last, and how many they are."""
+    """A range of input lines whose messages are sent together: first and last line number, and number of messages."""
 
     first: int
     last: int

@@ -311,7 +311,6 @@ class _Reader:
     async def read(
         self, queue: MessageQueue, offset: int, end: int | None, channel: trio.MemorySendChannel[Part]
     ) -> None:
-        """Sends one queue's pulls up to `end` to the channel, or forever if `end` is None."""
         async with channel:
             while end is None or offset < end:
                 pulled = await (self._pull(queue, offset) if end is not None else self._pull_patiently(queue, offset))

@@ -71,10 +71,10 @@ class SearchAccount:
 
 @dataclass(frozen=True, slots=True)
 class SearchForm:
-    """The form of a search: its filters at the broker, its bounds, its order, and what it keeps of a match.
+    """The settings of a search: its filters at the broker, its limits, its order, and what it keeps of a match.
 
-    `keep` shortens a match before the next body is unpacked. Of each slice the first `most` matches are kept. The
-    search ends after the list of pulls that reaches `max_bytes`, stored or unpacked, but not within the first slice.
+    `keep` shortens a matching message before the next body is unpacked. `most` limits the matches that are kept of a
+    slice of time. The search ends after `max_bytes` of records or unpacked bodies, but not within the first slice.
     """
 
     tags: str = "*"
@@ -141,7 +141,7 @@ class Search:
         return self._sorted()
 
     def unsearched(self) -> list[tuple[MessageQueue, OffsetRange]]:
-        """Returns the ranges, or their parts, that were not searched yet, with the whole slice that is under way."""
+        """Returns the ranges that are still to be searched, including all of the slice that is being read."""
         return [(queue, offsets) for queue, offsets in self._left.items() if len(offsets)]
 
     def rest_text(self) -> str:

@@ -32,9 +32,9 @@ Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of the ranges, and the time that bounds what is left: `None` if nothing is.
+    """A part of the ranges to search next. `rest_bound` bounds the store times of the rest, None if nothing is left.
 
-    All messages that are left were stored before that time, or at or after it if the oldest come first.
+    All remaining messages were stored before that time, or at or after it if the oldest come first.
     """
 
     ranges: Ranges
@@ -42,7 +42,7 @@ class Slice:
 
 
 class TimeSlices:
-    """The slices of `ranges`. A broker that does not answer is named in `failures`, and its queues are left out.
+    """Divides the `ranges` of many queues into slices by store time. `failures` has the brokers that did not answer.
 
     `bound` is the time before which, or from which on, the messages were stored.
     """

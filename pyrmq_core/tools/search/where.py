@@ -265,7 +265,6 @@ class _Parser:
             self._position = match.end()
 
     def _wrong(self, why: str, position: int | None = None) -> InvalidArgument:
-        """Returns the error at a position, by default at the next character. Characters count from 1."""
         at = self._position if position is None else position
         shown = "the end" if at >= len(self._text) else repr(self._text[at])
         return InvalidArgument(f"character {at + 1}, {shown}: {why}")
@@ -298,7 +297,6 @@ def _words(row: Row) -> list[str]:
 
 
 def _member(value: Any, steps: list[str | int]) -> Any:
-    """Returns the member at the end of the path, or None where there is none."""
     for step in steps:
         if isinstance(step, str):
             value = value.get(step) if isinstance(value, dict) else None

@@ -33,7 +33,7 @@ RECALL_SECONDS: Final = 0.01
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """A task that calls the handler with the batches in `run`, all of one queue, since `began` on the loop's clock."""
+    """One running call of the handler: the batches of one queue in `run`, and the loop time at which it began."""
 
     scope: trio.CancelScope
     queue: AssignedQueue | None = None

@@ -201,7 +201,7 @@ class Stoppable(Protocol):
 
 
 async def stop_consumer(consumer: Stoppable, timeout: float | None, is_handler: bool) -> None:
-    """Stops the consumer for `blocking` or `aio`, whose calls run in their own tasks. Waits unless a handler calls."""
+    """Stops the consumer for `blocking` or `aio`. Waits until it has stopped, unless its own handler is the caller."""
     if is_handler:
         HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
     await consumer.stop(timeout)

@@ -60,10 +60,10 @@ class IntakeSettings:
     interval: float = 0.0
 
     def times(self, failures: int) -> tuple[float, float]:
-        """Returns the seconds that the broker may hold the next pull, and its timeout, after so many failures in a row.
+        """Returns two times in seconds: how long the broker may hold the next pull, and when the client gives it up.
 
-        After a failure a pull is not held: if the broker still hangs, the route is soon refreshed. The timeout doubles
-        twice, for answers that take longer over a slow connection.
+        `failures` is the number of failed pulls in a row. After a failure a pull is not held, so that a broker that
+        hangs is soon noticed. The time-out doubles twice, for answers that take longer over a slow connection.
         """
         if failures == 0:
             return self.hold, self.timeout
@@ -162,9 +162,9 @@ class Intake:
         self._current.cancel()
 
     async def _pull_some(self) -> None:
-        """Pulls once, with a hold at the broker while there is no message, and reads ahead if many more are stored.
+        """Sends one pull, which the broker holds while there is no message, and reads ahead if many more are stored.
 
-        At a proxy the queues read ahead one after another. Only queues without messages are pulled at the same time.
+        A proxy gets pulls of one queue at a time, except held pulls of queues without messages.
         """
         hold, timeout = self._settings.times(self._failures)
         turn = self._puller.turn(self.process_queue.queue)

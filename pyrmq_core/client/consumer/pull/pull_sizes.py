@@ -38,7 +38,7 @@ class ReadWindow:
 
 
 class PullSizer:
-    """Divides a range of offsets into slices to pull, each as large as the broker's answers so far.
+    """Predicts how many messages the broker returns, and divides a range of offsets into slices of that size to pull.
 
     The broker of a batch topic returns complete batches, whatever the request (`is_batched`). Slices of a batch's
     length get each batch once, even if they begin inside a batch.

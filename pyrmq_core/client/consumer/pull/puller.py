@@ -222,9 +222,11 @@ class Puller:
         return self._proxy_of(queue) is not None
 
     def turn(self, queue: MessageQueue) -> trio.Lock | None:
-        """Returns the lock with which a member pulls its queues at a proxy one after another, or None without a proxy.
+        """Returns a lock that a member holds while it pulls the queue, so that a proxy sends one answer at a time, or
+        None.
 
-        Answers of several queues at once would be more than a proxy sends: see `PROXY_BYTES`.
+        Without a proxy there is no lock. Answers of several queues at once would be more than a proxy sends: see
+        `PROXY_BYTES`.
         """
         proxy = self._proxy_of(queue)
         return None if proxy is None else self._client.pull_turns[proxy]
@@ -258,7 +260,7 @@ class Puller:
         return address == master
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
-        """Returns the maker of the queue's pull requests. Call `pull` first: it learns whether the topic is batched."""
+        """Returns a `QueuePulls` for the queue. Call `pull` first: it learns whether the topic is a batch topic."""
         if tags.passes_all or not self._client.batch_topics.is_known(self._on_wire(queue), queue.broker_name):
             return QueuePulls(self._consumer_group, queue, tags, namespace=self._namespace)
         return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate(), namespace=self._namespace)
@@ -350,7 +352,7 @@ class QueuePulls:
         return self._plain([(start, offsets, answer.body)], end, status, address)[0]
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns for each answer the result of `plain_answer`."""
+        """Returns each answer's pull, clipped to `end`. It is None if it does not go forward, or beyond the queue."""
         return self._plain([(call.numbers[0], row[1], row[3]) for call, row in answers], end, FOUND, address)
 
     def _plain(
@@ -360,7 +362,7 @@ class QueuePulls:
         status: PullStatus,
         address: str,
     ) -> list[RawPull | None]:
-        """Makes pulls from answers: the start, the offsets (next, maximum, minimum) and the records of each."""
+        """Returns the pull of each answer (start, offsets, records), None if it does not go forward."""
         queue, passes, is_unfiltered, namespace = self._queue, self._passes, self._is_unfiltered, self._namespace
         pulls: list[RawPull | None] = []
         for start, offsets, records in answers:

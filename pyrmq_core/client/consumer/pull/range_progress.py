@@ -17,7 +17,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 class SliceState(Enum):
-    """The state of a slice of a range: its pull is under way (ASKED), complete (COVERED) or failed (BROKEN)."""
+    """The state of a slice of a range. ASKED: its pull is under way. COVERED: it is complete. BROKEN: it failed."""
 
     ASKED = "asked"  # the slice's pull at `position` is under way, or retried
     COVERED = "covered"  # its pulls reach its end
@@ -89,7 +89,7 @@ class RangeProgress:
         self._delivered, self.next_start = [pull], self.end
 
     def want(self, wanted_bytes: int, wanted_messages: int) -> None:
-        """Sets how many bytes or messages are enough to deliver together."""
+        """Sets the bytes and the messages that `take` should return: it waits until either number is reached."""
         self._wanted_bytes, self._wanted_messages = wanted_bytes, wanted_messages
 
     def add_answer(self, answered: PullSlice, pull: RawPull) -> SliceState:

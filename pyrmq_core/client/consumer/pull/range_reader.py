@@ -45,11 +45,11 @@ class PullRequests(Protocol):
 
     @property
     def answer_form(self) -> AnswerForm:
-        """The form of pull answers: answers of this form can be passed on unparsed."""
+        """The fixed part of an ordinary pull answer's header. Answers that match it need no parsing."""
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns for each answer the result of `plain_answer`."""
+        """Returns each answer's pull, clipped to `end`. It is None if it does not go forward, or beyond the queue."""
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
@@ -87,7 +87,7 @@ class PullPath(Protocol):
 
 
 class _PostedPull(BulkCall):
-    """The pull of a slice under way. The reader receives its answer.
+    """A pull that is under way for a slice. The reader receives its answer.
 
     Its attributes are set by `RangeReader._post`: an `__init__` would cost more than the rest of posting it.
     """
@@ -102,7 +102,7 @@ class _PostedPull(BulkCall):
 
 
 class _BorrowingPull(RowCall):
-    """The pull of a slice under way, for a window with `lends_records`: its records are not copied."""
+    """A pull that is under way for a slice, whose records are views of received bytes (`lends_records`), not copies."""
 
     __slots__ = ("pull_slice",)
 
@@ -344,5 +344,5 @@ class RangeReader:
 
 
 def passes(error: RocketMQError) -> bool:
-    """Returns whether a later try may succeed: a refusal may only pass if the broker is busy, starting or stopping."""
+    """Returns whether a later try may succeed: no for a refusal, unless the broker is busy, starting or stopping."""
     return not isinstance(error, ResponseError) or error.code in PASSING_CODES

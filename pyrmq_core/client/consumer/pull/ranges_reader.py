@@ -29,7 +29,7 @@ HOLD_SECONDS: Final = 0.05
 
 
 class RangesReader:
-    """Reads ranges in their order. `Puller.read_ranges` makes and closes it, and runs its tasks in a nursery."""
+    """Reads ranges one after another, and pulls the next few ahead. `Puller.read_ranges` makes and closes it."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _BegunRange:
 
 
 class _HeldPulls:
-    """The pulls gathered for the next list. It is full at a number of bytes or messages."""
+    """The pulls collected for the next list. The list is full at a number of bytes or messages."""
 
     def __init__(self, wanted_bytes: int, wanted_messages: int) -> None:
         self._wanted_bytes = wanted_bytes

@@ -133,7 +133,7 @@ class PendingSend(Pending[SendResult]):
         self._index = 0
 
     def begun(self, state: SendState) -> None:
-        """Keeps the send's state while the send is under way. Later results need not keep the payload in memory."""
+        """Records the state of the send, unless it has ended. The state is dropped at the end, with its payload."""
         if not self.is_done:
             self.state = state
 
@@ -208,7 +208,8 @@ class InFlight:
         self._ended: trio.Event | None = None
 
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
-        """Reserves room for `size` bytes. Returns False if there is none or others wait for it. For any thread.
+        """Reserves room for `size` bytes, from any thread. Returns False if there is no room, or other sends wait for
+        it.
 
         With `take_turns` it returns False now and then, so that the caller awaits `enter` and other tasks run.
         """

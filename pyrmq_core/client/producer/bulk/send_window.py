@@ -127,7 +127,8 @@ class SendWindow:
             return self._room.enter(len(payload.body))
 
     def hand_over(self, payload: Payload, to: Target) -> bool:
-        """Queues an admitted payload. Returns whether the caller has to call `start_more` for it.
+        """Adds a payload, for which `enter_nowait` reserved room, to the queue. Returns whether to call `start_more`
+        now.
 
         Otherwise it is sent when a request under way ends.
         """

@@ -64,7 +64,7 @@ class FaultLatencySettings:
 
 @dataclass(slots=True)
 class FaultItem:
-    """The record of one broker: avoided until the time `start`, `reachable` until a failure, probed at `check_at`."""
+    """The record of one broker: avoided until the time `start`, probed at `check_at`, `reachable` until a failure."""
 
     name: str
     latency: float
@@ -167,7 +167,10 @@ class FaultLatency:
 
 
 def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bool) -> tuple[bool, bool]:
-    """Returns how to record a try that ended with `error`, or None for success, as `(isolation, reachable)`."""
+    """Returns how a try that ended with `error` (None for success) changes the broker's record: two booleans.
+
+    The first is True if the broker is to be isolated for a while, the second if it still counts as reachable.
+    """
     asynchronous = mode is CommunicationMode.ASYNC
     match error:
         case ResponseError() if refuses_queue(error):  # the route was old, and the broker is healthy

@@ -132,7 +132,7 @@ class QueueSelector:
         return info.select_one_message_queue(state.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
-        """Returns the queues with the topic's name without namespace. Keeps its counter while `info` is the same."""
+        """Returns `info` with its topic named without the namespace. Equal calls return one object with one counter."""
         infos = self._tenant_infos.get(topic)
         if infos is None or infos[0] is not info:
             queues = [replace(queue, topic=topic) for queue in info.queues]

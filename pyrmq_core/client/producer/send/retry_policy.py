@@ -207,7 +207,6 @@ def no_such_queue(queue: MessageQueue, queues: Sequence[MessageQueue], failed: S
 
 
 def _listed_once(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yields each distinct failure once, with the numbers of its tries."""
     numbers: dict[tuple[str, str, Outcome, str], list[int]] = {}
     for number, attempt in enumerate(attempts, 1):
         what = (attempt.broker_name, attempt.address, attempt.outcome, attempt.reason)

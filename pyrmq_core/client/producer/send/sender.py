@@ -255,7 +255,6 @@ class Sender:
         return attempt_seconds(seconds_left, cap, may_move=self._may_move(state))
 
     def _may_move(self, state: SendState) -> bool:
-        """Returns whether the next try of this send could go to a broker that it has not tried."""
         return state.tries_left > 1 and self._queues.has_untried_broker(state)
 
     def _judge_first(self, state: SendState, answer: Command | RocketMQError | None) -> Receipt | None:

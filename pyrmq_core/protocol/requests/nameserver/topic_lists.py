@@ -41,14 +41,14 @@ class GetSystemTopicList(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetUnitTopicList(HeaderRequest):
-    """A request for topics whose system flag says unit (bit 0)."""
+    """A request for unit topics: those whose system flag has bit 0 set."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_UNIT_TOPIC_LIST
 
 
 @dataclass(frozen=True, slots=True)
 class GetHasUnitSubTopicList(HeaderRequest):
-    """A request for topics whose system flag says subscribed by units (bit 1)."""
+    """A request for topics that units subscribe to: those whose system flag has bit 1 set."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST
 

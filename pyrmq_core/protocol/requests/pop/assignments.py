@@ -101,7 +101,7 @@ class Assignments:
 class SetRequestMode:
     """A request to let a group pull or pop a topic.
 
-    While it pops, each member shares its queues with the `share_queues` members behind it, and with all for 0.
+    While it pops, each member shares its queues with the `share_queues` members after it, or with all if that is 0.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.SET_MESSAGE_REQUEST_MODE

@@ -17,7 +17,10 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderRes
 
 @dataclass(frozen=True, slots=True)
 class AwaitMessage(HeaderRequest):
-    """A request that the broker holds for `poll_time_ms` from `born_time_ms` on, while there is no message to pop."""
+    """A request for a notice that there is a message to pop.
+
+    The broker holds it while there is none, for `poll_time_ms` after `born_time_ms`.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFICATION
     consumer_group: str = wire("consumerGroup")

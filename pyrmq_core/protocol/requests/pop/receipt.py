@@ -39,12 +39,12 @@ RETRY_SEPARATORS: Final = {RETRY_V1: "_", RETRY_V2: "+"}
 
 
 def pop_retry_topic(topic: str, group: str, mark: str) -> str:
-    """Returns the retry topic of a group that pops a topic, in the form of the mark 1 or 2."""
+    """Returns the retry topic of a group that pops a topic. `mark` chooses its form: 1 the older, 2 the newer."""
     return f"{RETRY_PREFIX}{group}{RETRY_SEPARATORS[mark]}{topic}"
 
 
 def topic_mark(topic: str) -> str:
-    """Returns the mark by which receipts and answers name this topic."""
+    """Returns the mark of a topic in receipts and answers: 0, or for a retry topic 1 (older form) or 2 (newer form)."""
     if not topic.startswith(RETRY_PREFIX):
         return POPPED_TOPIC
     return RETRY_V2 if RETRY_SEPARATORS[RETRY_V2] in topic else RETRY_V1

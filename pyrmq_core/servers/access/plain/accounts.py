@@ -21,7 +21,7 @@ MIN_KEY_CHARS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class PlainAccount:
-    """An account of `plain_acl.yml`. `granted` has permission bits by topic, and of groups by their retry topic."""
+    """An account of `plain_acl.yml`. `granted` has permission bits by topic, in which a group is its retry topic."""
 
     access_key: str
     secret_key: str

@@ -34,7 +34,10 @@ KEPT_ADDRESSES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class AddressRule:
-    """A parsed white address: all addresses, a list, or those with a number from `first` to `last` after `head`."""
+    """A parsed white address: all addresses (`is_all`), a list of `addresses`, or a range.
+
+    A range has the addresses that begin with the numbers `head` and continue with a number from `first` to `last`.
+    """
 
     is_all: bool = False
     addresses: frozenset[str] = frozenset()
@@ -84,7 +87,7 @@ def _list(text: str, addresses: list[str]) -> AddressRule:
 
 
 def _v4_range(text: str) -> AddressRule:
-    """Returns a range of IPv4 addresses: in the first of parts two to four that is `*` or has a `-`."""
+    """Parses a range of IPv4 addresses: the second, third or fourth part is `*`, or two numbers with `-` between."""
     parts = text.split(".")
     at = next((number for number, part in enumerate(parts) if "*" in part or "-" in part), 0)
     if len(parts) != V4_PARTS or at == 0:
@@ -147,7 +150,6 @@ def _number(part: str, base: int, most: int, text: str) -> int:
 
 @lru_cache(KEPT_ADDRESSES)
 def _canonical(address: str) -> str:
-    """Returns the canonical form of an address, or an empty text for any other text."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).compressed
     except ValueError:

@@ -64,7 +64,7 @@ def _send(field: str) -> Callable[[Command], Needs]:
 
 
 def _reads(*fields: str) -> Callable[[Command], Needs]:
-    """Returns the rule that requires SUB on each name in these fields: a topic in `topic`, a group in others."""
+    """Returns a rule that requires the permission SUB on the names in header fields: `topic`, or fields of groups."""
 
     def needs(request: Command) -> Needs:
         needed = {}

@@ -33,7 +33,7 @@ DATA_VERSION: Final = "dataVersion"
 
 @dataclass(frozen=True, slots=True)
 class PlainRules:
-    """The rules of all files of plain ACL. `files` maps access keys to files. `repeated` has keys that occur again."""
+    """The rules of all files of plain ACL. `files` has each access key's file. `repeated` keys occur more than once."""
 
     white_addresses: tuple[AddressRule, ...] = ()
     accounts: Mapping[str, PlainAccount] = field(default_factory=dict)

@@ -51,7 +51,6 @@ def needs_of(request: Command, cluster: str) -> list[Need]:
 
 
 def _topic(topic: str | None, *actions: str) -> Need:
-    """Returns the need for a topic, or for the group of a retry topic."""
     if topic is not None and is_retry_topic(topic):
         return Need(GROUP, topic.removeprefix(RETRY_PREFIX), actions)
     return Need(TOPIC, topic, actions)
@@ -158,7 +157,7 @@ def _created(kind: str, member: str, listed: str = "") -> Finder:
 def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
     """Returns the rule that requires the actions on the topics, groups or clusters that header fields name.
 
-    `named` maps topic, group or cluster to a field, or to several with blanks between them. An absent field needs
+    `named` has, for topic, group or cluster, the names of such fields, with blanks between. An absent field needs
     nothing. With a splitter, a field may have several names.
     """
     fields = [(kind.capitalize(), field) for kind, texts in named.items() for field in texts.split()]

@@ -86,7 +86,7 @@ class _Queue:
             self.by_code.setdefault(code, {})[held] = None
 
     def remove(self, held: HeldPull) -> None:
-        """Removes a pull, unless it was taken."""
+        """Removes a pull, unless it was removed already."""
         for code in (None,) if held.tags_codes is None else held.tags_codes:
             waiting = self.by_code.get(code)
             if waiting is not None:
@@ -125,7 +125,6 @@ class _Deadlines:
         self._ticks: list[int] = []  # a heap of the same ticks
 
     def add(self, held: HeldPull) -> bool:
-        """Adds a pull, and returns True if it is the first to end."""
         ending = self._of_tick.get(held.ends_tick)
         if ending is None:
             ending = self._of_tick[held.ends_tick] = {}
@@ -283,7 +282,7 @@ class HeldPulls:
             self._has_work.set()
 
     def _wake(self, held: HeldPull) -> None:
-        """Calls the pull's `wake`, unless it was dropped, or woken as its time ended."""
+        """Calls the pull's `wake`, unless that was called before, or the pull was removed."""
         self._deadlines.remove(held)
         wake = self._forget(held)
         if wake is not None:

@@ -220,7 +220,6 @@ class HaClient:
             self.taken += len(data)
 
     async def _report(self, stream: trio.abc.Stream) -> None:
-        """Reports the end of this store's log, or of its synced part with SYNC_FLUSH."""
         end = self._store.end
         if self._flusher.is_sync and not await self._flusher.wait_flushed(end):
             end = self._store.flushed

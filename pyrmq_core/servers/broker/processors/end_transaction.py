@@ -99,7 +99,6 @@ class TransactionRequests:
 
 
 def _fault(end: EndTransaction, half: HalfMessage) -> str:
-    """Returns RocketMQ's words for an end that does not belong to the half message, else an empty text."""
     if half.producer_group != end.producer_group:
         return "The producer group wrong"
     if half.queue_offset != end.tran_state_table_offset:

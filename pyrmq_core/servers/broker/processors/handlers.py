@@ -1,4 +1,4 @@
-"""The form of a handler: it takes a request and its peer, and returns the answer, or something that makes it later."""
+"""The type of request handlers. A handler returns the answer to a peer's request, or an object that makes it later."""
 
 from __future__ import annotations
 

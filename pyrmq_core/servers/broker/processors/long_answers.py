@@ -25,9 +25,10 @@ async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]
 
 
 def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
-    """Returns success with a body of these pieces, at once if they are few. A body that is too long is refused.
+    """Returns success with a body of these pieces, made while other requests are served. A body that is too long is
+    refused.
 
-    A piece takes some 10 us to make. A piece may be empty, for a step of the work that adds nothing to the body.
+    A piece takes some 10 us to make, and may be empty, for a step of the work that adds nothing to the body.
     """
     first = list(islice(pieces, STEPS_AT_ONCE))
     if len(first) < STEPS_AT_ONCE:
@@ -53,8 +54,8 @@ def separated(rows: Iterable[bytes]) -> Iterator[bytes]:
 def object_pieces(members: Mapping[str, Any] | Iterator[tuple[str, Any]], few: int = 0) -> Iterator[bytes]:
     """Yields the text of a JSON object in pieces: a piece for each plain member, and for each row of a table.
 
-    A table is a dict, or an iterator of names and values. A long row is divided, too. The members must not change
-    meanwhile. Dicts with at most `few` members are one piece.
+    A table is a dict, or an iterator of names and values. A long row is divided into pieces, too. The members must not
+    change meanwhile. A dict with at most `few` members is one piece.
     """
     yield b"{"
     for number, (name, value) in enumerate(members.items() if isinstance(members, Mapping) else members):

@@ -77,12 +77,12 @@ def if_any(rule: Rule) -> Rule:
 
 
 def listed(rule: Rule) -> Rule:
-    """Returns the rule for several names with `;` between them."""
+    """Returns a rule that checks several names with `;` between them by this rule."""
     return lambda text: next((fault for name in text.split(";") if name and (fault := rule(name))), "")
 
 
 def checked(handler: Handler, **rules: Rule) -> Handler:
-    """Returns the handler with a check of these header fields before it. An absent field is left to the handler."""
+    """Returns the handler with a check of these header fields before it. An absent field is not checked."""
 
     def check(request: Command, peer: Peer) -> Answer:
         for field, rule in rules.items():
@@ -95,5 +95,4 @@ def checked(handler: Handler, **rules: Rule) -> Handler:
 
 
 def _shown(name: str) -> str:
-    """Returns the name as an answer repeats it: shortened, and in one line."""
     return NOT_PRINTED.sub("?", name[:SHOWN_CHARS])

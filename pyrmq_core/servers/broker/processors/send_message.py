@@ -239,7 +239,7 @@ class SendRequests:
         return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)
 
     def _queue_of_priority(self, topic: str, queue_id: int, properties: dict[str, str]) -> int:
-        """Returns the queue of the message's priority, or `queue_id` if its priority is no whole number from 0 on.
+        """Returns the queue for the message's priority, or `queue_id` if that is not a whole number, or is negative.
 
         The priority of a message that is ordered, delayed or in a transaction is removed from `properties`.
         """

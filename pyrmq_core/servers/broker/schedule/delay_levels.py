@@ -253,7 +253,6 @@ def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
 
 
 def _level(text: str) -> int:
-    """Returns the delay level that the text spells, or 0 if it is no 32-bit number."""
     try:
         return parse_int(text)
     except ValueError:

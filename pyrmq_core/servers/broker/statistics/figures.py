@@ -21,7 +21,7 @@ SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 
 
 class Kind(NamedTuple):
-    """The table in which a statistic is kept, and its counter."""
+    """A statistic: the name of the table that keeps it, and the name of its counter there."""
 
     table: str
     counter: str
@@ -135,7 +135,7 @@ class BrokerFigures:
         return {(key.partition("@")[0], key.partition("@")[2]): tally for key, tally in self._gets.items()}
 
     def find(self, name: str, key: str) -> tuple[Tally, str] | None:
-        """Returns the tally and the counter of a statistic by RocketMQ's name and key, or None if there is none."""
+        """Returns the tally of a statistic, by RocketMQ's name and key, and its counter, or None if there is none."""
         kind = KINDS.get(name)
         if kind is None:
             return None
@@ -166,7 +166,7 @@ class BrokerFigures:
         self._deleted_groups.add(group)
 
     def forget_deleted(self) -> Iterator[None]:
-        """Removes the tallies of the topics and groups deleted since the last call, and examines one tally a step."""
+        """Removes the tallies of topics and groups deleted since the last call. Each step examines one tally."""
         topics, groups = self._deleted_topics, self._deleted_groups
         if topics or groups:
             self._deleted_topics, self._deleted_groups = set(), set()

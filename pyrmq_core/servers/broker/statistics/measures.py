@@ -28,7 +28,7 @@ SECOND_MS: Final = 1_000
 
 
 class Measures:
-    """The counts of one broker since its start. `is_system` returns whether a topic is RocketMQ's own."""
+    """The counts of one broker since its start, as metrics. `is_system` returns whether a topic is RocketMQ's own."""
 
     def __init__(self, is_system: Callable[[str], bool]) -> None:
         self._is_system = is_system

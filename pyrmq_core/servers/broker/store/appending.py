@@ -92,7 +92,7 @@ class Append:
     inner_num: int = 0
 
     def based(self, queue_offset: int) -> Append:
-        """Returns the batch with INNER_NUM and INNER_BASE, the offset of its first message, in its properties."""
+        """Returns the batch with the properties INNER_NUM, its number of messages, and INNER_BASE, `queue_offset`."""
         (batch,) = self.pieces
         added = encode_properties({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)}).encode()
         return replace(self, pieces=[batch._replace(properties=_lengthened(batch.properties, added))])

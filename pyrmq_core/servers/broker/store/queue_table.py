@@ -39,7 +39,7 @@ _new: Final = tuple.__new__  # takes half as long as the constructor of a `Named
 
 
 class Waiting(NamedTuple):
-    """Stored messages that are not readable yet, with the entries for their queue."""
+    """Stored messages that cannot be read yet, because their queue entries, kept here, are not written."""
 
     key: QueueKey
     queue: AnyConsumeQueue
@@ -182,7 +182,7 @@ class QueueTable:
 
 
 class AppendGroup:
-    """Appends that go into the same segment of the log with one write. Until `write` no queue changes."""
+    """Appends that are written to one segment of the log with one write. Until `write` no queue changes."""
 
     __slots__ = ("_end", "_log", "_next_offsets", "_queues", "_records", "entries", "waiting")
 

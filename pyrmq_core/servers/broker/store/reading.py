@@ -136,7 +136,7 @@ def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
 
 
 class _Chosen(NamedTuple):
-    """The messages of an answer, the queue offset after the last examined entry, and the log offset in that entry."""
+    """The messages chosen for an answer, the queue offset after the last examined entry, and its log offset."""
 
     runs: list[Run]
     messages: int

@@ -107,7 +107,7 @@ class Replay:
         return None
 
     def _following(self, key: QueueKey, queue: AnyConsumeQueue, queue_offset: int) -> bytearray | None:
-        """Returns a plain queue's unwritten entries if the entry at `queue_offset` follows them, else None."""
+        """Returns the unwritten entries of a plain queue if `queue_offset` is the next offset after them, else None."""
         if isinstance(queue, BatchConsumeQueue):
             return None
         _, unwritten = self._unwritten.setdefault(queue, (key, bytearray()))
@@ -192,7 +192,10 @@ def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
 
 
 def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> bool:
-    """Writes an entry at a queue offset. Returns False if the queue has the same entry there already."""
+    """Writes an entry at a queue offset. Returns False if the queue has the same entry there already.
+
+    Without `whole`, raises `MissingEntries` if earlier entries are missing.
+    """
     if index < queue.end:
         if queue.holds(index, entry):
             return False

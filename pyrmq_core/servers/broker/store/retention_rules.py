@@ -41,9 +41,9 @@ class RetentionRules:
 
 
 class Judgement(NamedTuple):
-    """The decision of a round: which segments go, and whether sends are refused.
+    """The decision of a round of retention. `cleans` is True if old segments are to be removed.
 
-    `cleans` removes old segments, `at_once` segments of any age. `is_full` refuses sends.
+    `at_once` is True if segments of any age are to be removed, `is_full` if sends are to be refused.
     """
 
     cleans: bool

@@ -122,7 +122,6 @@ class Retention:
         return self._store.log_bytes + self._queue_bytes + self._other_bytes()
 
     def _spaces(self) -> list[DiskSpace]:
-        """Returns the disk space of the log and of the queues, or an empty list if the system does not say."""
         files, log_folder = self._store.files, self._store.settings.log_folder.rstrip("/")
         try:
             return [files.space(log_folder), files.space(QUEUES_FOLDER)]

@@ -33,7 +33,8 @@ MOST_RESETS: Final = 10_000
 
 @dataclass(slots=True)
 class _Reset:
-    """A group's reset of one queue, first answered to a pull at `given_at`. It `is_over` once a member follows it.
+    """A reset of a group's offset in one queue, first returned to a pull at `given_at`. It `is_over` once a member
+    follows it.
 
     `followers` are the ids of the members that read at its offset. Two members may read a queue while it moves from one
     to the other. After a reset `by_deletion` of the topic, a member that pulls at the offset follows it at once.

@@ -115,7 +115,6 @@ class TableFile:
         self._on_written()
 
     def _save(self, members: Members) -> float:
-        """Makes and writes the text. Returns the processor time in seconds."""
         started = time.thread_time()
         save_config(self._files, self.name, members())
         return time.thread_time() - started

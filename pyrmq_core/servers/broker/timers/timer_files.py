@@ -136,7 +136,7 @@ class TimerFiles:
             self.wheel.put(slot_ms, Slot())
 
     def expect(self, slot_ms: int) -> None:
-        """Adds a slot to the slots that will be opened. It must be new."""
+        """Adds the time of a new slot to `slots`."""
         heapq.heappush(self.slots, slot_ms)
 
     def delivered(self, slot_ms: int, by_topic: Mapping[int, int]) -> None:

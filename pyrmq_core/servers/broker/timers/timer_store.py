@@ -49,7 +49,7 @@ MARGIN_SLOTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The state after an earlier run: the messages before `queue_offset` and `read_ms` were delivered."""
+    """The state that an earlier run left: it had delivered the messages before `queue_offset` and `read_ms`."""
 
     queue_offset: int = 0
     read_ms: int = 0
@@ -197,7 +197,7 @@ class TimerStore:
             self.files.expect(slot.slot_ms)
 
     def _go_back(self, write_ms: int) -> None:
-        """Does a step after the clock was set back: it removes delivered messages from slots that come again."""
+        """Does one step of the work after the clock was set back: empties delivered slots whose time comes again."""
         if self._slot is not None:
             self._leaving = self._leaving or self._leave_slot()
             if next(self._leaving, True):

@@ -68,7 +68,7 @@ class EndedHalves:
         return self._ends.get(offset, False) or self._ends.get(self.last(offset), False)
 
     def last(self, offset: int) -> int:
-        """Returns the last successor of a half message, or its own offset."""
+        """Returns the offset at which a half message was last stored again, or its own offset."""
         while (successor := self._successors.get(offset)) is not None:
             offset = successor
         return offset
@@ -94,16 +94,16 @@ class EndedHalves:
         _shorten(self._successors, self._most_kept)
 
     def finish(self, offset: int) -> None:
-        """Notes that a half message needs no check any more. It is `unwritten` until a record of it is `listed`."""
+        """Records that a half message needs no check any more. It is in `unwritten` until a stored record says so."""
         self._add(offset)
         self.unwritten.append(offset)
 
     def pass_over(self, offset: int) -> None:
-        """Notes that a half message cannot be checked. No record of that is stored."""
+        """Records that a half message cannot be checked. This is not stored."""
         self._add(offset)
 
     def listed(self, op_offset: int, offsets: Iterable[int]) -> None:
-        """Notes that the record at `op_offset` lists these half messages, which need no check."""
+        """Records that the stored record at `op_offset` lists half messages at these offsets, which need no check."""
         highest = -1
         for offset in offsets:
             self._add(offset)

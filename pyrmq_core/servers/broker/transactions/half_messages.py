@@ -133,7 +133,8 @@ def checked_again(half: HalfMessage, checks: int) -> Append | None:
 
 
 def postponed(half: HalfMessage) -> Append | None:
-    """Returns the half message to store again before its first check, or None if its properties have no room.
+    """Returns a copy of the half message to store again without counting a check, or None if its properties have no
+    room.
 
     The properties also record the half message's first offset.
     """
@@ -209,7 +210,6 @@ def _has_place(half: HalfMessage) -> bool:
 
 
 def _number(text: str) -> int:
-    """Returns the number as Java reads it, or -1 for any other text (TransactionalMessageServiceImpl.getLong)."""
     try:
         return parse_long(text)
     except ValueError:

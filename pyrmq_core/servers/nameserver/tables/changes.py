@@ -190,7 +190,7 @@ class WriteSwitched:
 
 @dataclass(frozen=True, slots=True)
 class TopicSet:
-    """A topic's queues, set by request 217. `unknown` is the unknown broker at which setting ended, or None."""
+    """The queues that request 217 set for a topic. `unknown` is the first broker that is not registered, or None."""
 
     topic: str
     brokers: tuple[str, ...]

@@ -35,7 +35,7 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 
 def knows(tables: RouteTables, header: RegistrationHeader, digest: bytes) -> bool:
-    """Returns True if a body with this digest is registered already, so that it need not be decoded."""
+    """Returns True if a registration body with this digest is in the tables already, and need not be decoded."""
     live = tables.broker_live_table.get(_key(header))
     broker = tables.broker_addr_table.get(header.broker_name)
     if live is None or broker is None or live.digest != digest:

@@ -48,7 +48,7 @@ from_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The options of `query` beyond a message itself: its state by group, its trace, and a group to consume it."""
+    """The options of `pyrmq query` about a message's fate: its state by group, its trace, a test consumption."""
 
     track: bool
     trace: bool

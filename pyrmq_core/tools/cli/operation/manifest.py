@@ -32,7 +32,7 @@ PAUSE_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A manifest by its name on brokers, and the clients for it."""
+    """The name of a manifest on brokers, and the clients to read and change it."""
 
     manifest: str
     admin: Admin
@@ -83,8 +83,9 @@ async def _parts(connection: Connection, manifest: str) -> AsyncIterator[Parts]:
 
 
 async def _rows(parts: Parts) -> dict[MessageQueue, dict[str, object]]:
-    """Returns a row for each queue. The one with the oldest record counts, or else the one of the order
-    configuration.
+    """Returns a row of figures for each queue of the manifest. `counts` is True for the queue that readers should use.
+
+    That is the queue with the oldest record, or, if none has records, the one in the order configuration.
     """
     queues = await parts.consumer.message_queues(parts.manifest)
     kept = await parts.consumer.offset_bounds(queues)
@@ -112,7 +113,7 @@ async def _oldest_ms(consumer: PullConsumer, queue: MessageQueue, kept: OffsetRa
 
 
 async def _heal(parts: Parts, counting: MessageQueue, others: list[MessageQueue]) -> tuple[int, int]:
-    """Commits in one manifest the batches of the others, and takes away their queues.
+    """Commits the batches of the other queues in the one that counts, and removes the others.
 
     Returns how many batches it committed, and how many were committed already. An interrupted call may be repeated.
     """

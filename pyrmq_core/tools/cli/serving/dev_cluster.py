@@ -83,7 +83,6 @@ def _table(cluster: EmbeddedCluster, page: str, directory: str | None) -> str:
 
 @asynccontextmanager
 async def _page(cluster: EmbeddedCluster, port: int | None) -> AsyncIterator[str]:
-    """Serves the cluster's page on this machine, with changes. Yields its address, or an empty text without a port."""
     if port is None:
         yield ""
         return

@@ -163,7 +163,6 @@ def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig
 
 
 def _unknown(config: BrokerConfig, properties: Mapping[str, str]) -> list[str]:
-    """Returns the first unknown name, with the nearest known name. One is enough: a search takes milliseconds."""
     known_names = {*config.to_properties(), *setting_rules.KNOWN, *CHANGEABLE}
     shown_names = [name[:MAX_NAME_CHARS] for name in properties if name not in known_names][:NAMES_SHOWN]
     return unknown_names(dict.fromkeys(shown_names, ""))

@@ -130,9 +130,10 @@ class ConsumptionRequests:
         }
 
     def correction_offsets(self, request: Command, _: Peer) -> Answer:
-        """Returns the lowest committed offset of any group in each queue.
+        """Returns the lowest offset in each queue that any group has committed, for comparison with the request's
+        group.
 
-        An offset beyond the compared group's offset is replaced by 2**63 - 1.
+        An offset beyond that group's own offset is replaced by 2**63 - 1.
         """
         header = QueryCorrectionOffset.from_command(request)
         return answer_in_turns(self.long_work, self._correction_offsets(header))
@@ -174,7 +175,6 @@ class ConsumptionRequests:
                     yield
 
     def _is_read(self, group: str, topic: str) -> bool:
-        """Returns False if the group is online and does not subscribe to the topic."""
         online = self.clients.consumers.get(group)
         return online is None or not online.subscriptions or topic in online.subscriptions
 

@@ -146,7 +146,6 @@ def listed_topics(listed: Iterable[Mapping[str, Any]]) -> Iterator[ListedTopic]:
 
 
 def _attribute_changes(topic: str, attributes: object) -> Mapping[str, str]:
-    """Returns the changes of a topic's attributes, whose names begin with + or -."""
     if isinstance(attributes, dict) and len(attributes) > MOST_ATTRIBUTES:
         raise InvalidArgument(f"topic {topic} has {len(attributes)} attributes; there are {len(TOPIC_ATTRIBUTES)}")
     return listed_changes(f"topic {topic}", attributes)
@@ -166,7 +165,7 @@ def listed_groups(listed: Iterable[Mapping[str, Any]]) -> Iterator[GroupConfig]:
 
 
 async def _read(body: bytes | memoryview, name: str) -> list[Mapping[str, Any]]:
-    """Parses a body's list in a thread: 1 MiB would hold the loop for some 15 ms. Disk work does not delay it."""
+    """Parses the list in a body, in a thread: for 1 MiB this takes some 15 ms."""
     return await trio.to_thread.run_sync(listed_members, body, name, limiter=trio.CapacityLimiter(1))
 
 

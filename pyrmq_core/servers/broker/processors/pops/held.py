@@ -18,9 +18,9 @@ from pyrmq_core.servers.broker.processors.put_message import RequestRefused
 
 
 class HeldRequest(LateAnswer):
-    """A late answer. `attempt` makes it when the connection can send it, or returns None to wait further.
+    """An answer that is sent when `attempt` has one. `attempt` returns None to wait further.
 
-    Its argument says whether the time is over. It must not return None then.
+    Its argument is True when the time is over: then it must return an answer.
     """
 
     __slots__ = ("_attempt", "_codes", "_ends", "_held", "_is_ready", "_peer", "_size_bytes", "_waiter", "_waits")

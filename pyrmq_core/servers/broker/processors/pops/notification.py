@@ -29,7 +29,7 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class NotificationRequests:
-    """Waits for messages to pop."""
+    """The requests that wait for a message to pop, but pop none."""
 
     settings: LiveSettings
     topics: TopicTable

@@ -97,7 +97,10 @@ class Popped(NamedTuple):
 
 @dataclass(slots=True)
 class PopOutcome:
-    """The messages of a pop. `rest` were left. It `has_moved` if offsets went past messages that do not pass."""
+    """The messages that one pop took. `rest` is the number of messages left in the queues.
+
+    `has_moved` is True if offsets moved past messages that the filter rejects.
+    """
 
     pop_time_ms: int
     revive_queue_id: int
@@ -153,7 +156,7 @@ class PopRequests:
         return HeldRequest(waits, waiter_of(header), attempt, peer, size_bytes, left_ms, codes=codes, is_ready=is_ready)
 
     async def take_again(self, header: PopMessage, chosen: PullFilter, is_over: bool) -> Command | None:
-        """Returns the answer to a pop that waited, or None if it has none before its time is over."""
+        """Returns the answer to a pop that waited, or None if there is still no message and its time is not over."""
         while True:
             outcome = self.take(header, chosen, clock.now_ms())
             if outcome.queues or (is_over and not outcome.has_moved):
@@ -216,7 +219,7 @@ class PopRequests:
             yield from self._all_queues(retry_topics, draw)
 
     def _is_by_priority(self, header: PopMessage, draw: int) -> bool:
-        """Returns whether this pop is one of those that the group's priority.factor, in percent, leaves in order."""
+        """Returns whether this pop takes messages by priority: a share of the group's pops, priority.factor percent."""
         topic, group = self.topics.get(header.topic), self.groups.known(header.consumer_group)
         if topic is None or group is None or topic.attributes.get("message.type") != "PRIORITY":
             return False

@@ -145,7 +145,10 @@ class SettleRequests:
             raise illegal(f"offset is illegal, key:{queue[1]}@{queue[0]}@{queue[2]}, commit:{unknown[0]}")
 
     def _change_ordered(self, header: ChangeInvisibleTime, receipt: Receipt, now_ms: int) -> InvisibleTimeChanged:
-        """Keeps the pop time, since it names the pop. An acknowledged message is answered without times."""
+        """Sets when a message of an ordered pop becomes visible. The pop time, which identifies the pop, stays.
+
+        The answer for a message that was acknowledged before has zeros for all times.
+        """
         queue, visible_ms = (header.consumer_group, header.topic, header.queue_id), now_ms + header.invisible_ms
         pop_time_ms = receipt.pop_time_ms
         if header.invisible_ms > self.reviver.timers.settings.max_delay_ms:
@@ -219,7 +222,6 @@ class SettleRequests:
         return Ack(key, offsets, entry.pop_time_ms + entry.invisible_ms, BATCH_ACK_TAG)
 
     async def _write(self, entries: Sequence[ReviveEntry], revive_queue_id: int) -> None:
-        """Writes entries in order, and returns when they are safe. Raises `RequestRefused`."""
         now_ms, log = clock.now_ms(), self.reviver.log
         try:
             appends = [log.append(entry, revive_queue_id, now_ms) for entry in entries]

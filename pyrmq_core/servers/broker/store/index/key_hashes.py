@@ -86,5 +86,4 @@ def _tag_hash(topic: str, tags: bytes) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _head_hash(topic: str, head: bytes) -> int:
-    """Returns the hash of `topic#` and a word's head, multiplied for the tail that follows."""
     return string_hash_code(head.decode(), _topic_hash(topic)) * 923_521 & MASK

@@ -63,7 +63,7 @@ class KeyIndex:
         self.begin()
 
     def begin(self) -> None:
-        """Notes the store's end. Must be called again once the store is open, if it was not open before."""
+        """Records the end of the store's readable messages. To be called again when the store is opened later."""
         self._opened_end = self._readable_to = self._store.readable_end
 
     def open(self, *, clean: bool) -> list[str]:
@@ -256,7 +256,7 @@ class KeyIndex:
                 break
 
     def _check(self, file: IndexFile) -> Iterator[None]:
-        """Links a file's entries anew. From a wrong entry on, this file and later files are made anew from the log."""
+        """Relinks the entries of a file, in steps. Drops wrong entries and later files, to index the log again."""
         old, is_readable = file.header, True
         try:
             yield from file.relink(self._opened_end)
@@ -330,7 +330,6 @@ class KeyIndex:
         return entered
 
     def _enter(self, new: Entries, end: int, entered: int = 0) -> None:
-        """Appends entries, except the first `entered` of them. Begins a new file when the last file is full."""
         try:
             self._append(new, entered)
         except StoreError:

@@ -18,7 +18,7 @@ BATCH: Final = 64
 
 
 class WaitingMessages:
-    """The messages of sends, in the order of the log. `log_bytes` are the bytes of the waiting sends."""
+    """The sends whose messages wait to enter the index, in the order of the log. `log_bytes` are their bytes there."""
 
     def __init__(self) -> None:
         self._sends: deque[Dispatched] = deque()
