@@ -73,15 +73,11 @@ class UniqueIds:
         hour = self._now_ms // 3_600_000
         if hour != self._month_of:  # looked up once an hour: a month begins at a full hour
             zone = time.localtime(self._now_ms / 1000).tm_gmtoff
-            self._month_ms, self._month_of = month_start_ms(self._now_ms, _zone(zone)), hour
+            self._month_ms, self._month_of = month_start_ms(self._now_ms, timezone(timedelta(seconds=zone))), hour
 
     def _make_maker(self) -> UniqueIdMaker:
         self._maker = UniqueIdMaker(ipaddress.ip_address(local_ip()).packed, os.getpid(), random.getrandbits(32))
         return self._maker
-
-
-def _zone(offset_seconds: int) -> timezone:
-    return timezone(timedelta(seconds=offset_seconds))
 
 
 _ids: Final = UniqueIds()

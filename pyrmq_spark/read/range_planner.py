@@ -76,7 +76,10 @@ def plan(
 
 
 def whole_ranges(ranges: Mapping[MessageQueue, OffsetRange]) -> list[QueueRange]:
-    return [QueueRange(queue, wanted.start, wanted.end) for queue, wanted in sorted(ranges.items(), key=_queue)]
+    return [
+        QueueRange(queue, wanted.start, wanted.end)
+        for queue, wanted in sorted(ranges.items(), key=lambda item: item[0])
+    ]
 
 
 def cut_all(
@@ -164,7 +167,3 @@ def _cut_large_ones(pieces: Sequence[QueueRange], min_partitions: int) -> list[Q
 def _share(size: int, total: int, partitions: int) -> int:
     # Rounded half up (`Math.round`).
     return max(1, (2 * size * partitions + total) // (2 * total))
-
-
-def _queue(item: tuple[MessageQueue, OffsetRange]) -> MessageQueue:
-    return item[0]

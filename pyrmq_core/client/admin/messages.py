@@ -102,7 +102,7 @@ class Messages(AdminFamily):
         events: list[TraceEvent] = []
         for message in trace_messages.messages:
             events += await in_thread(_events_of, message, msg_id, MAX_EVENTS - len(events))
-        return MessageTrace(tuple(sorted(events, key=_time_of)), trace_messages.failures)
+        return MessageTrace(tuple(sorted(events, key=lambda event: event.timestamp_ms or 0)), trace_messages.failures)
 
     async def dead_letters(
         self,
@@ -178,7 +178,3 @@ def _events_of(trace_message: MessageExt, msg_id: str, most: int) -> list[TraceE
     records = trace_message.body.decode(errors="replace").split(RECORD_END)
     text = RECORD_END.join(record for record in records if msg_id in record)
     return list(islice((event for event in trace_events(text) if event.msg_id == msg_id), most))
-
-
-def _time_of(event: TraceEvent) -> int:
-    return event.timestamp_ms or 0

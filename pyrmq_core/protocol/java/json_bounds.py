@@ -37,14 +37,10 @@ def _text() -> re.Pattern[str]:
 
 def check_depth(text: str) -> None:
     if text.count("{") + text.count("[") > MAX_DEPTH and _text().fullmatch(text) is None:
-        raise ValueError(_too_deep())
+        raise ValueError(f"it is nested deeper than {MAX_DEPTH}, or its brackets do not close")
 
 
 def check_surrogates(value: Any, text: str, start: int, end: int) -> None:
     """Raises `ValueError` for a value with a lone surrogate, which only an escape in the text can produce."""
     if text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0:
         json.dumps(value, ensure_ascii=False).encode()
-
-
-def _too_deep() -> str:
-    return f"it is nested deeper than {MAX_DEPTH}, or its brackets do not close"

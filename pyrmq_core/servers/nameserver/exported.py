@@ -16,7 +16,7 @@ from pyrmq_core.servers.exporter.rpc_latency import RpcLatency
 from pyrmq_core.servers.exporter.series import Counts
 from pyrmq_core.servers.nameserver.service import NameServer, now_ms
 from pyrmq_core.servers.nameserver.tables.changes import RemovalReason
-from pyrmq_core.servers.nameserver.tables.state import BrokerAddrInfo, BrokerLiveInfo
+from pyrmq_core.servers.nameserver.tables.state import BrokerAddrInfo
 
 # The number of addresses with a sample of their own, namely those that are silent for longest.
 MOST_ADDRESSES: Final = 1_000
@@ -59,7 +59,9 @@ class NameServerMetrics:
         )
 
     def _silence(self) -> Family:
-        longest = nsmallest(MOST_ADDRESSES, self._server.tables.broker_live_table.items(), _last_sign)
+        longest = nsmallest(
+            MOST_ADDRESSES, self._server.tables.broker_live_table.items(), key=lambda item: item[1].last_update_ms
+        )
         now = now_ms()
         samples = (Sample(self._labels(key), max(0, now - live.last_update_ms)) for key, live in longest)
         return Family(
@@ -86,7 +88,3 @@ class NameServerMetrics:
             ("reason",),
             samples,
         )
-
-
-def _last_sign(item: tuple[BrokerAddrInfo, BrokerLiveInfo]) -> int:
-    return item[1].last_update_ms

@@ -122,21 +122,13 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _exact(text: str) -> Decimal:
-    return Decimal(text)
-
-
 def _whole(text: str) -> int | Decimal:
     return int(text) if len(text) <= INT_DIGITS else Decimal(text)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(pairs)
 
 
 # Made once: `json.loads` would make a decoder for each body, which takes longer than reading a small body.
 DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
 # For long bodies and long numbers: its parts are functions of Python, at which other threads get their turn.
 INTERRUPTIBLE: Final = json.JSONDecoder(
-    parse_float=_exact, parse_int=_whole, parse_constant=_no_constant, object_pairs_hook=_object
+    parse_float=Decimal, parse_int=_whole, parse_constant=_no_constant, object_pairs_hook=dict
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
@@ -19,7 +18,6 @@ from pyrmq_core.client.unique_ids import unique_id_runs
 from pyrmq_core.errors import BatchFailed, InvalidMessage, Outcome, RocketMQError, SendFailed
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.names import check_topic
-from pyrmq_core.protocol.messages.payload import Payload
 
 REQUESTS_UNDER_WAY: Final = 4
 BYTES_UNDER_WAY: Final = 16 * 1024 * 1024
@@ -124,12 +122,8 @@ async def _send_in_order(
     with ThreadPoolExecutor(COMPRESSING_THREADS, "pyrmq-compress") as threads:
         for part in arrow.outgoing_parts(rows):
             payloads = arrow.encode_rows(part, topic, unique_id_runs, limit, compress_all=threads.map)
-            while (payload := await trio.to_thread.run_sync(_next, payloads)) is not None:
+            while (payload := await trio.to_thread.run_sync(next, payloads, None)) is not None:
                 await window.put(payload, to)
-
-
-def _next(payloads: Iterator[Payload]) -> Payload | None:
-    return next(payloads, None)
 
 
 async def _failed(error: RocketMQError, window: SendWindow, rows: int) -> RocketMQError:

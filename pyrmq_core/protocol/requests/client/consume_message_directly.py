@@ -61,17 +61,13 @@ class CMResult(enum.Enum):
     RETURN_NULL = "CR_RETURN_NULL"
 
 
-def _result_member(value: object) -> CMResult:
-    return CMResult(value)
-
-
 @dataclass(frozen=True, slots=True)
 class ConsumeDirectlyResult:
     """The answer: a listener's result, and the time that it took. `remark` describes an exception."""
 
     order: bool = member("order", False, flag_member)
     auto_commit: bool = member("autoCommit", True, flag_member)
-    consume_result: CMResult | None = member("consumeResult", None, _result_member)  # noqa: RUF009 - a field
+    consume_result: CMResult | None = member("consumeResult", None, CMResult)  # noqa: RUF009 - a field
     remark: str | None = member("remark", None, text_member)
     spent_time_ms: int = member("spentTimeMills", 0, long_member)
 

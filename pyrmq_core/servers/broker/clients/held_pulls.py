@@ -59,10 +59,6 @@ class HeldPull:
     number: int = 0
 
 
-def _number(held: HeldPull) -> int:
-    return held.number
-
-
 @dataclass(slots=True)
 class _Amount:
     pulls: int = 0
@@ -102,7 +98,7 @@ class _Queue:
         """Removes and returns the pull that has waited longest for one of the codes, or for any (`codes` None)."""
         lists = self.by_code.values() if codes is None else map(self.by_code.get, (None, *codes))
         firsts = [next(iter(waiting)) for waiting in lists if waiting]
-        return self._taken([min(firsts, key=_number)] if firsts else [])
+        return self._taken([min(firsts, key=lambda held: held.number)] if firsts else [])
 
     def take_group(self, group: str) -> list[HeldPull]:
         return self._taken(held for waiting in self.by_code.values() for held in waiting if held.group == group)

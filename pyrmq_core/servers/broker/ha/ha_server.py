@@ -78,7 +78,7 @@ class HaServer:
                 await self._serve(connection, reports, reported)
         except NoSlave as error:
             # A slave that comes back reports the same log; another slave at its host has another log.
-            line = self._refusals.of((_host(connection), reported))
+            line = self._refusals.of((connection.address.rpartition(":")[0], reported))
             if line.is_due():
                 log.error("closing the connection with %s: %s%s", connection.address, error, line.left_out())
 
@@ -190,10 +190,6 @@ class HaServer:
             return self._store.reader.log_part(replica.sent, max(SENT_AT_ONCE, self._times.block_bytes))
         except StoreError as error:
             raise NoSlave(f"the log cannot be read at {replica.sent}: {error}; start it with an empty store") from error
-
-
-def _host(connection: ByteConnection) -> str:
-    return connection.address.rpartition(":")[0]
 
 
 async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Coroutine[Any, Any, None]) -> None:

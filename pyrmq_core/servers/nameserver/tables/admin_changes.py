@@ -35,7 +35,9 @@ def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData])
     """
     if not queue_datas:
         return None
-    unknown = next((index for index, queue in enumerate(queue_datas) if not _is_known(tables, queue)), None)
+    unknown = next(
+        (index for index, queue in enumerate(queue_datas) if queue.broker_name not in tables.broker_addr_table), None
+    )
     set_queues = queue_datas if unknown is None else queue_datas[:unknown] if topic in tables.topic_queue_table else ()
     if set_queues:
         check_queues(tables, topic, [queue_data.broker_name for queue_data in set_queues])
@@ -56,7 +58,3 @@ def add_write_perm(tables: RouteTables, broker_name: str) -> WriteSwitched:
     """Makes all topics of a broker readable and writable and nothing else, so that TBW102 loses its inherit bit."""
     switched = tables.set_perms({broker_name}, lambda _: READ_AND_WRITE)
     return WriteSwitched(broker_name, True, switched[broker_name].topics, "asked for")
-
-
-def _is_known(tables: RouteTables, queue_data: QueueData) -> bool:
-    return queue_data.broker_name in tables.broker_addr_table

@@ -84,7 +84,7 @@ def register(
     joined = tables.put_live(_key(header), _live(header, contributes, version, connection, now_ms, body, live))
     if body is not None:
         if contributes:
-            news = holder is None or _differs(live, version)
+            news = holder is None or live is None or live.data_version != version
             changes += _take(tables, header, broker, body, news=news)
         if body.filter_servers is not None:
             tables.put_filter_servers(_key(header), body.filter_servers)
@@ -134,10 +134,6 @@ def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:
     if header.broker_id == MASTER_ID:
         return True
     return header.enable_acting_master is not None and header.broker_id == min(addrs)
-
-
-def _differs(live: BrokerLiveInfo | None, version: DataVersion) -> bool:
-    return live is None or live.data_version != version
 
 
 def _drop_other_ids(header: RegistrationHeader, addrs: dict[int, str]) -> list[Change]:

@@ -1,9 +1,9 @@
 """The removal of brokers from the route tables: unregistered, disconnected, or silent for too long.
 
 Source: RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
-Java removes in a separate thread, ours at once. Java keeps a live entry without a broker name (its broker came back
-under another address). Ours ends with its connection or its time-out. A removed name leaves every cluster, in Java only
-the one of its last address.
+Three things differ. Java removes brokers in a separate thread. It keeps an address whose broker came back under another
+address, which here ends with its connection or its time-out. It removes the last broker name of a cluster only from the
+cluster of its last address, while here the name leaves every cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pyrmq_core.model import Permission
-from pyrmq_core.protocol.routes.route import BrokerData
 from pyrmq_core.servers.nameserver.tables.changes import (
     BrokerNameRemoved,
     BrokerRemoved,
@@ -81,7 +80,9 @@ def _remove(tables: RouteTables, all_leaving: Iterable[_Leaving], reason: Remova
         if broker is None:
             continue
         touched[broker.broker_name] = None
-        remaining = _without(broker, key.address)
+        remaining = replace(
+            broker, broker_addrs={i: addr for i, addr in broker.broker_addrs.items() if addr != key.address}
+        )
         if not remaining.broker_addrs:
             changes.append(BrokerNameRemoved(broker.broker_name))
             changes += map(ClusterRemoved, tables.drop_broker(broker.broker_name))
@@ -95,10 +96,6 @@ def _remove(tables: RouteTables, all_leaving: Iterable[_Leaving], reason: Remova
         changes.append(TopicsRemoved(tuple(gone)))
     changes += _switch_off_writing(tables, touched.keys() - removed)
     return Removal(tuple(changes), tuple(notices.values()))
-
-
-def _without(broker: BrokerData, address: str) -> BrokerData:
-    return replace(broker, broker_addrs={i: addr for i, addr in broker.broker_addrs.items() if addr != address})
 
 
 def _switch_off_writing(tables: RouteTables, broker_names: Iterable[str]) -> list[Change]:
