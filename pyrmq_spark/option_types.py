@@ -1,4 +1,4 @@
-"""The types of options, as functions from an option's text, and its name for errors, to its value."""
+"""The types of options: functions that parse an option's text. The argument `name` is for errors."""
 
 from __future__ import annotations
 

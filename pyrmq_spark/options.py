@@ -232,7 +232,7 @@ class SinkOptions:
 
 
 class Table(Protocol):
-    """One of the three dataclasses above, whose fields are options."""
+    """A dataclass whose fields are options: `ConnectionOptions`, `SourceOptions` or `SinkOptions`."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 

@@ -30,7 +30,7 @@ NUMBER: Final = re.compile("-?[0-9]{1,20}")
 
 
 class Word(enum.Enum):
-    """A position given by a word."""
+    """A position that is given by a word, such as `earliest`."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

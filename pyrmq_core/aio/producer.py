@@ -92,7 +92,7 @@ CALLS_BETWEEN_TURNS: Final = 64
 
 
 class SendWindow(LoopContext[TrioSendWindow]):
-    """The asyncio form of `pyrmq_core.SendWindow`. Each payload takes one call to the library's loop, and no wait."""
+    """The asyncio form of `pyrmq_core.SendWindow`. One call to the library's loop hands over a payload, unanswered."""
 
     _USE = "a window is used in its block: async with producer.open_window() as window"
 

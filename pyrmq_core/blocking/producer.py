@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 class SendWindow(OpenContext[AsyncSendWindow]):
-    """The async `SendWindow` for threads. Each payload (not each message) takes one call to the loop, and no wait."""
+    """The blocking form of `pyrmq_core.SendWindow`. A call to the library's loop hands over a payload, unanswered."""
 
     @property
     def summary(self) -> WriteSummary:

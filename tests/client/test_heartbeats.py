@@ -105,10 +105,10 @@ async def test_no_other_client_returns_to_a_broker_by_itself(stage: Stage, clien
     server, heartbeats = stage.brokers["broker-a"], client._session.heartbeats
     await client._session.routes.refresh("orders")
     heartbeats.add_producer("g")
-    await heartbeats.tell(server.address)
+    await heartbeats.send_now(server.address)
     assert not heartbeats.disconnected(server.address)
     heartbeats.add_producer("h", transactional=True)
-    await heartbeats.tell(server.address)
+    await heartbeats.send_now(server.address)
     assert heartbeats.disconnected(server.address)
     assert not heartbeats.disconnected(server.address)
     heard = len(server.of(BEAT))
@@ -122,9 +122,9 @@ async def test_the_version_of_a_broker_is_remembered(stage: Stage, client: Clien
     server = stage.brokers["broker-a"]
     server.on(BEAT, saying(407), saying(493))
     assert client._session.heartbeats.version_of(server.address) is None
-    assert await client._session.heartbeats.tell(server.address) == 407
+    assert await client._session.heartbeats.send_now(server.address) == 407
     assert client._session.heartbeats.version_of(server.address) == 407
-    assert await client._session.heartbeats.tell(server.address) == 493
+    assert await client._session.heartbeats.send_now(server.address) == 493
     assert client._session.heartbeats.version_of(server.address) == 493
 
 
@@ -133,7 +133,7 @@ async def test_a_refused_heartbeat_gives_the_version_too(stage: Stage, client: C
     server = stage.brokers["broker-a"]
     server.on(BEAT, refuse(16, "username cannot be null."))
     with pytest.raises(ResponseError, match=r"NO_PERMISSION \(16\): username cannot be null"):
-        await client._session.heartbeats.tell(server.address)
+        await client._session.heartbeats.send_now(server.address)
     assert client._session.heartbeats.version_of(server.address) is not None
     assert not client._session.heartbeats.was_reached(server.address)
 
@@ -149,7 +149,7 @@ async def test_a_silent_broker_does_not_hold_up_the_others(
     assert trio.current_time() - began == pytest.approx(3, abs=0.2)
     assert client._session.heartbeats.was_reached(stage.brokers["broker-b"].address)
     with pytest.raises(CallTimeout):
-        await client._session.heartbeats.tell(stage.brokers["broker-a"].address, timeout=1)
+        await client._session.heartbeats.send_now(stage.brokers["broker-a"].address, timeout=1)
 
 
 async def test_unregistrations_go_to_brokers_that_may_know_the_client(stage: Stage, client: Client) -> None:
@@ -172,7 +172,7 @@ async def test_a_request_without_a_handler_is_refused(stage: Stage, client: Clie
         return success()
 
     stage.brokers["broker-a"].always(BEAT, note)
-    await client._session.heartbeats.tell(stage.brokers["broker-a"].address)
+    await client._session.heartbeats.send_now(stage.brokers["broker-a"].address)
     answer = await peers[0].connection.call(Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET), timeout=3)
     assert (answer.code, answer.remark) == (3, " request type 222 not supported")
     assert isinstance(client, AsyncClient)

@@ -166,7 +166,7 @@ async def test_a_late_or_unknown_reply_is_acknowledged_and_dropped(stage: Stage,
     async with Producer("askers", client=client):
         pass  # its replies may come when it has ended
     await client._session.routes.refresh("orders")
-    await client._session.heartbeats.tell(server.address)
+    await client._session.heartbeats.send_now(server.address)
     for properties in ({"CORRELATION_ID": "nobody"}, {}):
         answered = await server.seen[-1].peer.connection.call(pushed(properties).to_command(), timeout=3)
         assert answered.code == 0

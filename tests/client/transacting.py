@@ -69,7 +69,7 @@ async def checking_peer(stage: Stage, client: Client) -> Peer:
     """Returns broker-a's end of the connection that had the heartbeat."""
     server = stage.brokers["broker-a"]
     await client._session.routes.refresh("orders")
-    await client._session.heartbeats.tell(server.address)
+    await client._session.heartbeats.send_now(server.address)
     return server.seen[-1].peer
 
 

@@ -159,7 +159,7 @@ async def test_another_producer_of_the_group_is_asked(cluster: ApacheCluster, to
             transaction = await sender.begin_transaction(Message(topic, b"inherited"))
         await left.publish_info(topic)
         for broker in cluster.brokers.values():
-            await client._session.heartbeats.tell(broker.address)
+            await client._session.heartbeats.send_now(broker.address)
         await until(lambda: heir.checked, seconds=60)
         (message,) = await stored_in(consumer, topic, 1)
     assert message.msg_id == transaction.result.msg_id
@@ -375,7 +375,7 @@ async def test_mqadmin_shows_our_producer(cluster: ApacheCluster, client: Client
     async with Producer(group, client=client, send_timeout=15) as producer:
         await producer.send(Message(topic, b"x"))
         for broker in cluster.brokers.values():
-            await client._session.heartbeats.tell(broker.address)
+            await client._session.heartbeats.send_now(broker.address)
         printed = await mqadmin(cluster, "producerConnection", "-g", group, "-t", topic)
     assert client.client_id in printed
     assert "PYTHON" in printed

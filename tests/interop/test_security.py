@@ -60,7 +60,7 @@ async def test_every_request_is_accepted_when_signed(guarded: Guarded, topic: st
         assert bodies == {b"one", b"b1", b"b2", b"w", b"x" * 9000, b"tx"}
         for broker in client._session.routes.brokers:
             assert broker.master is not None
-            await client._session.heartbeats.tell(broker.master)
+            await client._session.heartbeats.send_now(broker.master)
             assert client._session.heartbeats.was_reached(broker.master)
         queue = (await consumer.message_queues(topic))[0]
         await consumer.commit(queue, 0)

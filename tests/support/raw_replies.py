@@ -43,7 +43,7 @@ async def check_answers(client: Client, consumer: PullConsumer, topic: str, ille
         await producer.send(Message(topic, b"makes this client known to the broker"), timeout=20)
         for broker in client._session.routes.brokers:
             assert broker.master is not None
-            await client._session.heartbeats.tell(broker.master)
+            await client._session.heartbeats.send_now(broker.master)
         for properties, code, remark in (
             ("k\x01v\x02", 1, NOT_NAMED),
             ("k\x01v\x02REPLY_TO_CLIENT\x01nobody\x02", 1, NOT_THERE),

@@ -119,7 +119,7 @@ async def begin(producer: Producer, topic: str, *bodies: bytes) -> dict[bytes, T
 async def introduce(producer: Producer, topic: str) -> None:
     session = producer._session
     for queue in await producer.message_queues(topic):
-        await session.heartbeats.tell(await session.master_address(queue, timeout=15), timeout=15)
+        await session.heartbeats.send_now(await session.master_address(queue, timeout=15), timeout=15)
 
 
 async def every_end_is_honoured(nameserver: str, *, most_checks: int) -> None:

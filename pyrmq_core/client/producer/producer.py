@@ -391,7 +391,7 @@ class Draft(NamedTuple):
         return max(0.0, self.timeout - (time.monotonic() - self.began))
 
     def start_waited_for(self, pending: PendingSend, loop: LoopAccess) -> bool:
-        """Starts a send that a caller waits for, on the loop or, if the idle loop permits, in the caller's thread."""
+        """Starts a send for which a caller waits: on the loop, or in the caller's thread while the loop is idle."""
         timeout, payload = self.timeout if loop.writes_here else self.seconds_left(), self.payload
         assert isinstance(payload, Payload), "with automatic batching the trio face sends"
         return self.parts.in_flight.start(payload, self.to, timeout, (pending,), CommunicationMode.SYNC, loop)

@@ -91,11 +91,11 @@ class Heartbeats:
             for address in addresses:
                 nursery.start_soon(self._introduce, address, limit)
 
-    async def tell(self, address: str, *, timeout: float = TIMEOUT_SECONDS) -> int:
+    async def send_now(self, address: str, *, timeout: float = TIMEOUT_SECONDS) -> int:
         """Sends a heartbeat to a broker now, and returns its version. Raises `NetworkError` and `ResponseError`."""
         with trio.move_on_after(timeout):
             async with self._locks[address]:
-                return await self._tell(address, timeout)
+                return await self._send(address, timeout)
         raise CallTimeout(
             f"{address} did not answer a heartbeat within {timeout:g} s; is that broker alive?",
             address=address,
@@ -104,7 +104,7 @@ class Heartbeats:
 
     async def introduce(self, address: str) -> None:
         try:
-            await self.tell(address)
+            await self.send_now(address)
         except RocketMQError as error:
             self._problems.failed(HEARTBEAT, address, error)
         else:
@@ -134,7 +134,7 @@ class Heartbeats:
             if self.was_reached(address) or not self._transactional or address not in self._addresses():
                 return
             try:
-                await self.tell(address)
+                await self.send_now(address)
             except NetworkError:
                 continue
             except RocketMQError as error:  # a broker that refuses this client is left to the rounds
@@ -161,7 +161,7 @@ class Heartbeats:
             return list(dict.fromkeys(address for broker in brokers for address in broker.broker_addrs.values()))
         return list(dict.fromkeys(broker.master for broker in brokers if broker.master is not None))
 
-    async def _tell(self, address: str, timeout: float) -> int:
+    async def _send(self, address: str, timeout: float) -> int:
         beat = self._encoded()
         self._perhaps_reached.add(address)
         try:
@@ -214,7 +214,7 @@ async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, ad
     version = heartbeats.version_of(address)
     if version is None:
         try:
-            version = await heartbeats.tell(address, timeout=timeout)
+            version = await heartbeats.send_now(address, timeout=timeout)
         except ResponseError:
             version = heartbeats.version_of(address) or 0
         except NetworkError as error:

@@ -23,7 +23,7 @@ FETCH: Final = "fetching the list of NameServers from"
 
 
 class Discovery:
-    """Fetches the NameServers' list from a URL, the unit's own if there is one: a line `host:port;host:port`."""
+    """Fetches the NameServers' list, a line `host:port;host:port`, from a URL, which may depend on the unit's name."""
 
     def __init__(self, url: str, problems: Problems, unit_name: str | None = None) -> None:
         check_url(url)

@@ -36,7 +36,7 @@ logger: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The decoder of this process: the compiled function, or None for the pure decoder, and the reason."""
+    """The decoder of this process: the compiled function, or None for the one in Python, and the reason for that."""
 
     decode: Callable[..., Mapping[str, Any] | None] | None
     reason: str

@@ -57,7 +57,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPairs:
-    """The properties of `count` messages, by layout. A message in no layout has no properties."""
+    """The properties of `count` messages, in groups with the same names in the same order. Others have none."""
 
     data: pa.Buffer
     count: int

@@ -238,7 +238,7 @@ def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
 
 
 def fixed_bytes(name: str) -> int:
-    """Returns the bytes of a property besides its value."""
+    """Returns how many bytes a property of this name takes in a message, besides its value."""
     return len(name) + 2
 
 

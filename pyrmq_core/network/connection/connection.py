@@ -138,7 +138,7 @@ class Connection:
         try:
             call = calls.open(command, timeout, deadline, done)
         except BaseException:
-            self._outbox.tell_room()
+            self._outbox.wake_senders()
             raise
         self._sweeper.look_at(deadline)
         try:

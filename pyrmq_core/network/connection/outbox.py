@@ -107,7 +107,7 @@ class Outbox:
         self._queue.append(frame)
         self.queued_bytes += frame.size_bytes
         if self.queued_bytes >= self._note_at:
-            self._tell_queued()
+            self._report_queued()
         if not self._held and not self._writer_runs:
             self._wake_writer()
 
@@ -135,7 +135,7 @@ class Outbox:
         if self._queue:
             self._wake_writer()
 
-    def _tell_queued(self) -> None:
+    def _report_queued(self) -> None:
         """Reports the number of queued bytes to `note`, which may end the connection and thereby empty the queue."""
         if self._note is None:
             return
@@ -152,10 +152,10 @@ class Outbox:
     def await_room(self, frame: Outgoing) -> None:
         self._waiting.append(frame)
 
-    def tell_room(self) -> None:
+    def wake_senders(self) -> None:
         """Wakes some of the senders that wait for room in the outbox. Each writes, and thereby wakes more."""
         if self._noted_bytes:
-            self._tell_queued()
+            self._report_queued()
         self._drained.set()
         woken = 0
         while self._waiting and woken < WOKEN_AT_ONCE and not self.is_full:
@@ -195,7 +195,7 @@ class Outbox:
             else:
                 self._writer_runs = False
                 if self._waiting or self._turns is not None:  # all queued frames may have been withdrawn
-                    self.tell_room()
+                    self.wake_senders()
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
@@ -255,7 +255,7 @@ class Outbox:
                 count -= frame.size_bytes
                 frame.started, frame.chunks = True, None
                 frame.written()
-        self.tell_room()
+        self.wake_senders()
 
     async def _send_whole(self) -> None:
         """Writes to a wire that does not report partial writes (TLS): the frames count as begun before the write."""
@@ -273,7 +273,7 @@ class Outbox:
         self.queued_bytes -= size
         for frame in collected:
             frame.written()
-        self.tell_room()
+        self.wake_senders()
 
     def _answer_bytes(self) -> int:
         return sum(frame.size_bytes for frame in self._queue if isinstance(frame, Answer) and frame.chunks)

@@ -27,7 +27,7 @@ UNIQUE_ID: Final = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Checked messages with the same topic and wait flag. `ends` are their encoded properties around UNIQ_KEY."""
+    """Checked messages with the same topic and wait flag. `ends` are their properties before and after UNIQ_KEY."""
 
     messages: tuple[Message, ...]
     ends: Sequence[tuple[str, str]]

@@ -186,7 +186,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def plain_verdict(acl: PlainAcl) -> Verdict:
-    """Returns the check of requests by the rules in force. A refusal is SYSTEM_ERROR, with the reason."""
+    """Returns the function that checks each request, and refuses it with SYSTEM_ERROR and the reason."""
 
     def verdict(request: Command, ip: str) -> Command | None:
         reason = acl.rules.denial(request, ip)

@@ -95,7 +95,7 @@ def user_file(settings: AccessSettings, folder: Path | None) -> UserFile | None:
 
 
 def user_verdict(users: UserFile, settings: AccessSettings, cluster: str) -> Verdict:
-    """Returns the check of requests by the rules in force. A refusal is NO_PERMISSION, with the reason."""
+    """Returns the function that checks each request, and refuses it with NO_PERMISSION and the reason."""
     scope = CheckScope(
         cluster,
         settings.authorization_enabled,

@@ -163,7 +163,7 @@ async def scan_rounds(server: NameServer) -> None:
 async def tell_kv_rounds(server: NameServer) -> None:
     await trio.sleep(FIRST_KV_SECONDS)
     while True:
-        await server.tell_kv()
+        await server.log_kv()
         await trio.sleep(KV_SECONDS)
 
 

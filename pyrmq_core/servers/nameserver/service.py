@@ -134,7 +134,7 @@ class NameServer:
             else:
                 log.info("%s", change)
 
-    async def tell_kv(self) -> None:
+    async def log_kv(self) -> None:
         """Logs the KV configuration, a line a value, and lets other tasks run meanwhile."""
         for namespace, values in list(self.kv.namespaces.items()):
             for number, (key, value) in enumerate(list(values.items()), 1):

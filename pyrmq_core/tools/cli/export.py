@@ -233,7 +233,7 @@ class Copy:
 
 
 class LinesCopy(Copy):
-    """A text file of messages, each in the form that `writing` returns."""
+    """A text file of messages. `writing` returns the function that writes a message in the file's format."""
 
     def __init__(
         self,

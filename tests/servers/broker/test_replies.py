@@ -126,7 +126,7 @@ async def test_an_asker_that_does_not_acknowledge_costs_the_reply_alone(
             await producer.send(Message("prices", b"x"))
             for broker in client._session.routes.brokers:
                 assert broker.master is not None
-                await client._session.heartbeats.tell(broker.master)
+                await client._session.heartbeats.send_now(broker.master)
             client._session.serve(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, silent)
             own = f"REPLY_TO_CLIENT\x01{client._session.client_id}\x02"
             answer = await reply(client, REPLY_TOPIC, 0, own)

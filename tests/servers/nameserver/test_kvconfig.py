@@ -113,5 +113,5 @@ async def test_a_round_logs_every_value(caplog: pytest.LogCaptureFixture) -> Non
     caplog.set_level(logging.INFO)
     desk = Desk()
     await desk.ask(PutKvConfig("N", "k", "v").to_command())
-    await desk.server.tell_kv()
+    await desk.server.log_kv()
     assert [record.getMessage() for record in caplog.records] == ["KV configuration N: k = v"]

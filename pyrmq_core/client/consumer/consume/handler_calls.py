@@ -101,8 +101,8 @@ class CallRun:
 class HandlerCalls:
     """Calls a handler. A plain function runs in worker threads, at most `threads` of them at once.
 
-    `batches_a_run` is how many batches a run should have: as many as the last run's handler would take in the time of a
-    run, and at most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
+    `batches_a_run` is the number of batches for one run: as many as the handler lately finished in a run's time, at
+    most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
     """
 
     def __init__(

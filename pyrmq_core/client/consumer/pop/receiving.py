@@ -53,7 +53,10 @@ class Receiving:
         self._lost_attempts: dict[tuple[str, str], str] = {}
 
     async def receive(self, options: PopOptions, wait: float) -> list[PopDelivery]:
-        """Returns the first messages that a broker has within `wait` seconds, or none. Raises as `PopRequests.pop`."""
+        """Returns the first messages that a broker has within `wait` seconds, or none.
+
+        Raises `ResponseError` for refusals, `NetworkError`s, and `RecordError` for records whose ends are unknown.
+        """
         deadline, pause, is_quick = trio.current_time() + wait, FIRST_PAUSE_SECONDS, False
         while True:
             began = trio.current_time()

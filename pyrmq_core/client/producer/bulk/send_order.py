@@ -90,7 +90,7 @@ class SendOrder:
         return None
 
     def destination(self, to: Target) -> Target:
-        """Returns where to send payloads for `to` now: to another queue if a failure moved the last payload there."""
+        """Returns the target for the next payload for `to`: `to`, unless a failure moved earlier payloads elsewhere."""
         return self._followed.get(to, to)
 
     def end(self, to: Target, stored_in: MessageQueue | None) -> None:

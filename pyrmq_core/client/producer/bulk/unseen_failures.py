@@ -29,7 +29,7 @@ class UnseenFailures:
         self._line = RareLine(SECONDS_BETWEEN_LINES)
 
     def failed(self, error: RocketMQError) -> UnseenFailure:
-        """Counts a failure. The pending send or future keeps the result, which reports if it is dropped unread."""
+        """Counts a failure. Returns an object for the send to keep: it reports the failure if it is dropped unread."""
         with self._lock:
             if not self._count:
                 self._first = str(error)

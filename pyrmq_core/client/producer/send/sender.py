@@ -258,7 +258,7 @@ class Sender:
         return state.tries_left > 1 and self._queues.has_untried_broker(state)
 
     def _judge_first(self, state: SendState, answer: Command | RocketMQError | None) -> Receipt | None:
-        """Ends a first try as `_judge` does. Returns None if nothing was sent or the answer is GO_AWAY."""
+        """Ends a first try. Returns None if it has to be made again: nothing was sent, or the answer is GO_AWAY."""
         if state.queue is None or answer is None or (isinstance(answer, Command) and answer.code == GO_AWAY):
             return None
         return self._judge(state, state.queue, answer)

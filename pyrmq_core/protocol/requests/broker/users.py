@@ -39,7 +39,7 @@ class CreateUser:
 
 @dataclass(frozen=True, slots=True)
 class UpdateUser(CreateUser):
-    """A request to change a user. Members that the body lacks stay."""
+    """A request to change a user. Members that are missing in the body stay unchanged."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_USER
 

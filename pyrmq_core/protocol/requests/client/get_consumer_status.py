@@ -32,7 +32,7 @@ class GetConsumerStatus(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """The `offsets` of the client that answers (221), or in a broker's answer (223) those of `clients` by their ids."""
+    """The offsets of consumers: of the one client that answers 221 (`offsets`), or of `clients` in an answer to 223."""
 
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     clients: Mapping[str, Mapping[MessageQueue, int]] = field(default_factory=dict)

@@ -70,7 +70,7 @@ class QueueAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """The answer to the query. `queues` is None where the broker writes no list."""
+    """The answer to `QueryAssignment`. `queues` is None if the broker sends no list."""
 
     queues: tuple[QueueAssignment, ...] | None = None
 

@@ -70,7 +70,7 @@ class UserRules:
         return "" if is_signed_with(request, user.password) else "check signature failed."
 
     def _unauthorized(self, request: Command, name: str, ip: str, cluster: str) -> str:
-        """Returns why a need is not granted, or an empty text if all are. An unproven name has no rights."""
+        """Returns why a need is not granted, or an empty text if all are. An unsigned name has no rights."""
         user = self.users.get(name)
         if user is not None and user.is_super:
             return ""

@@ -41,7 +41,7 @@ def copy_key(record: RawRecord, properties: dict[str, str], topic: str, queue_id
 
 
 class DelayCopies:
-    """The deliveries of delayed messages that `find` found in the commit log. `take` counts each once."""
+    """Counts of delayed messages whose delivery `find` found in the commit log. `take` uses up one."""
 
     def __init__(self) -> None:
         self.until_ms = -1  # the time of the last copy
@@ -67,7 +67,7 @@ class DelayCopies:
             self.until_ms = max(self.until_ms, record.store_timestamp_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if the log has a delivery with this key. Each delivery counts once."""
+        """Returns True if a delivery with this key is in the log, and was not taken before."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1

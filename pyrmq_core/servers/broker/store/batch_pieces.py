@@ -53,7 +53,7 @@ def properties_of(pieces: Sequence[Piece], first: int, most: int) -> list[bytes]
 
 
 def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
-    """Returns a message's flag, body and properties as a `Piece`. Properties have at most 32,767 bytes."""
+    """Returns the `Piece` of one message."""
     return Piece(flag, bytes(body), SHORT.pack(len(properties)) + properties)
 
 

@@ -135,7 +135,7 @@ class GroupOffsets:
     ) -> bool:
         """Returns whether a consumer's commit counts: not while the queue is reset to another offset.
 
-        After a reset, the commits of a member count only once it has followed the reset.
+        After a reset, a member's commits count again once it has pulled at the new offset.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None:

@@ -67,7 +67,7 @@ class TimerDelivery:
         self.copies.find(records, start, self._store.reader.bounds(TIMER_QUEUE)[1], now_ms)
 
     def message(self, entry: TimerEntry) -> TimerMessage | None:
-        """Returns an entry's message, or None if its record was removed. Raises `DamagedTimers` for a wrong record."""
+        """Returns the message of a timer entry, None if it was removed. Raises `DamagedTimers` for a wrong record."""
         record = self._store.reader.record_of(entry.physical_offset, entry.size)
         if record is None:
             self.note_unreadable(entry.physical_offset)

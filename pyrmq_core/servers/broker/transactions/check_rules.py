@@ -32,7 +32,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRules:
-    """The broker's settings for checks. `timeout_ms` is the age of a first check, `kept_ms` the age of the last."""
+    """The settings for checks: a half message's age in ms at the first check (`timeout_ms`) and last (`kept_ms`)."""
 
     timeout_ms: int
     most_checks: int

@@ -132,9 +132,9 @@ def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> No
 
 
 async def _by_any_id(admin: Admin, topic: str, msg_id: str, body_bytes: int | None) -> MessageList:
-    """Returns the messages with this id. An offset message id is used only if it names a broker of the cluster.
+    """Returns the messages with this id: a unique key, or an offset message id of one of the cluster's brokers.
 
-    Both kinds look alike, and a message id read as an offset message id could make this process connect anywhere.
+    Both kinds look alike. The address in an offset message id could make this process connect anywhere.
     """
     from pyrmq_core.client.admin.message_queries import MessageList
 

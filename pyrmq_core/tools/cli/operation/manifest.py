@@ -113,7 +113,7 @@ async def _oldest_ms(consumer: PullConsumer, queue: MessageQueue, kept: OffsetRa
 
 
 async def _heal(parts: Parts, counting: MessageQueue, others: list[MessageQueue]) -> tuple[int, int]:
-    """Commits the batches of the other queues in the one that counts, and removes the others.
+    """Commits in the manifest of `counting` the batches of `others`, and removes these queues.
 
     Returns how many batches it committed, and how many were committed already. An interrupted call may be repeated.
     """

@@ -271,7 +271,7 @@ class PopRequests:
         outcome.rest += max(0, result.max_offset - result.next_offset)
 
     def _offset(self, group: str, topic: str, queue_id: int, init_mode: int) -> int:
-        """Returns the offset of the next message to pop. A group without an offset gets its first one."""
+        """Returns the offset of the next message to pop. Commits a first offset for a group that has none."""
         if self.offsets.may_move(group, topic, queue_id):
             self.offsets.end_reset(group, topic, queue_id)
             self.reviver.ordered.forget((group, topic, queue_id))
