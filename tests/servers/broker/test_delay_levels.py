@@ -14,12 +14,15 @@ from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
-from pyrmq_core.servers.broker.schedule.delay_levels import DELIVERIES_AT_ONCE, DelayLevels
+from pyrmq_core.servers.broker.schedule import delay_levels
+from pyrmq_core.servers.broker.schedule.delay_levels import DELIVERIES_AT_ONCE, DelayLevels, entry_maker
+from pyrmq_core.servers.broker.store.appending import Append
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.servers.broker.store.layout import StoreSettings
+from pyrmq_core.servers.broker.store.message_store import MessageStore
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.serving import Served, message, serving, until
-from tests.servers.broker.stores import NOW_MS, Sent, opened
+from tests.servers.broker.stores import NOW_MS, Sent, opened, read
 
 LARGE = StoreSettings(segment_bytes=1 << 20, queue_file_bytes=20_000)
 PROPERTIES = b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02"
@@ -84,6 +87,119 @@ async def test_a_kill_repeats_no_delivery(tmp_path: Path) -> None:
         await send(served, b"again", 2)
         await until(delivered(served, 8))
         assert (await bodies(served))[7:] == [b"again"]
+
+
+@pytest.mark.parametrize(("delivered_at", "back_to"), [(1000, 300), (-600, 500)], ids=["when due", "at once"])
+async def test_a_clock_that_was_set_back_before_a_kill_repeats_no_delivery(
+    delivered_at: int, back_to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that were stored after the delivery have earlier times, or the delivery itself an earlier one than due.
+
+    A message that is due later than its delay from now on is delivered at once: its clock was set back.
+    """
+    now_ms = NOW_MS
+    monkeypatch.setattr("time.time_ns", lambda: now_ms * 1_000_000)
+    files = MemoryFiles()
+    store = reopened(files)
+    store.put(delayed(0), now_ms)
+    now_ms += delivered_at
+    await deliver(store, files)
+    now_ms = NOW_MS + back_to
+    for number in range(9):
+        store.put(Sent("T", 0, (b"other",)).append(), now_ms + number)
+    now_ms = NOW_MS + 2000
+    store = reopened(files)
+    await deliver(store, files)
+    assert [record.body for record in read(store, "T", 0)].count(b"x") == 1
+
+
+async def test_a_search_for_deliveries_begins_where_the_log_ended_when_the_file_was_written(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "pyrmq_core")
+    now_ms = NOW_MS
+    monkeypatch.setattr("time.time_ns", lambda: now_ms * 1_000_000)
+    files = MemoryFiles()
+    store = reopened(files)
+    for level in (1, 0):  # that of level 2 waits, from the begin of the log on
+        store.put(delayed(level), now_ms)
+    now_ms += DELAYS_MS[0]
+    save(files, await deliver(store, files))
+    known_to = store.end
+    store.put(delayed(0), now_ms)
+    now_ms += DELAYS_MS[0]
+    await deliver(store, files)
+    caplog.clear()
+    store = reopened(files)
+    await deliver(store, files)
+    assert len(read(store, "T", 0)) == 2
+    assert f"until {store.end - known_to} bytes" in caplog.text
+
+
+async def test_the_file_is_written_again_when_the_log_grew_far_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: (NOW_MS + DELAYS_MS[0]) * 1_000_000)
+    monkeypatch.setattr(delay_levels, "SEARCHED_BYTES", 1000)
+    files = MemoryFiles()
+    store = reopened(files)
+    store.put(delayed(0), NOW_MS)
+    delays = await deliver(store, files)
+    save(files, delays)
+    assert delays.unsaved() is None
+    store.put(Sent("T", 0, (b"other" * 200,)).append(), NOW_MS)
+    save(files, delays)
+    assert delays.unsaved() is None
+
+
+async def test_what_a_search_found_and_is_not_due_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = NOW_MS
+    monkeypatch.setattr("time.time_ns", lambda: now_ms * 1_000_000)
+    files = MemoryFiles()
+    store = reopened(files)
+    store.put(delayed(1), now_ms)
+    now_ms = NOW_MS + DELAYS_MS[1]
+    await deliver(store, files)
+    now_ms = NOW_MS + DELAYS_MS[1] // 2
+    store = reopened(files)
+    store.put(delayed(0), now_ms - DELAYS_MS[0])
+    save(files, await deliver(store, files))
+    assert len(read(store, "T", 0)) == 2
+    now_ms = NOW_MS + 2 * DELAYS_MS[1]
+    store = reopened(files)
+    await deliver(store, files)
+    assert len(read(store, "T", 0)) == 2
+
+
+DELAYS_MS = (1000, 5000)
+
+
+def delayed(level: int) -> Append:
+    properties = PROPERTIES.replace(b"DELAY\x011", b"DELAY\x01%d" % (level + 1))
+    append = Sent("SCHEDULE_TOPIC_XXXX", level, ()).append()
+    return replace(append, pieces=[piece(0, b"x", properties)], delay_ms=DELAYS_MS[level])
+
+
+def reopened(files: MemoryFiles) -> MessageStore:
+    store = MessageStore(files, LARGE, entry_maker(DELAYS_MS))
+    store.open(1)
+    return store
+
+
+async def deliver(store: MessageStore, files: MemoryFiles) -> DelayLevels:
+    """Delivers what is due, as a broker that starts and is killed."""
+    delays = DelayLevels(store, files, DELAYS_MS)
+    delays.load()
+    delays.look_back()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(delays.run)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    return delays
+
+
+def save(files: MemoryFiles, delays: DelayLevels) -> None:
+    text = delays.unsaved()
+    assert text is not None
+    files.save("config/delayOffset.json", text())
 
 
 async def test_a_message_that_only_looks_delivered_is_delivered(tmp_path: Path) -> None:

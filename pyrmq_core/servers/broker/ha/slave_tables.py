@@ -58,12 +58,14 @@ ReadPage: TypeAlias = Callable[[Command], Page[V]]
 class FetchedState:
     """A master's delivery progress: the next offset of each delay level, and the timers' checkpoint, if any.
 
-    All messages that the master had delivered lie before the position `log_end` of its log.
+    All messages that the master had delivered lie before the position `log_end` of its log. It had made every delivery
+    before `known_to`.
     """
 
     delay_offsets: dict[int, int]
     timers: TimerCheckpoint | None
     log_end: int
+    known_to: int
 
 
 class DeliveryState:
@@ -99,7 +101,7 @@ class DeliveryState:
             if state.timers not in (None, self._kept):
                 await trio.to_thread.run_sync(keep_checkpoint, self._store.files, state.timers)
                 self._kept = state.timers
-            self._delays.replace(state.delay_offsets)
+            self._delays.replace(state.delay_offsets, state.known_to)
             self._waiting = None
 
 
@@ -132,6 +134,7 @@ class SlaveTables:
         ask: Ask,
         master_address: Callable[[], str | None],
     ) -> None:
+        self._store = store
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -227,12 +230,13 @@ class SlaveTables:
             self._offsets.data_version = fetched.version
 
     async def _fetch_deliveries(self, address: str) -> None:
+        known_to = self._store.end
         levels = delay_offsets(await self._asked(address, RequestCode.GET_ALL_DELAY_OFFSET))
         timers = timer_checkpoint(await self._ask(Command(RequestCode.GET_TIMER_CHECK_POINT)), address)
         bounds = log_bounds(await self._asked(address, RequestCode.GET_BROKER_RUNTIME_INFO))
         if bounds is None:
             raise BodyError("its runtime figures (28) do not say where its log ends")
-        await self._delivery.fetched(FetchedState(levels, timers, bounds[1]))
+        await self._delivery.fetched(FetchedState(levels, timers, bounds[1], known_to))
 
     async def _fetch_pages(
         self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion

@@ -8,14 +8,12 @@ that became the master, repeat nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.properties import DELAY, REAL_TOPIC, UNIQ_KEY, decode_java_utf8, decode_properties
 from pyrmq_core.protocol.messages.record import RawRecord
-from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.scan.log_scan import Hole, LogEnd
 
 MARK: Final = f"{DELAY}\x01".encode()
@@ -76,22 +74,3 @@ class DelayCopies:
     def forget(self) -> None:
         self._keys.clear()
         self.until_ms = -1
-
-
-def first_copy(store: MessageStore, waiting: Iterable[tuple[int, int]], delays_ms: Sequence[int]) -> int:
-    """Returns a log offset before which no `waiting` message was delivered: the log's end if none waits.
-
-    `waiting` has each level and the offset of the first message that is not known to be delivered.
-    """
-    since_ms: int | None = None
-    for level, offset in waiting:
-        key = (SCHEDULE_TOPIC, level - 1)
-        try:
-            due_ms, stored_ms = store.reader.entry(key, offset).tags_code, store.reader.store_time(key, offset)
-        except StoreError:  # the level's other messages cannot be delivered, either
-            continue
-        if stored_ms is not None:
-            # A time further ahead than the level's delay counts as due at once.
-            earliest_ms = due_ms if due_ms <= stored_ms + delays_ms[level - 1] else stored_ms
-            since_ms = earliest_ms if since_ms is None else min(since_ms, earliest_ms)
-    return store.end if since_ms is None else store.reader.place_before(since_ms)

@@ -1,13 +1,14 @@
 """Messages with a delay level: they wait in SCHEDULE_TOPIC_XXXX, one queue a level, and go to their own topic when due.
 
 An entry of a level's queue holds the delivery time in place of the tags' hash. `delayOffset.json` has the next offset
-of each level. Deliveries after its last write are found in the log (delay_copies.py). Source:
-broker/schedule/ScheduleMessageService.java (5.4.0).
+of each level, and where the log ended then, which is not RocketMQ's. Later deliveries are found in the log
+(delay_copies.py). Source: broker/schedule/ScheduleMessageService.java (5.4.0).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -36,7 +37,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.routes.topic_config import DataVersion
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.in_turns import take_all
-from pyrmq_core.servers.broker.schedule.delay_copies import DelayCopies, copy_key, first_copy
+from pyrmq_core.servers.broker.schedule.delay_copies import DelayCopies, copy_key
 from pyrmq_core.servers.broker.store.appending import Append, DoesNotFit, entry_of_record
 from pyrmq_core.servers.broker.store.batch_pieces import Piece, piece
 from pyrmq_core.servers.broker.store.disk.files import Files
@@ -49,6 +50,9 @@ from pyrmq_core.servers.broker.tables.config_files import encode_config, load_co
 log = line_logger(__name__)
 
 FILE_NAME: Final = "delayOffset.json"
+LOG_END: Final = "logEnd"
+# A longer part of the log than about this is not left to the next start's search for deliveries.
+SEARCHED_BYTES: Final = 64 << 20
 # The most messages of a level that are delivered before other tasks run.
 DELIVERIES_AT_ONCE: Final = 100
 # Delivery is tried again after this time when the store fails.
@@ -81,6 +85,8 @@ class DelayLevels:
         self._data_version = DataVersion()
         self._copies = DelayCopies()
         self._copies_from: int | None = None
+        self._known_to = 0  # the log offset before which `_delivered` has every delivery
+        self._knows_all = False
         self._on_delivered = on_delivered
 
     def load(self) -> None:
@@ -88,31 +94,46 @@ class DelayLevels:
         try:
             table = members.get("offsetTable") or {}
             self._delivered = {int(level): int(offset) for level, offset in table.items()}
+            self._known_to = int(members.get(LOG_END, 0))
             self._data_version = DataVersion.from_members(members.get("dataVersion") or {})
         except (BodyError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
     def look_back(self) -> None:
-        """Finds the log offset from which `run` searches for deliveries that `load` did not know of. Blocks."""
-        bounds = {level: self._store.reader.bounds((SCHEDULE_TOPIC, level - 1)) for level in self._levels}
-        nexts = {level: max(start, self._delivered.get(level, 0)) for level, (start, _) in bounds.items()}
-        waiting = [(level, offset) for level, offset in nexts.items() if offset < bounds[level][1]]
-        self._copies_from = first_copy(self._store, waiting, self._delays_ms)
+        """Finds the log offset from which `run` searches for deliveries that `load` did not know of. Blocks.
+
+        A message is delivered behind itself. Times do not tell where: a clock that was set back repeats them.
+        """
+        waiting: list[int] = []
+        for level in self._levels:
+            key = (SCHEDULE_TOPIC, level - 1)
+            start, end = self._store.reader.bounds(key)
+            if (offset := max(start, self._delivered.get(level, 0))) < end:
+                with suppress(StoreError):  # the level's other messages cannot be delivered, either
+                    waiting.append(self._store.reader.entry(key, offset).physical_offset)
+        self._copies_from = max(self._known_to, min(waiting, default=self._store.end))
 
     def unsaved(self) -> Callable[[], bytes] | None:
         """Returns a function that makes the file's text in any thread, or None if nothing changed since the last
         call.
         """
-        if not self.is_changed:
+        is_far = bool(self._delivered) and self._store.end - self._known_to > SEARCHED_BYTES
+        if not self.is_changed and not is_far:
             return None
         self.is_changed = False
-        return partial(encode_config, self.members())
+        if self._knows_all:
+            self._known_to = self._store.end
+        return partial(encode_config, {**self.members(), LOG_END: self._known_to})
 
     def members(self) -> dict[str, object]:
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
 
-    def replace(self, delivered: dict[int, int]) -> None:
-        """Replaces the next offset of each level by the offset at another broker."""
+    def replace(self, delivered: dict[int, int], known_to: int | None = None) -> None:
+        """Replaces the next offset of each level by the offset at another broker.
+
+        That broker had made every delivery before the log offset `known_to`.
+        """
+        self._known_to = self._known_to if known_to is None else known_to
         if delivered != self._delivered:
             self._delivered = delivered
             self.is_changed = True
@@ -147,6 +168,7 @@ class DelayLevels:
                     await trio.lowlevel.checkpoint()
             if wait_ms > max(clock.now_ms() + RETRY_MS, self._copies.until_ms):  # no level waits for the disk
                 self._copies.forget()
+            self._knows_all = not self._copies
             with trio.move_on_after(max(0, wait_ms - clock.now_ms()) / 1000):
                 await self._arrived.wait()
 

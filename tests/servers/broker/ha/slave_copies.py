@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.servers.broker.ha.own_commits import Ask
 from pyrmq_core.servers.broker.ha.slave_tables import SlaveTables
 from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
@@ -40,6 +42,12 @@ class Copy:
     @property
     def delay_offsets(self) -> object:
         return self.delays.members()["offsetTable"]
+
+    def written_delays(self) -> dict[str, Any]:
+        """Returns the members that delayOffset.json would have next."""
+        text = self.delays.unsaved()
+        assert text is not None
+        return load_object(text(), "delayOffset.json")
 
 
 @asynccontextmanager

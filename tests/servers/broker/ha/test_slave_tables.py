@@ -146,6 +146,10 @@ async def test_the_state_of_deliveries_waits_for_the_log(tmp_path: Path) -> None
         checkpoint = TimerCheckpoint.decode(kept.read_bytes())
         assert checkpoint is not None
         assert checkpoint.read_ms == served.running.broker.deliveries.timers.messages.files.saved.read_ms
+        assert copy.written_delays()["logEnd"] == 0  # when the first state was fetched
+        served.running.broker.deliveries.delays.replace({2: 2})
+        await copy.tables.fetch()
+        assert copy.written_delays()["logEnd"] == copy.store.end
 
 
 FAULTS = {
