@@ -5,15 +5,11 @@ A time without a zone is this machine's local time, as everywhere in a terminal.
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime
 
 import click
 
-# The units of ages with their seconds, the largest first.
-UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
-AGE: Final = re.compile(r"([0-9]{1,9})([dhms])")
+from pyrmq_core.tools.search.ages import UNITS, time_before
 
 
 def instant(text: str, option: str, *, or_else: str = "") -> datetime:
@@ -33,12 +29,11 @@ def optional_instant(text: str | None, option: str) -> datetime | None:
 
 def ago_or_instant(text: str, option: str, *, or_else: str = "") -> datetime:
     """Returns an ISO-8601 time, or the time before now by an age such as `90s`, `15m`, `1h` or `2d`."""
-    if (match := AGE.fullmatch(text)) is None:
-        return instant(text, option, or_else=f"{or_else}an age such as 15m, 1h or 2d, or ")
     try:
-        return datetime.now(UTC) - timedelta(seconds=int(match[1]) * dict(UNITS)[match[2]])
+        when = time_before(datetime.now(UTC), text)
     except OverflowError:
         raise click.BadParameter(f"{text!r} is before the year 1", param_hint=option) from None
+    return instant(text, option, or_else=f"{or_else}an age such as 15m, 1h or 2d, or ") if when is None else when
 
 
 def shown_time(when: datetime | None) -> str | None:

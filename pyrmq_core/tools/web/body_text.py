@@ -9,9 +9,9 @@ from typing import Final, NoReturn
 
 PART_BYTES: Final = 64 * 1024
 HEX_PART_BYTES: Final = 4096
-SUMMARY_CHARACTERS: Final = 80
-# The most bytes of a body that its summary is made of.
-SUMMARY_BYTES: Final = 4 * SUMMARY_CHARACTERS + 1
+SUMMARY_CHARACTERS: Final = 150
+# The most bytes of a body that its summary is made of. In JSON a character may be an escape of six.
+SUMMARY_BYTES: Final = 6 * SUMMARY_CHARACTERS + 1
 NAME_CHARACTERS: Final = 120
 BYTES_A_LINE: Final = 16
 DEEPEST_INDENT: Final = 32
@@ -19,7 +19,11 @@ FORMS: Final = ("text", "json", "hex")
 # The longest body whose JSON is laid out: a broker's default limit for messages. Parsing it takes at worst a second and
 # 25 times its size.
 JSON_BYTES: Final = 4 << 20
-JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+')
+# A string may lack its end, where the body was cut.
+JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+')
+# The begin of a text that is JSON, most likely, if its end is cut.
+JSON_BEGIN: Final = re.compile(r'\s*(\{\s*"|\[\s*["{\[])')
+JSON_ESCAPES: Final = re.compile(r'(?:\\u[0-9A-Fa-f]{4})+|\\["\\/bfnrt]')
 STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]]')
 
 
@@ -40,7 +44,7 @@ class BodyText:
 
 
 def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
-    """Returns a part of the body in the wanted form, or else in the first of `FORMS` that can show it.
+    """Returns a part of the body in the wanted form, or else in a form that can show it, short JSON laid out.
 
     The joined parts of a text are the text: no part begins within a character. JSON is laid out with blanks and line
     ends only, and names and numbers stay unchanged, so the joined parts are the complete JSON. A body of more than
@@ -50,7 +54,8 @@ def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
         parts, number = _parts(body, PART_BYTES, part)
         start, end = (_boundary(body, position * PART_BYTES) for position in (number - 1, number))
         text = _text(body[start:end], whole=True)
-        laid_out = _laid_out(body, start, end) if form == "json" and len(body) <= JSON_BYTES else None
+        longest = {"json": JSON_BYTES, "": PART_BYTES}.get(form, -1)
+        laid_out = _laid_out(body, start, end) if len(body) <= longest else None
         if laid_out is not None:
             return BodyText("json", laid_out, len(body), start, end, number, parts)
         text = body[start:end].decode(errors="replace") if text is None else text
@@ -79,12 +84,37 @@ def file_name(*names: object) -> str:
 
 
 def summary(body: bytes) -> str:
-    """Returns the beginning of the body on one line, in hexadecimal if the body is no text."""
-    text = _text(body[: SUMMARY_BYTES - 1], len(body) < SUMMARY_BYTES)
+    """Returns the beginning of the body on one line: the members of JSON, other text, or bytes in hexadecimal."""
+    is_whole = len(body) < SUMMARY_BYTES
+    text = _text(body[: SUMMARY_BYTES - 1], is_whole)
     if text is None:
         return f"{body[:BYTES_A_LINE].hex(' ')}{' …' if len(body) > BYTES_A_LINE else ''}"
+    if _is_json(text) if is_whole else JSON_BEGIN.match(text):
+        text = _members(text, is_whole)
     line = " ".join(text.split())
     return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
+
+
+def _members(text: str, is_whole: bool) -> str:
+    """Returns JSON, or its beginning, without quotes and the brackets around an object, and with escapes undone."""
+    tokens = JSON_TOKEN.findall(text)
+    if tokens[0] == "{" and len(tokens) > 2:
+        tokens = tokens[1:-1] if is_whole else tokens[1:]
+    return "".join(map(_readable, tokens))
+
+
+def _readable(token: str) -> str:
+    if token in (",", ":"):
+        return f"{token} "
+    return JSON_ESCAPES.sub(_undone, token[1:].removesuffix('"')) or token if token[0] == '"' else token
+
+
+def _undone(escapes: re.Match[str]) -> str:
+    # Characters that control a terminal or disguise a text stay escapes.
+    return "".join(
+        character if character.isprintable() or character.isspace() else character.encode("unicode_escape").decode()
+        for character in json.loads(f'"{escapes[0]}"')
+    )
 
 
 def _laid_out(body: bytes, start: int, end: int) -> str | None:
@@ -93,14 +123,21 @@ def _laid_out(body: bytes, start: int, end: int) -> str | None:
     None for any other body. Neither end may be within a character.
     """
     text = _text(body, whole=True)
-    if text is None or text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:  # parsed only for errors; `len` keeps no value
-        json.loads(text, object_pairs_hook=len, parse_int=len, parse_float=len, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+    if text is None or not _is_json(text):
         return None
     first = len(body[:start].decode())
     return _lines(text, first, first + len(body[start:end].decode()))
+
+
+def _is_json(text: str) -> bool:
+    """Returns whether the text is a JSON object or list."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:  # parsed only for errors; `len` keeps no value
+        json.loads(text, object_pairs_hook=len, parse_int=len, parse_float=len, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _lines(text: str, start: int, end: int) -> str:

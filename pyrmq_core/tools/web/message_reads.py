@@ -254,7 +254,7 @@ class MessageReads:
         Raises `TooManyLookUps` if that cannot begin in time.
         """
         if form != "json" or len(body) <= PART_BYTES:
-            return body_text(body, form, part)
+            return await in_thread(body_text, body, form, part)
         async with self._layouts.admitted(WaitingLookUp(), address):
             return await trio.to_thread.run_sync(body_text, body, form, part)
 

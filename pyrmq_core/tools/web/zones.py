@@ -7,6 +7,7 @@ for machines without that database.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
@@ -15,6 +16,8 @@ from zoneinfo import ZoneInfo
 from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.tools.search.ages import time_before
+from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS
 
 COOKIE: Final = "zone"
 COOKIE_SECONDS: Final = 365 * 24 * 3600
@@ -38,14 +41,20 @@ class Zone:
     info: tzinfo
 
     def read(self, text: str, name: str) -> datetime | None:
-        """Returns the instant in a form's field, None for an empty text. A time without an offset is in this zone."""
+        """Returns the instant in a form's field, None for an empty text. A time without an offset is in this zone.
+
+        An age such as `1h` is counted from the last moment of those at which answers get old: viewers share them.
+        """
         if not text:
             return None
         try:
-            time = datetime.fromisoformat(text)
-            return (time if time.tzinfo is not None else time.replace(tzinfo=self.info)).astimezone(UTC)
+            now = datetime.fromtimestamp(time.time() // FRESH_SECONDS * FRESH_SECONDS, UTC)
+            if (moment := time_before(now, text)) is not None:
+                return moment
+            moment = datetime.fromisoformat(text)
+            return (moment if moment.tzinfo is not None else moment.replace(tzinfo=self.info)).astimezone(UTC)
         except (ValueError, OverflowError):
-            example = f"2026-01-31T12:00 ({self.name}) or with +02:00"
+            example = f"2026-01-31T12:00 ({self.name}) or with +02:00, or an age as 15m, 1h, 2d"
             raise InvalidArgument(f"{name}={text!r} is no time; write {example}") from None
 
     def write(self, moment: datetime | None) -> str:

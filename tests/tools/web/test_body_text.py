@@ -49,11 +49,12 @@ ORDER = (
 )
 def test_the_form_fits_the_body(body: bytes, form: str) -> None:
     assert body_text(body, "json").form == form
-    assert body_text(body).form == {"json": "text"}.get(form, form)
+    assert body_text(body).form == ("text" if len(body) > PART_BYTES and form == "json" else form)
 
 
 def test_a_body_is_shown_as_it_is() -> None:
-    assert body_text(ORDER).text == ORDER.decode()
+    assert body_text(ORDER, "text").text == ORDER.decode()
+    assert body_text(ORDER) == body_text(ORDER, "json")
 
 
 def test_json_is_laid_out() -> None:
@@ -144,6 +145,44 @@ def test_any_body_can_be_shown(body: bytes, form: str) -> None:
     assert shown.form == form or form in ("", "json")
     assert form != "json" or "".join(shown.text.split()) == "".join(body_text(body).text.split())
     assert shown.size_bytes == len(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (rb'{"name": "\u674e\u96f7", "n": 1.50, "of": {"e": ""}}', 'name: 李雷, n: 1.50, of: {e: ""}'),
+        (rb'[{"a": "1\n2"}, ["\ud83d\ude00"]]', "[{a: 1 2}, [😀]]"),
+        (rb'{"a": "x\u202e\u001b\ud800 \\u674e \"b\""}', r'a: x\u202e\x1b\ud800 \u674e "b"'),
+        (b"{}", "{}"),
+        (rb'[1,"\u674e"]', "[1, 李]"),
+        (b'{"a" 1}', '{"a" 1}'),
+        (b"[12:00] {order} paid", "[12:00] {order} paid"),
+        (b'{"a":"' + rb"\u674e" * 300, "a: " + "李" * 146 + "…"),
+        (b'{"a":[' + b"1," * 900, "a: [" + "1, " * 48 + "1…"),
+        (b'{"order": 7, "name": "' + b"x" * 900, "order: 7, name: " + "x" * 133 + "…"),
+    ],
+)  # fmt: skip
+def test_the_summary_of_json_is_its_members(body: bytes, line: str) -> None:
+    assert summary(body) == line
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_a_summary_holds_the_texts_of_json(value: object) -> None:
+    texts = [" ".join(text.split()) for text in _texts(value) if text.isprintable()]
+    line = summary(json.dumps(value).encode())
+    assert len(line) == SUMMARY_CHARACTERS or all(text in line or not isinstance(value, dict | list) for text in texts)
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [text for name, inner in value.items() for text in (*_texts(inner), name)]
+    if isinstance(value, list):
+        return [text for inner in value for text in _texts(inner)]
+    return [value] if isinstance(value, str) else []
 
 
 @given(st.binary(max_size=2000))

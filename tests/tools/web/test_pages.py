@@ -214,7 +214,7 @@ async def test_bodies_in_each_form(page: Served) -> None:
     path = html.unescape(place[1])
     as_it_is = ">\n{&#34;order&#34;: 8}</pre>"
     laid_out = "\n  &#34;order&#34;: 8\n}"
-    for form, part in (("", as_it_is), ("text", as_it_is), ("json", laid_out), ("hex", "00000000  7b 22")):
+    for form, part in (("", laid_out), ("text", as_it_is), ("json", laid_out), ("hex", "00000000  7b 22")):
         assert part in (await page.http.get(f"{path}&form={form}")).text
 
 
@@ -340,14 +340,14 @@ async def test_nothing_changes_on_a_page_that_only_shows(page: Served) -> None:
 
 async def test_a_search_in_bodies(page: Served) -> None:
     where = (await page.get("/messages", topic="orders", where="json.order in [2, 4]")).text
-    assert sum("{" in row for row in rows(where)) == 2
+    assert sum("order: " in row for row in rows(where)) == 2
     assert "40 of 40 messages" in where
     assert "20 bodies are no JSON" in where
     assert 'value="json.order in [2, 4]"' in where
     contains = (await page.get("/messages", topic="orders", contains='"order": 38}')).text
-    assert sum("{" in row for row in rows(contains)) == 1
+    assert sum("order: " in row for row in rows(contains)) == 1
     matching = (await page.get("/messages", topic="orders", regex=r'"order": [13]8\}$')).text
-    assert sum("{" in row for row in rows(matching)) == 2
+    assert sum("order: " in row for row in rows(matching)) == 2
     wrong = await page.get("/messages", topic="orders", regex="(a|b")
     assert (wrong.status_code, "missing )" in wrong.text) == (400, True)
     later = (await page.get("/messages", topic="orders", contains="order", since="2100-01-01")).text
@@ -396,7 +396,7 @@ async def test_messages_of_some_queues(page: Served) -> None:
     assert 0 < len(first) < len(every)
     assert sorted(messages_in(others)) == sorted(row for row in every if re.search("broker-a/[123]@", row))
     matches = (await page.get("/messages", topic="orders", queue="0", where="json.order >= 0")).text
-    assert sorted(messages_in(matches)) == sorted(row for row in first if '"order"' in row)
+    assert sorted(messages_in(matches)) == sorted(row for row in first if "order: " in row)
     wrong = await page.get("/messages", topic="orders", queue="broker-x/0")
     assert (wrong.status_code, "queue broker-x/0: the topic has no such queue" in wrong.text) == (400, True)
 

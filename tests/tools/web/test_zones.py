@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS
 from pyrmq_core.tools.web.zones import OFFERED, UTC_ZONE, Zone, form_zone, local_path, zone_named
 from tests.tools.web.serving import ORDERS, Served, changed, fill, served
 from tests.tools.web.test_pages import rows
@@ -60,6 +61,15 @@ def test_times_of_a_form() -> None:
     for text in ("yesterday", "31.12.2026", "9999-12-31T23:59-10:00"):
         with pytest.raises(InvalidArgument, match=r"write 2026-01-31T12:00 .UTC.08:00. or with"):
             chinese.read(text, "since")
+    now = datetime.now(UTC)
+    ages = {age: chinese.read(age, "since") for age in ("0s", "15m", "2h")}
+    for age, seconds in (("0s", 0), ("15m", 900), ("2h", 7200)):
+        moment = ages[age]
+        assert moment is not None
+        assert -FRESH_SECONDS <= (moment - now).total_seconds() + seconds <= (datetime.now(UTC) - now).total_seconds()
+        assert moment.timestamp() % FRESH_SECONDS == 0  # shared by viewers
+    with pytest.raises(InvalidArgument, match="an age as 15m"):
+        chinese.read("999999d", "since")
     assert chinese.local(datetime.max.replace(tzinfo=UTC)).year == 9999
 
 
@@ -122,6 +132,19 @@ async def test_messages_of_a_range_of_time(page: Served) -> None:
     assert "No message has the key k3 stored from 2099-12-31T16:00:00+00:00 on" in text.replace("&#43;", "+")
     assert (await page.get("/messages", topic="orders", since="x", zone="nowhere")).status_code == 400
     assert len(rows((await page.get("/messages", topic="orders", since="2100-01-01")).text)) == 0
+
+
+async def test_the_last_hour_is_a_button(page: Served) -> None:
+    times = {"since": "2000-01-01", "before": "2000-01-02"}
+    last = {name: await page.get("/messages", topic="orders", **times, **more) for name, more in LAST.items()}
+    assert {name: len(rows(answer.text)) > 1 for name, answer in last.items()} == {"button": True, "none": False}
+    assert 'name="since" value="1h"' in last["button"].text
+    assert 'name="before" value=""' in last["button"].text
+    assert len(rows((await page.get("/messages", topic="orders", since="15m")).text)) > 1
+    assert len(rows((await page.get("/messages", topic="orders", before="15m")).text)) == 0
+
+
+LAST: dict[str, dict[str, str]] = {"button": {"last": "1h"}, "none": {}}
 
 
 async def test_a_reset_to_a_time_of_the_chosen_zone(page: Served) -> None:

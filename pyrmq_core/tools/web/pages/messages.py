@@ -23,7 +23,8 @@ CONDITIONS: Final = ("contains", "where", "regex", "tags", "sql", "queue")
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns messages of a topic: by key, by id, by content, or the newest, also of a range of time."""
     topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
-    (since, before), zone = time_range(request), zone_of(request)
+    times, zone = time_range(request), zone_of(request)
+    since, before = times.since, times.before
     conditions = {name: query(request, name) for name in CONDITIONS}
     skip = page_number(request, "skip") if query(request, "skip") else 0
     wanted = Wanted(topic, since, before, **conditions, skip=min(skip, MAX_SKIPPED))
@@ -44,8 +45,7 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             "topic": topic,
             "key": key,
             "id": message_id,
-            "before": zone.write(before),
-            "since": zone.write(since),
+            **times.fields,
             **conditions,
             "searches": bool(wanted),
             "found": result,

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.tools.search.ages import AGE
 from pyrmq_core.tools.web.zones import form_zone, zone_of
 
 Answer = TypeVar("Answer")
@@ -87,11 +88,26 @@ def whole_number(values: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def time_range(request: Request) -> tuple[datetime | None, datetime | None]:
-    """Returns the times `since` and `before` of the query. A time without an offset is in the zone of the form."""
-    zone = form_zone(query(request, "zone"), zone_of(request))
-    since, before = (zone.read(query(request, name), name) for name in ("since", "before"))
-    return since, before
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """A form's range of time, and the texts that its fields show: an age as it was written, a time in the zone."""
+
+    since: datetime | None
+    before: datetime | None
+    fields: Mapping[str, str]
+
+
+def time_range(request: Request) -> TimeRange:
+    """Returns the times `since` and `before` of the query, or those of the button `last`.
+
+    A time without an offset is in the zone of the form.
+    """
+    zone, shown = form_zone(query(request, "zone"), zone_of(request)), zone_of(request)
+    last = query(request, "last")
+    texts = {"since": last, "before": ""} if last else {name: query(request, name) for name in ("since", "before")}
+    times = {name: zone.read(text, name) for name, text in texts.items()}
+    fields = {name: text if AGE.fullmatch(text) else shown.write(times[name]) for name, text in texts.items()}
+    return TimeRange(times["since"], times["before"], fields)
 
 
 async def tried(look_up: Callable[[], Awaitable[Answer]]) -> tuple[Answer | None, str]:

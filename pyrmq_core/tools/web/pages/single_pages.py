@@ -73,12 +73,12 @@ async def producers_page(request: Request, look_ups: LookUps) -> Shown:
 
 async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the groups with a dead-letter topic, and the newest dead letters of the chosen group."""
-    group, (since, before), zone = query(request, "group"), time_range(request), zone_of(request)
+    group, times, zone = query(request, "group"), time_range(request), zone_of(request)
     topic, groups = DLQ_PREFIX + group, list[LetterCount]()
     if not group:
         groups = await _letter_counts(request, look_ups)
     try:
-        letters = await look_ups.newest(Wanted(topic, since, before)) if group else FoundMessages()
+        letters = await look_ups.newest(Wanted(topic, times.since, times.before)) if group else FoundMessages()
     except NoRoute:
         letters = FoundMessages()
     return Shown(
@@ -91,8 +91,7 @@ async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
             "topic": topic,
             "found": letters,
             "rows": letters.rows(),
-            "before": zone.write(before),
-            "since": zone.write(since),
+            **times.fields,
             "older": zone.write(letters.messages[-1].store_timestamp) if letters.messages and letters.more else "",
         },
     )

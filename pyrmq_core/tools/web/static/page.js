@@ -104,10 +104,12 @@ function isBusy() {
 function exchange(fresh) {
   const focused = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   const scrolled = [...main.querySelectorAll(".wide, pre")].map((box) => [box.scrollLeft, box.scrollTop]);
+  const opened = [...main.querySelectorAll("details")].map((details) => details.open);
   main.replaceChildren(...document.importNode(fresh, true).childNodes);
   [...main.querySelectorAll(".wide, pre")].forEach((box, number) => {
     [box.scrollLeft, box.scrollTop] = scrolled[number] || [0, 0];
   });
+  [...main.querySelectorAll("details")].forEach((details, number) => (details.open = opened[number] ?? details.open));
   if (focused) [...main.querySelectorAll("a[href]")].find((link) => link.getAttribute("href") === focused)?.focus();
 }
 
