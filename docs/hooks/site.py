@@ -42,6 +42,7 @@ EXAMPLES: Final = {
     "Python": {
         "asyncio_service.py": "A service with asyncio",
         "work_queue.py": "A work queue",
+        "task_queue.py": "Tasks of taskiq",
         "exports.py": "Export jobs for cron",
         "airflow_dags/orders_by_hour.py": "A DAG of Airflow",
         "airflow_dags/order_arrived.py": "A DAG that a message starts",

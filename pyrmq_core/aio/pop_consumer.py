@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
 
@@ -53,6 +54,10 @@ class PopDelivery(AsyncOnly):
 
     async def give_back(self, delay: float | None = None) -> None:
         await on_library_loop(partial(self._delivery.give_back, delay))
+
+    def _extend_on(self, seconds: float) -> Future[None]:
+        """Extends the message in the library's loop, also while a task blocks this one, until it is settled."""
+        return portal().submit(self._delivery._extend_on, seconds)
 
     ack.__doc__ = TrioPopDelivery.ack.__doc__
     extend.__doc__ = TrioPopDelivery.extend.__doc__

@@ -51,6 +51,7 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core.aio": SHARED | {"pyrmq_core.client", "pyrmq_core.loop_thread"},
     "pyrmq_core.tools": set(),
     "pyrmq_core.tools.airflow": GROUND | {"pyrmq_core.aio"},
+    "pyrmq_core.tools.taskiq": BYTES | {"pyrmq_core.aio", "pyrmq_core.client"},
     "pyrmq_core.tools.search": SHARED | {"pyrmq_core.client", "pyrmq_core.columnar"},
     "pyrmq_core.tools.web": SHARED | {"pyrmq_core", "pyrmq_core.client", "pyrmq_core.tools.search"},
     "pyrmq_core.otel": BYTES | {"pyrmq_core.client"},
@@ -175,6 +176,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "opentelemetry": ("pyrmq_core.otel.api", "pyrmq_spark.stream.lag_listener"),
     "openlineage": ("pyrmq_spark.stream.lineage_listener",),
     "airflow": ("pyrmq_core.tools.airflow.message_queue",),
+    "taskiq": ("pyrmq_core.tools.taskiq",),
     "pytest": ("pyrmq_pytest",),
     "click": ("pyrmq_core.tools.cli",),
     "rich": ("pyrmq_core.tools.cli",),
@@ -274,7 +276,7 @@ def _import_fault(arrow: Import) -> str | None:
         return f"{arrow.importer} stands in no room of the house (tests/support/walls.py)"
     if _pure(arrow.importer) and top in IMPURE_MODULES:
         return f"{room} is plain functions and values, and imports {arrow.module}"
-    if arrow.module == "asyncio" and room == "pyrmq_core.aio":
+    if arrow.module == "asyncio" and room in {"pyrmq_core.aio", "pyrmq_core.tools.taskiq"}:
         return None  # its loops; its sockets are below
     if top in SOCKET_MODULES and arrow.module != "urllib.parse" and room != "pyrmq_core.network":
         return f"{arrow.module} is imported outside network"

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 # The time for giving a message back behind an exception or a cancellation.
 LEAVING_SECONDS: Final = 3.0
+# The looks in one invisible time for messages that have spent half of it.
+LOOKS: Final = 6
 
 
 class PopDelivery(AsyncOnly):
@@ -95,6 +97,19 @@ class PopDelivery(AsyncOnly):
     @property
     def _is_over(self) -> bool:
         return trio.current_time() > self._ends_at
+
+    async def _extend_on(self, seconds: float) -> None:
+        """Extends the message by `seconds` each time that half of its time is over, until it is settled or visible."""
+        while not self._is_settled:
+            await trio.sleep_until(self._half_over_at)
+            try:
+                await self._extend_if_open(seconds)
+            except InvalidState as error:
+                log.warning("%s", error)
+                return
+            except RocketMQError as error:
+                log.info("%s is not extended yet: %s", self.message.msg_id, error)
+                await trio.sleep(seconds / LOOKS)
 
     async def _extend_if_open(self, seconds: float) -> None:
         async with self._turn:

@@ -14,7 +14,7 @@ import trio
 
 from pyrmq_core.client.consumer.consume.handler_calls import HandlerCalls
 from pyrmq_core.client.consumer.consume.handler_exceptions import NotHandled
-from pyrmq_core.client.consumer.pop.delivery import LEAVING_SECONDS, PopDelivery
+from pyrmq_core.client.consumer.pop.delivery import LEAVING_SECONDS, LOOKS, PopDelivery
 from pyrmq_core.errors import LocalError, ResponseError, RocketMQError
 from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
@@ -24,8 +24,6 @@ PAUSE_SECONDS: Final = 1.0
 RECEIVING: Final = "receiving from"
 EXTENDING: Final = "extending the messages of"
 ACKNOWLEDGING: Final = "acknowledging the messages of"
-# The looks in one invisible time for messages that have spent half of it.
-LOOKS: Final = 6
 # Refusals that no later try changes.
 FINAL_CODES: Final = frozenset(
     (
@@ -70,7 +68,7 @@ class RunningPop:
             try:
                 deliveries = await self._receive(min(self._at_once - len(self._handled), MOST_MESSAGES))
             except RocketMQError as error:
-                if isinstance(error, LocalError) or (isinstance(error, ResponseError) and error.code in FINAL_CODES):
+                if is_final(error):
                     raise
                 self._problems.failed(RECEIVING, self._topic, error)
                 await trio.sleep(PAUSE_SECONDS)
@@ -155,3 +153,8 @@ class RunningPop:
             self._problems.failed(EXTENDING, self._topic, error)
         else:
             self._problems.passed(EXTENDING, self._topic)
+
+
+def is_final(error: RocketMQError) -> bool:
+    """Returns whether no later try to receive changes the error."""
+    return isinstance(error, LocalError) or (isinstance(error, ResponseError) and error.code in FINAL_CODES)

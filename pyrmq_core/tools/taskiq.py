@@ -1,0 +1,162 @@
+"""`RocketMQBroker`: taskiq's tasks as messages of a topic, which any number of workers take by pop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqMessage, TaskiqMiddleware
+
+from pyrmq_core.aio import PopConsumer, PopDelivery, Producer
+from pyrmq_core.client.consumer.pop.running_pop import is_final
+from pyrmq_core.client.consumer.pop.settings import invisible_ms
+from pyrmq_core.errors import InvalidState, ResponseError, RocketMQError
+from pyrmq_core.model import Message
+from pyrmq_core.protocol.framing.codes import PASSING_CODES
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS: Final = 1.0
+
+
+class RocketMQBroker(AsyncBroker):
+    """A broker for taskiq: `RocketMQBroker("tasks", nameserver="127.0.0.1:9876")`, on brokers of 5.0 or later.
+
+    A worker takes a task when it has room for it, so a topic needs no more queues for more workers. While a task runs,
+    even for an hour, its message is extended. A task whose worker was killed runs again on another one after
+    `invisible` seconds, and one that ended without the acknowledgement of taskiq's `ack_type` as well. After
+    `max_reconsume_times` such repeats its message is a dead letter. A worker that shuts down gives its unfinished tasks
+    back at once. A task that raised is acknowledged: taskiq's middlewares for retries send it anew.
+
+    The label `delay` is in seconds. The label `priority` needs brokers of 5.4 or later, and is left out beside a delay,
+    where they ignore it. Further arguments are those of `pyrmq_core.aio.Client`. The topic has to be there.
+    """
+
+    def __init__(
+        self,
+        topic: str = "taskiq",
+        group: str = "taskiq",
+        *,
+        invisible: float = 60.0,
+        max_reconsume_times: int = 16,
+        **client: Any,
+    ) -> None:
+        super().__init__()
+        invisible_ms("invisible", invisible)
+        self.topic = topic
+        self.invisible = invisible
+        self._new_producer = partial(Producer, group, **client)
+        self._new_consumer = partial(PopConsumer, group, max_reconsume_times=max_reconsume_times, **client)
+        self._new_consumer()  # raises for wrong arguments now, and opens nothing
+        self._producer: Producer | None = None
+        self._consumer: PopConsumer | None = None
+        self._held: set[_HeldTask] = set()
+        self.add_middlewares(_EndOfTasks(self._held))
+
+    async def startup(self) -> None:
+        self._producer = await self._new_producer().open()
+        await super().startup()
+
+    async def shutdown(self) -> None:
+        """Gives the unfinished tasks of this worker back, and closes the connections."""
+        try:
+            await super().shutdown()
+        finally:
+            await asyncio.gather(*(held.give_back() for held in self._held))
+            producer, consumer = self._producer, self._consumer
+            self._producer = self._consumer = None
+            if consumer is not None:
+                await consumer.close()
+            if producer is not None:
+                await producer.close()
+
+    async def kick(self, message: BrokerMessage) -> None:
+        """Sends a task. Its id is the key of the message."""
+        if self._producer is None:
+            raise InvalidState("the broker has not started: await broker.startup() first")
+        await self._producer.send(message_of(self.topic, message))
+
+    async def listen(self) -> AsyncGenerator[AckableMessage, None]:
+        """Yields tasks, one for each request. Raises refusals that no later try changes."""
+        consumer = self._consumer = self._consumer or self._new_consumer()
+        while True:
+            try:
+                deliveries = await consumer.receive(self.topic, 1, self.invisible)
+            except RocketMQError as error:
+                if is_final(error):
+                    raise
+                log.warning("receiving tasks from %s failed, and is tried again: %s", self.topic, error)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            for delivery in deliveries:
+                held = _HeldTask(delivery, self.invisible, self._held)
+                yield AckableMessage(data=delivery.message.body, ack=held.ack)
+
+
+def message_of(topic: str, task: BrokerMessage) -> Message:
+    """Returns the message of a task. The values of its labels are text, or as the task set them."""
+    delay, priority = float(task.labels.get("delay") or 0), task.labels.get("priority")
+    return Message(
+        topic,
+        task.message,
+        keys=task.task_id,
+        delay=timedelta(seconds=delay) if delay > 0 else None,
+        priority=None if priority is None or delay > 0 else int(priority),
+    )
+
+
+class _HeldTask:
+    """A received task, which is extended until it is acknowledged, given back, or its receiver is done with it."""
+
+    def __init__(self, delivery: PopDelivery, invisible: float, all_held: set[_HeldTask]) -> None:
+        self.task_id = delivery.message.keys
+        self.is_running = False
+        self._delivery = delivery
+        self._extending = delivery._extend_on(invisible)
+        self._all = all_held
+        all_held.add(self)
+
+    async def ack(self) -> None:
+        """Acknowledges the task. A failed request is tried again while the message is invisible."""
+        while True:
+            try:
+                await self._delivery.ack()
+            except RocketMQError as error:
+                log.warning("task %s ended, and its acknowledgement failed: %s", self.task_id, error)
+                is_refused = isinstance(error, ResponseError) and error.code not in PASSING_CODES
+                if is_refused or self._extending.done():
+                    break
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                break
+        self.end()
+
+    async def give_back(self) -> None:
+        """Lets another worker have the task at once."""
+        self._extending.cancel()
+        await self._delivery.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+
+    def end(self, *_: object) -> None:
+        self._extending.cancel()
+        self._all.discard(self)
+
+
+class _EndOfTasks(TaskiqMiddleware):
+    """Ends the extension of a task with the call of its receiver, which may end without an acknowledgement."""
+
+    def __init__(self, held: set[_HeldTask]) -> None:
+        super().__init__()
+        self._held = held
+
+    def pre_execute(self, message: TaskiqMessage) -> TaskiqMessage:
+        call = asyncio.current_task()
+        for held in self._held:
+            if held.task_id == message.task_id and not held.is_running and call is not None:
+                held.is_running = True
+                call.add_done_callback(held.end)
+                break
+        return message
