@@ -13,14 +13,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.client.unpacking import in_thread
-from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError, SendFailed
+from pyrmq_core.errors import InvalidArgument, NoRoute, Outcome, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.tools.web.bodies import Receive
 from pyrmq_core.tools.web.body_text import file_name
 from pyrmq_core.tools.web.change_log import ChangeNotLogged, Viewer
 from pyrmq_core.tools.web.changes import PREPARED_BY, Changes
 from pyrmq_core.tools.web.guards import BUSY, FormToken, RequestSlots, Scope, Send
+from pyrmq_core.tools.web.languages import COOKIE as LANGUAGE_COOKIE
+from pyrmq_core.tools.web.languages import LANGUAGES, language_of
 from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.groups import group_page, groups_page, stack_page
@@ -67,16 +70,22 @@ CONFIRMED: Final = "/confirmed"
 NOT_PERMITTED: Final = (ResponseCode.NO_PERMISSION,)
 # The links at the top of every page, in this order.
 NAVIGATION: Final = (
-    ("/", "Cluster"),
-    ("/topics", "Topics"),
-    ("/groups", "Groups"),
-    ("/messages", "Messages"),
-    ("/producers", "Producers"),
-    ("/dead-letters", "Dead letters"),
+    ("/", Text("Cluster")),
+    ("/topics", Text("Topics")),
+    ("/groups", Text("Groups")),
+    ("/messages", Text("Messages")),
+    ("/producers", Text("Producers")),
+    ("/dead-letters", Text("Dead letters")),
 )
 
-LOG: Final = ("/changes", "Changes")
+LOG: Final = ("/changes", Text("Changes"))
 MAX_VIEWER_CHARACTERS: Final = 200
+
+OUTCOMES: Final = {
+    Outcome.NOT_STORED: Text("The message is not stored"),
+    Outcome.PERHAPS_STORED: Text("The message is perhaps stored"),
+    Outcome.STORED: Text("The message is stored"),
+}
 
 # A dead letter that is marked is a field, and a page shows 64.
 MAX_FIELDS: Final = 128
@@ -107,7 +116,8 @@ def application(
         return show
 
     def page(request: Request, template: str, values: Mapping[str, object], status: int) -> Response:
-        shown = pages.page(template, values, status, zone=zone_of(request), path=path_of(request))
+        zone, language = zone_of(request), language_of(request)
+        shown = pages.page(template, values, status, zone=zone, language=language, path=path_of(request))
         return compress_page(shown, request, token.text)
 
     downloads = RequestSlots(MAX_DOWNLOADS)
@@ -138,6 +148,7 @@ def application(
             Route("/data/curve", curve, methods=["GET"]),
             Route("/body", body, methods=["GET"]),
             Route("/zone", choose_zone, methods=["GET"]),
+            Route("/language", choose_language, methods=["GET"]),
             *(() if changes is None else changing_routes(changes, page, token, viewer_header)),
             Route("/static/{name}", files.answer, methods=["GET"]),
         ],
@@ -164,9 +175,19 @@ def changing_routes(changes: Changes, page: PageOfValues, token: FormToken, view
 
 
 async def choose_zone(request: Request) -> Response:
-    chosen = form_zone(query(request, "zone"), UTC_ZONE)
+    return _chosen(request, COOKIE, form_zone(query(request, "zone"), UTC_ZONE).name)
+
+
+async def choose_language(request: Request) -> Response:
+    code = query(request, "language")
+    if code not in LANGUAGES:
+        raise InvalidArgument(Text("language={code!r} is none of {known}", code=code, known=", ".join(LANGUAGES)))
+    return _chosen(request, LANGUAGE_COOKIE, code)
+
+
+def _chosen(request: Request, cookie: str, value: str) -> Response:
     answer = RedirectResponse(local_path(request.query_params.get("back", "")), 303)
-    answer.set_cookie(COOKIE, chosen.name, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
+    answer.set_cookie(cookie, value, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
     return answer
 
 
@@ -203,35 +224,36 @@ async def _form(request: Request, token: FormToken) -> dict[str, str]:
     # A form without the page's token is refused before its fields are read.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise HTTPException(415, "A form of this page is application/x-www-form-urlencoded.")
+        raise HTTPException(415, Text("A form of this page is application/x-www-form-urlencoded."))
     sent = await request.body()
     if not token.matches(raw_field(sent, b"token", len(token.text) + 1)):
-        raise HTTPException(403, "The form is not from this page as it runs now; load the page again.")
+        raise HTTPException(403, Text("The form is not from this page as it runs now; load the page again."))
     return await read_fields(sent)
 
 
 def described(error: Exception) -> tuple[int, str, str]:
     match error:
         case HTTPException(status_code=404):
-            return 404, "No such page", "There is no page at this address."
+            return 404, Text("No such page"), Text("There is no page at this address.")
         case HTTPException():
-            return error.status_code, "Refused", error.detail
+            return error.status_code, Text("Refused"), error.detail
         case TooManyLookUps():
-            return 429, "Busy", "All viewers together ask for too much at once; try again in a few seconds."
+            return 429, Text("Busy"), Text("All viewers together ask for too much at once; try again in a few seconds.")
         case ChangeNotLogged():
-            return 503, "Nothing is changed", str(error)
+            return 503, Text("Nothing is changed"), str(error)
         case InvalidArgument():
-            return 400, "Not possible", str(error)
+            return 400, Text("Not possible"), str(error)
         case NoRoute():
-            return 404, "Not there", str(error)
+            return 404, Text("Not there"), str(error)
         case ResponseError(code=code) if code in NOT_PERMITTED:
-            return 403, "Not permitted", f"The credentials of this page do not permit it: {error}"
+            text = Text("The credentials of this page do not permit it: {error}", error=str(error))
+            return 403, Text("Not permitted"), text
         case SendFailed():
-            return 502, f"The message is {error.outcome.value}", str(error)
+            return 502, OUTCOMES[error.outcome], str(error)
         case ResponseError():
-            return 502, "The broker refused", str(error)
+            return 502, Text("The broker refused"), str(error)
         case _:
-            return 502, "The cluster did not answer", str(error)
+            return 502, Text("The cluster did not answer"), str(error)
 
 
 def raw_field(form: bytes, name: bytes, most: int) -> str:
@@ -244,7 +266,7 @@ async def read_fields(form: bytes) -> dict[str, str]:
     """Returns the fields by name. Raises `InvalidArgument` for more than `MAX_FIELDS`."""
     fields = form.split(b"&", MAX_FIELDS)
     if len(fields) > MAX_FIELDS:
-        raise InvalidArgument(f"the form has more than {MAX_FIELDS} fields")
+        raise InvalidArgument(Text("the form has more than {most} fields", most=MAX_FIELDS))
     split = [field.partition(b"=") for field in fields]
     return {await _decoded(name): await _decoded(value) for name, _, value in split}
 

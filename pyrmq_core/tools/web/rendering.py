@@ -13,6 +13,8 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
+from pyrmq_core.client.texts import Text
+from pyrmq_core.tools.web.languages import LANGUAGES, Language
 from pyrmq_core.tools.web.zones import OFFERED, UTC_ZONE, Zone
 
 HERE: Final = Path(__file__).parent
@@ -49,8 +51,19 @@ def _share(value: float | None, most: float) -> str:
     return f"n s s{steps}" if steps > 0 else "n"
 
 
-def _counted(value: int, thing: str) -> str:
-    return f"{_number(value)} {thing}{'' if value == 1 else 's'}"
+def _counted(value: int, thing: str) -> Text:
+    return Text(f"{{number}} {thing}{'' if value == 1 else 's'}", number=_number(value))
+
+
+@pass_context
+def _said(context: Context, text: str, /, **values: object) -> Markup:
+    language: Language = context["language"]
+    return language.html(text, **values)
+
+
+@pass_context
+def _finalized(context: Context, value: object) -> object:
+    return _said(context, value) if isinstance(value, Text) else value
 
 
 def _size(number_of_bytes: float) -> str:
@@ -77,19 +90,27 @@ class Pages:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            finalize=_finalized,
         )
         self._templates.filters.update(when=_when, number=_number, share=_share, counted=_counted, size=_size)
-        self._templates.globals.update(link=link, **shared)
+        self._templates.globals.update({"link": link, "_": _said, "languages": LANGUAGES, **shared})
 
     def page(
-        self, template: str, values: Mapping[str, Any], status: int = 200, *, zone: Zone = UTC_ZONE, path: str = "/"
+        self,
+        template: str,
+        values: Mapping[str, Any],
+        status: int = 200,
+        *,
+        zone: Zone = UTC_ZONE,
+        language: Language = LANGUAGES["en"],
+        path: str = "/",
     ) -> HTMLResponse:
-        """Returns the page made from the template, with its times in the zone.
+        """Returns the page made from the template, with its times in the zone, and its texts in the language.
 
-        `path` is the page to return to after the choice of another zone. A character that UTF-8 cannot encode becomes a
-        question mark.
+        `path` is the page to return to after the choice of another zone or language. A character that UTF-8 cannot
+        encode becomes a question mark.
         """
         zones = OFFERED if zone.name in OFFERED else (*OFFERED, zone.name)
-        shared = {"zone": zone, "zones": zones, "path": path}
+        shared = {"zone": zone, "zones": zones, "language": language, "path": path}
         text = self._templates.get_template(template).render(**values, **shared)
         return HTMLResponse(text.encode(errors="replace"), status)

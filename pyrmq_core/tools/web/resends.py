@@ -11,6 +11,7 @@ from typing import Final
 import trio
 
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer
+from pyrmq_core.client.texts import Text, joined
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import OffsetRange
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX
@@ -45,11 +46,13 @@ class Run:
     is_over: bool = False
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
-    def __str__(self) -> str:
-        parts = [f"{self.sent:,} of {self.number:,} dead letters of {self.group} were sent again"]
-        parts += [f"{self.missing:,} are no longer kept"] if self.missing else []
-        parts += [f"{self.failed:,} failed, the last with: {self.fault}"] if self.failed else []
-        return "; ".join(parts)
+    @property
+    def text(self) -> Text:
+        figures = {"sent": self.sent, "number": self.number, "missing": self.missing, "failed": self.failed}
+        parts = [Text("{sent:,} of {number:,} dead letters of {group} were sent again", group=self.group, **figures)]
+        parts += [Text("{missing:,} are no longer kept", **figures)] if self.missing else []
+        parts += [Text("{failed:,} failed, the last with: {fault}", fault=self.fault, **figures)] if self.failed else []
+        return joined(parts)
 
 
 class Resends:
@@ -85,7 +88,7 @@ class Resends:
     def start(self, group: str, letters: Letters, rate: int) -> None:
         """Starts a run of `rate` letters a second. Raises `InvalidArgument` while another one is under way."""
         if self.running is not None:
-            raise InvalidArgument("dead letters are being sent again already; wait for their end, or stop it")
+            raise InvalidArgument(Text("dead letters are being sent again already; wait for their end, or stop it"))
         self.latest = run = Run(group, letters.number, rate)
         self._nursery.start_soon(self._run, run, letters)
 
@@ -100,8 +103,10 @@ class Resends:
         finally:
             run.is_over = True
             with trio.CancelScope(shield=True), contextlib.suppress(ChangeNotLogged):
-                entry = await self._log.begin(Viewer(), f"The end of sending dead letters of {run.group} again.")
-                await self._log.end(entry, DONE, f"{run}")
+                entry = await self._log.begin(
+                    Viewer(), Text("The end of sending dead letters of {group} again.", group=run.group)
+                )
+                await self._log.end(entry, DONE, run.text)
 
     async def _send_all(self, run: Run, letters: Letters) -> None:
         next_at, failures = -math.inf, 0

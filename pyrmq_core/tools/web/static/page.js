@@ -2,6 +2,9 @@
 // Without this script every page works as well.
 "use strict";
 
+// The texts in the page's language, if it is not English.
+const texts = JSON.parse(document.documentElement.dataset.texts || "{}");
+const said = (key, values = {}) => (texts[key] || key).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const main = document.getElementById("main");
 const renewBox = document.getElementById("renew");
 const zoneForm = document.getElementById("zone");
@@ -46,11 +49,11 @@ async function draw(place) {
         y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] },
       },
       axes: [
-        { ...axis, space: place.clientWidth < 600 ? 60 : 75, size: 36, label: `time (${document.documentElement.dataset.zone})`, labelSize: 22, labelFont: AXIS_FONT, values: (_, splits, axisIndex, space, step) => splits.map((split) => clock(split, step < 60)) },
+        { ...axis, space: place.clientWidth < 600 ? 60 : 75, size: 36, label: said("time ({zone})", { zone: document.documentElement.dataset.zone }), labelSize: 22, labelFont: AXIS_FONT, values: (_, splits, axisIndex, space, step) => splits.map((split) => clock(split, step < 60)) },
         { ...axis, size: 70, label: unit, labelSize: 22, labelFont: AXIS_FONT, values: (_, splits) => splits.map(shown) },
       ],
       series: [
-        { label: "time", value: (_, value) => (value ? clock(value, true) : "–") },
+        { label: said("time"), value: (_, value) => (value ? clock(value, true) : "–") },
         ...names.map((name, number) => ({
           label: name,
           stroke: colour(`--line-${(number % LINES) + 1}`),
@@ -118,7 +121,8 @@ async function renew() {
   const answer = await fetch(location.href).catch(() => null);
   const text = answer && answer.ok ? await answer.text().catch(() => null) : null;
   if (text === null) {
-    renewal.textContent = `not renewed at ${clock(Date.now() / 1e3, true)}: ${answer ? `the page's answer is ${answer.status}` : "no answer"}`;
+    const why = answer ? said("the page's answer is {status}", { status: answer.status }) : said("no answer");
+    renewal.textContent = said("not renewed at {time}: {why}", { time: clock(Date.now() / 1e3, true), why });
     return;
   }
   renewal.textContent = "";
@@ -148,7 +152,7 @@ async function copy(text) {
   area.select();
   const copied = document.execCommand("copy");
   area.remove();
-  if (!copied) throw new Error("refused");
+  if (!copied) throw new Error(said("refused"));
 }
 
 document.documentElement.classList.add("script");
@@ -156,23 +160,23 @@ document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
   button.blur(); // a chosen control would keep the page from renewing itself
-  const said = (text) => (document.getElementById("copied").textContent = text);
+  const report = (text) => (document.getElementById("copied").textContent = text);
   try {
     const { copy: selector, copyFrom } = button.dataset;
     const answer = copyFrom ? await fetch(copyFrom) : null;
-    if (answer && !answer.ok) throw new Error(`the page's answer is ${answer.status}`);
+    if (answer && !answer.ok) throw new Error(said("the page's answer is {status}", { status: answer.status }));
     const text = answer ? await answer.text() : document.querySelector(selector).textContent;
     await copy(text);
-    said(`${text.length.toLocaleString("en")} characters copied`);
+    report(said("{characters} characters copied", { characters: text.length.toLocaleString("en") }));
   } catch (error) {
-    said(`not copied: ${error.message}; mark the text, or download the body`);
+    report(said("not copied: {why}; mark the text, or download the body", { why: error.message }));
   }
 });
 
 const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const zoneList = zoneForm.elements.zone;
 if (ownZone && ![...zoneList.options].some((option) => option.value === ownZone)) {
-  zoneList.add(new Option(`${ownZone} (this browser's)`, ownZone), 0);
+  zoneList.add(new Option(said("{zone} (this browser's)", { zone: ownZone }), ownZone), 0);
 }
 zoneList.addEventListener("change", () => {
   zoneForm.elements.back.value = location.pathname + location.search;

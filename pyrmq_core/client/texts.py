@@ -1,0 +1,36 @@
+"""`Text`: an English sentence that keeps its pattern and values, so that the page can say it in another language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Text(str):
+    """A sentence in English, from a pattern with `{names}` and the values of these, of which some may be texts too.
+
+    It compares and prints as any `str`. A part that is one sentence of several is joined by a pattern as well.
+    """
+
+    __slots__ = ("pattern", "values")
+    pattern: str
+    values: Mapping[str, object]
+
+    def __new__(cls, pattern: str, /, **values: object) -> Text:
+        """Returns the sentence. A pattern without values may have braces of its own."""
+        text = super().__new__(cls, pattern.format(**values) if values else pattern)
+        text.pattern, text.values = pattern, values
+        return text
+
+    def __str__(self) -> str:
+        return self  # `str(error)` keeps the text that an error was raised with
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], Mapping[str, object]]:
+        return (self.pattern,), self.values
+
+
+def joined(texts: list[Text]) -> Text:
+    """Returns the whole sentences one behind another, with semicolons."""
+    first, *others = texts
+    for text in others:
+        first = Text("{first}; {then}", first=first, then=text)
+    return first
