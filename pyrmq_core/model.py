@@ -32,10 +32,10 @@ RESERVED_NAMES: Final = frozenset(
 )
 # A broker refuses a single message that carries these (code 13); Java's client lets them through.
 BATCH_RECORD_NAMES: Final = frozenset(("INNER_BASE", "INNER_NUM"))
-# The names that a user's property may not have. A priority has a field of its own, by which its rules are checked.
+# The names that a user's property may not have. Priorities and lite topics have fields, by which rules are checked.
 # INNER_MULTI_DISPATCH names the queues of lite topics that have the message, too: a broker of 5.5 sets it, and a copy
 # that carried it would make such queues anew.
-KEPT_NAMES: Final = RESERVED_NAMES | BATCH_RECORD_NAMES | {"INNER_MULTI_DISPATCH", "_SYS_MSG_PRIORITY_"}
+KEPT_NAMES: Final = RESERVED_NAMES | BATCH_RECORD_NAMES | {"INNER_MULTI_DISPATCH", "_SYS_MSG_PRIORITY_", "__LITE_TOPIC"}
 # The names of properties that RocketMQ's clients and brokers set.
 SYSTEM_NAMES: Final = KEPT_NAMES | {"TRANSACTION_CHECK_TIMES"}
 
@@ -48,6 +48,8 @@ class Message:
     that brokers filter by. `sharding_key` keeps messages of one key in one queue, in order. `delay_level` is 1 to 18 (1
     s to 2 h), while `deliver_at` and `delay` need a broker of 5.0 or later. `flag` is stored and never interpreted.
     `priority` (0 or more) is the id of the queue in which brokers of 5.4 or later store the message, at most the last.
+    `lite_topic` names a lite topic of `topic`: brokers of 5.5 with `enableLmq` and `enableMultiDispatch` have a queue
+    for each.
     """
 
     topic: str
@@ -62,6 +64,7 @@ class Message:
     delay: timedelta | None = None
     wait_store_msg_ok: bool = True
     priority: int | None = None
+    lite_topic: str | None = None
 
     def __repr__(self) -> str:
         return _short_repr(self)
@@ -80,10 +83,11 @@ class Message:
         delay: timedelta | None = None,
         wait_store_msg_ok: bool = True,
         priority: int | None = None,
+        lite_topic: str | None = None,
     ) -> None:
         if self.__class__ is not Message:  # a subclass may have other slots
             first = (topic, body, tags, keys, sharding_key, properties)
-            last = (flag, delay_level, deliver_at, delay, wait_store_msg_ok, priority)
+            last = (flag, delay_level, deliver_at, delay, wait_store_msg_ok, priority, lite_topic)
             for name, value in zip(_MessageDraft.__slots__, first + last, strict=True):
                 object.__setattr__(self, name, value)
             return
@@ -102,6 +106,7 @@ class Message:
         draft.delay = delay
         draft.wait_store_msg_ok = wait_store_msg_ok
         draft.priority = priority
+        draft.lite_topic = lite_topic
         draft.__class__ = Message
 
 

@@ -27,6 +27,7 @@ MESSAGES = st.builds(
     properties=st.dictionaries(WORDS, WORDS, max_size=2),
     delay_level=st.none() | st.integers(1, 18),
     priority=st.none() | st.integers(0, 9),
+    lite_topic=st.none() | WORDS,
     wait_store_msg_ok=st.booleans(),
 )
 
@@ -62,7 +63,7 @@ def test_a_message_of_a_subclass_has_all_fields() -> None:
     order = Order("orders", b"x", keys="k", wait_store_msg_ok=False)
     assert type(order) is Order
     assert [getattr(order, field.name) for field in fields(Message)] == [
-        *("orders", b"x", None, "k", None, {}, 0, None, None, None, False, None)
+        *("orders", b"x", None, "k", None, {}, 0, None, None, None, False, None, None)
     ]
     with pytest.raises(FrozenInstanceError):
         order.flag = 2  # type: ignore[misc]

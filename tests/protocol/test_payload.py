@@ -97,6 +97,7 @@ NO_BATCHES = [
     ([Message("T", b"x", delay=timedelta(1))], "a batch cannot be delayed; message 0"),
     ([Message("T", b"x", deliver_at=datetime(2026, 1, 1, tzinfo=UTC))], "a batch cannot be delayed"),
     ([T, Message("T", b"x", priority=0)], "brokers ignore a priority in a batch; message 1 of T has one"),
+    ([T, Message("T", b"x", lite_topic="a")], "no lite topic gets messages of a batch; send message 1 of T alone"),
     ([Message("%RETRY%g", b"x")], "topic %RETRY%g: retry topics take no batches"),
     ([], "a batch holds at least one message"),
 ]

@@ -160,6 +160,12 @@ def test_a_priority_is_a_property(priority: int) -> None:
     )
 
 
+def test_a_lite_topic_is_a_property() -> None:
+    message = Message("T", b"x", properties={"a": "b"}, lite_topic="Session-42_" + "x" * 53)
+    pair = f"__LITE_TOPIC\x01{message.lite_topic}\x02"
+    assert message_properties_string(message, "ID") == f"UNIQ_KEY\x01ID\x02WAIT\x01true\x02a\x01b\x02{pair}"
+
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REFUSED = [
     (Message("T", b"x", tags=""), "property 'TAGS' has an empty value"),
@@ -184,11 +190,19 @@ REFUSED = [
     (Message("T", b"x", properties={"UNIQ_KEY": "v"}), "UNIQ_KEY is a name RocketMQ keeps"),
     (Message("T", b"x", properties={"INNER_NUM": "1"}), "INNER_NUM is a name RocketMQ keeps"),
     (Message("T", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%$T$s"}), "INNER_MULTI_DISPATCH is a name RocketMQ"),
-    (Message("T", b"x", properties={"__LITE_TOPIC": "a b"}), "__LITE_TOPIC is 'a b'; a lite topic's name has 1 to 64"),
-    (Message("T", b"x", properties={"__LITE_TOPIC": "a$b"}), "__LITE_TOPIC is 'a\\$b'"),
-    (Message("T", b"x", properties={"__LITE_TOPIC": "a\n"}), "__LITE_TOPIC is "),
-    (Message("T", b"x", properties={"__LITE_TOPIC": "é"}), "__LITE_TOPIC is 'é'"),
-    (Message("T", b"x", properties={"__LITE_TOPIC": "a" * 65}), "__LITE_TOPIC is str of length 65"),
+    (Message("T", b"x", properties={"__LITE_TOPIC": "a"}), "__LITE_TOPIC is a name .* lite_topic"),
+    (Message("T", b"x", lite_topic="a b"), "lite_topic is 'a b'; a lite topic's name has 1 to 64"),
+    (Message("T", b"x", lite_topic="a$b"), "lite_topic is 'a\\$b'"),
+    (Message("T", b"x", lite_topic="a\n"), "lite_topic is "),
+    (Message("T", b"x", lite_topic="é"), "lite_topic is 'é'"),
+    (Message("T", b"x", lite_topic=""), "lite_topic is ''"),
+    (Message("T", b"x", lite_topic=7), "lite_topic is 7"),  # type: ignore[arg-type]
+    (Message("T", b"x", lite_topic="a" * 65), "lite_topic is str of length 65"),
+    (Message("T", b"x", lite_topic="a", delay_level=1), "a message of a lite topic has no delay"),
+    (Message("T", b"x", lite_topic="a", delay=timedelta(1)), "a message of a lite topic has no delay"),
+    (Message("T", b"x", lite_topic="a", priority=1), "a message of a lite topic has no delay, priority"),
+    (Message("T", b"x", lite_topic="a", sharding_key="k"), "a message of a lite topic has no .* sharding key"),
+    (Message("T", b"x", lite_topic="a", properties={"__SHARDINGKEY": "k"}), "has no .* sharding key"),
     (Message("T", b"x", properties={"n": "\ud800"}), "no valid Unicode text"),
     (Message("T", b"x", tags="\ud800"), "no valid Unicode text"),
     (Message("T", b"x", sharding_key="a", properties={"__SHARDINGKEY": "b"}), "__SHARDINGKEY and sharding_key differ"),
@@ -224,7 +238,7 @@ def test_reserved_names_are_refused(name: str) -> None:
 
 
 def test_names_java_lets_through_are_let_through() -> None:
-    names = ("__SHARDINGKEY", "__LITE_TOPIC", "CHECK_IMMUNITY_TIME_IN_SECONDS")
+    names = ("__SHARDINGKEY", "CHECK_IMMUNITY_TIME_IN_SECONDS")
     for name in (*names, "__transactionId__", "__STARTDELIVERTIME", "keys"):
         assert message_properties(Message("T", b"x", properties={name: "v"}), None)[name] == "v"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.java.string_hash import string_hash_code, tags_code
+from pyrmq_core.protocol.java.string_hash import consistent_bucket, string_hash_code, tags_code
 from tests.support import golden
 
 
@@ -31,6 +33,18 @@ def test_what_java_printed(text: str) -> None:
     assert string_hash_code(text) == int(code)
     # Java's remainder keeps the sign: abs() after it, as SelectMessageQueueByHash does.
     assert abs(string_hash_code(text)) % 8 == int(modulo)
+
+
+def test_the_buckets_of_10_000_names_are_those_of_java() -> None:
+    java = golden.load("lite_buckets_5.5.0.json")
+    hexes = [f"{(number * 0x9E3779B1) & 0xFFFFFFFF:x}_{number * 7919}" for number in range(10_000)]
+    codes = [string_hash_code(hexes[number] if number % 2 else f"session-{number}") for number in range(10_000)]
+    for buckets, expected in java["buckets"].items():
+        text = " ".join(str(consistent_bucket(code, int(buckets))) for code in codes)
+        assert text.startswith(expected["first"]), buckets
+        assert hashlib.sha256(text.encode()).hexdigest() == expected["sha256"], buckets
+    # Among these are two numbers at which Guava's sum overflows, in the first and in the second step.
+    assert {code: consistent_bucket(int(code), 1000) for code in java["codes"]} == java["codes"]
 
 
 def test_no_tags_are_code_0() -> None:

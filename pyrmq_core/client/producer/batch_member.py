@@ -44,9 +44,9 @@ def batch_member(
 ) -> BatchMember | None:
     """Returns the checked message, ready to share a request, or None if it must be sent alone.
 
-    Messages are sent alone if they are delayed, have a priority, go to retry topics, or have large properties or a body
-    of `below_bytes` or more. `InvalidMessage` names the rule that the message breaks. `system_properties` are the
-    producer's own.
+    Messages are sent alone if they are delayed, have a priority or a lite topic, go to retry topics, or have large
+    properties or a body of `below_bytes` or more. `InvalidMessage` names the rule that the message breaks.
+    `system_properties` are the producer's own.
     """
     check_message(message, max_message_bytes)
     topic, body_bytes = message.topic, len(message.body)

@@ -159,7 +159,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         parts = self._parts or self._open()
         seconds = self._settings.send_timeout if timeout is None else self._seconds(timeout)
         payload = self._encoding.content(message, timeout)
-        to = ANY_QUEUE if queue is None and message.sharding_key is None else target_of(message, queue)
+        is_plain = queue is None and message.sharding_key is None and message.lite_topic is None
+        to = ANY_QUEUE if is_plain else target_of(message, queue)
         if select is not None:
             to, seconds = await self._selected(message, queue, select, seconds)
         pending, size = PendingSend(parts.unseen), len((payload[0] if isinstance(payload, tuple) else payload).body)

@@ -137,7 +137,7 @@ class Transactions:
         self._checks.unregister(self._group)
 
     def properties(self, message: Message) -> dict[str, str]:
-        """Returns the properties of a half message. Raises `InvalidMessage` for a message with a delay or priority."""
+        """Returns a half message's properties. Raises `InvalidMessage` beside a delay, priority or lite topic."""
         if self._listener is None:
             raise InvalidState(
                 f"producer {self._group} has no transaction_listener: brokers would ask it about lost ends in vain; "
@@ -148,6 +148,11 @@ class Transactions:
         if message.priority is not None:
             raise InvalidMessage(
                 f"topic {message.topic}: a message in a transaction has no priority, brokers remove it"
+            )
+        if message.lite_topic is not None:  # seen on 5.5.0
+            raise InvalidMessage(
+                f"topic {message.topic}: a message in a transaction has no lite topic, which would show it before the "
+                "commit and after a rollback"
             )
         return {TRAN_MSG: "true", PGROUP: self._group}
 

@@ -13,7 +13,7 @@ from typing import Final
 from pyrmq_core.errors import NoRoute, ResponseError
 from pyrmq_core.model import MessageQueue, Permission, TopicQueues
 from pyrmq_core.protocol.framing.codes import ResponseCode
-from pyrmq_core.protocol.java.string_hash import string_hash_code
+from pyrmq_core.protocol.java.string_hash import consistent_bucket, string_hash_code
 from pyrmq_core.protocol.routes.route import BrokerData, TopicRouteData, order_counts
 
 # The range of the counter: Java's is 32 bits wide and read without its sign.
@@ -77,14 +77,16 @@ class TopicPublishInfo:
                 return queue
         return None
 
-    def queue_of_key(self, sharding_key: str) -> MessageQueue:
+    def queue_of_key(self, sharding_key: str, *, is_lite: bool = False) -> MessageQueue:
         """Returns the queue of a key, number `abs(hashCode % n)` as in Java's SelectMessageQueueByHash.
 
-        Java's remainder keeps the sign. Raises `NoRoute` when there is no queue to write to.
+        Java's remainder keeps the sign. A lite topic's name has the queue whose broker RocketMQ's own brokers expect it
+        at (broker/lite/LiteShardingImpl.java, 5.5.0). Raises `NoRoute` when there is no queue to write to.
         """
         if not self.keyed_queues:
             return self.select_one_message_queue()
-        return self.keyed_queues[abs(string_hash_code(sharding_key)) % len(self.keyed_queues)]
+        code, count = string_hash_code(sharding_key), len(self.keyed_queues)
+        return self.keyed_queues[consistent_bucket(code, count) if is_lite else abs(code) % count]
 
     def interleaved(self, counter: int) -> TopicPublishInfo:
         """Returns the same queues, reordered and with a new counter: queue 0 of each broker, then queue 1, ...

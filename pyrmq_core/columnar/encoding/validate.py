@@ -21,9 +21,6 @@ from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import KEPT_NAMES
 from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_sent_topic
 from pyrmq_core.protocol.messages.properties import (
-    LITE_TOPIC,
-    LITE_TOPIC_NAME,
-    LITE_TOPIC_RULE,
     MAX_PROPERTIES_BYTES,
     MAX_STORED_PROPERTIES_BYTES,
     SHARDING_KEY,
@@ -45,7 +42,6 @@ KEPT_NAME: Final = (
     "it sets {value}, a name RocketMQ keeps for itself; a frame that was read is written back with "
     'select("topic", "body", "tags", "keys")'
 )
-NO_LITE_TOPIC: Final = f"its {LITE_TOPIC} is {{value}}; {LITE_TOPIC_RULE}"
 TWO_KEYS: Final = f"it sets {SHARDING_KEY} to another value than the column shardingKey; give one of them"
 
 
@@ -156,7 +152,6 @@ def _property_faults(properties: UserProperties, sharding_key: BytesColumn | Non
     to_check = names if properties.names is None else names[: len(properties.names)]
     yield from _of_elements("properties", offsets, to_check, _name_rules(to_check))
     yield from _of_elements("properties", offsets, values, _value_rules(values))
-    yield from _of_elements("properties", offsets, values, _lite_topic_rule(names, values))
     if sharding_key is not None:  # equal keys are already removed from the map
         twice = pc.equal(names, pa.scalar(SHARDING_KEY.encode(), pa.binary())).to_numpy(zero_copy_only=False)
         keyed = _valid(sharding_key.array)
@@ -173,13 +168,6 @@ def _value_rules(value: pa.Array) -> RowFaults:
     if value.null_count:
         yield ~_valid(value), NULL_VALUE
     yield from _text_faults(BytesColumn.of(value), "one of its values", "leave that name out")
-
-
-def _lite_topic_rule(names: pa.Array, values: pa.Array) -> RowFaults:
-    lite = pc.equal(names, pa.scalar(LITE_TOPIC.encode(), pa.binary()))
-    if pc.any(lite).as_py():
-        possible = pc.match_substring_regex(values, rf"\A{LITE_TOPIC_NAME.pattern}\z")
-        yield pc.and_(lite, pc.invert(possible)).fill_null(False).to_numpy(zero_copy_only=False), NO_LITE_TOPIC
 
 
 def _too_long(rows: SinkRows, size: Ints) -> Iterator[Fault]:

@@ -4,6 +4,9 @@ from operator import mul
 from typing import Final
 
 MASK: Final = 0xFFFFFFFF
+LONG: Final = 2**64 - 1
+HALF: Final = 2**31
+JUMP: Final = 2862933555777941757
 # 31**n for n from high to low. A sum of products is faster than a loop, which is used only for longer texts.
 POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range(129)))
 
@@ -21,6 +24,17 @@ def string_hash_code(text: str, before: int = 0) -> int:
         for index in range(0, len(units), 2):
             code = (code * 31 + (units[index] << 8 | units[index + 1])) & MASK
     return code - 0x1_0000_0000 if code >= 0x8000_0000 else code
+
+
+def consistent_bucket(code: int, buckets: int) -> int:
+    """Returns the bucket of a number as Guava's `consistentHash`: Lamping and Veach's jump consistent hash."""
+    bucket = following = 0
+    while 0 <= following < buckets:
+        bucket = following
+        code = (code * JUMP + 1) & LONG
+        step = (code >> 33) + 1  # Guava's int overflows at the highest, which ends its walk
+        following = int((bucket + 1) / (step / HALF)) if step < HALF else -1
+    return bucket
 
 
 def tags_code(tags: str | None) -> int:

@@ -72,6 +72,8 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise InvalidMessage(
                 f"brokers ignore a priority in a batch; message {index} of {topic} has one: send it alone"
             )
+        if message.lite_topic is not None:
+            raise InvalidMessage(f"no lite topic gets messages of a batch; send message {index} of {topic} alone")
 
 
 def encode_batch(

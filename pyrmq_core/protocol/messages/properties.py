@@ -140,6 +140,8 @@ def message_properties(
         properties.update(message.properties)
     if message.priority is not None:
         properties[PRIORITY] = _priority(message)
+    if message.lite_topic is not None:
+        properties[LITE_TOPIC] = _lite_topic(message)
     if system_properties:
         properties.update(system_properties)
     return properties
@@ -191,14 +193,14 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
 def plain_ends(message: Message) -> tuple[str, str] | None:
     """Returns the properties string before and after UNIQ_KEY, or None for a message that needs the plain form.
 
-    Such a message has a delay, a priority, an unprintable or an invalid text.
+    Such a message has a delay, a priority, a lite topic, an unprintable or an invalid text.
 
     The fast form of `message_properties`: it needs no dict, and compares a class instead of calling `isinstance`, whose
     cost is measurable at one call a message.
     """
     if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
         return None
-    if message.priority is not None:
+    if message.priority is not None or message.lite_topic is not None:
         return None
     head, tail = "", "WAIT\x01true\x02" if message.wait_store_msg_ok else "WAIT\x01false\x02"
     keys: Any = message.keys
@@ -239,7 +241,7 @@ def _plain_string(properties: Any) -> str | None:
 
 
 def _is_plain_name(name: Any) -> bool:
-    if name.__class__ is not str or name in KEPT_NAMES or name == LITE_TOPIC or not (name and name.isprintable()):
+    if name.__class__ is not str or name in KEPT_NAMES or not (name and name.isprintable()):
         return False
     if len(_PLAIN_NAMES) < PLAIN_NAMES_KEPT:
         _PLAIN_NAMES.add(name)
@@ -295,9 +297,26 @@ def _priority(message: Message) -> str:
         raise InvalidMessage(f"topic {message.topic}: priority is {shown(priority)}; it is a whole number from 0 on")
     if is_delayed(message):
         raise InvalidMessage(f"topic {message.topic}: a delayed message has no priority; give one of them")
-    if message.sharding_key is not None or SHARDING_KEY in message.properties:
+    if _has_sharding_key(message):
         raise InvalidMessage(f"topic {message.topic}: a priority and a sharding key both choose the queue; give one")
     return str(priority)
+
+
+def _lite_topic(message: Message) -> str:
+    """Returns the name. Raises `InvalidMessage` for one that harms brokers, and beside what a proxy would refuse."""
+    name = message.lite_topic
+    if name is None or not _is_text(name) or not LITE_TOPIC_NAME.fullmatch(name):
+        raise InvalidMessage(f"topic {message.topic}: lite_topic is {shown(name)}; {LITE_TOPIC_RULE}")
+    if is_delayed(message) or message.priority is not None or _has_sharding_key(message):
+        raise InvalidMessage(
+            f"topic {message.topic}: a message of a lite topic has no delay, priority or sharding key, which make it "
+            "one of another type; leave them out"
+        )
+    return name
+
+
+def _has_sharding_key(message: Message) -> bool:
+    return message.sharding_key is not None or SHARDING_KEY in message.properties
 
 
 def is_delayed(message: Message) -> bool:
@@ -305,8 +324,8 @@ def is_delayed(message: Message) -> bool:
 
 
 def goes_alone(message: Message) -> bool:
-    """Returns whether brokers would ignore a part of the message in a batch: its delay or priority."""
-    return message.priority is not None or is_delayed(message)
+    """Returns whether brokers would ignore a part of the message in a batch: its delay, priority or lite topic."""
+    return message.priority is not None or message.lite_topic is not None or is_delayed(message)
 
 
 def _check_names(message: Message) -> None:
@@ -322,10 +341,8 @@ def _check_names(message: Message) -> None:
         if name in KEPT_NAMES:
             raise InvalidMessage(
                 f"topic {message.topic}: {name} is a name RocketMQ keeps for itself; set it by the message's own "
-                "field (keys, tags, delay_level, priority, ...) or choose another name"
+                "field (keys, tags, delay_level, priority, lite_topic, ...) or choose another name"
             )
-        if name == LITE_TOPIC and not LITE_TOPIC_NAME.fullmatch(value):
-            raise InvalidMessage(f"topic {message.topic}: {LITE_TOPIC} is {shown(value)}; {LITE_TOPIC_RULE}")
         if name == SHARDING_KEY and message.sharding_key is not None and value != message.sharding_key:
             raise InvalidMessage(f"topic {message.topic}: {SHARDING_KEY} and sharding_key differ; give one of them")
 

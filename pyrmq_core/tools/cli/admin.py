@@ -114,7 +114,7 @@ def _route_rows(route_data: TopicRouteData) -> list[dict[str, object]]:
 @click.option(
     "--type",
     "message_type",
-    type=click.Choice(("normal", "fifo", "delay", "transaction", "priority")),
+    type=click.Choice(("normal", "fifo", "delay", "transaction", "priority", "lite")),
     help="The type of messages that a proxy accepts (5.x).",
 )
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Another attribute of 5.x.")

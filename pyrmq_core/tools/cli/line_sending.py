@@ -225,7 +225,9 @@ class LineSending:
         self._under_way += span.count
         pending.add_done_callback(lambda ended: ended.error)  # marks failures as read: this command reports each itself
         give.send_nowait((span, pending))
-        if {message.sharding_key for message in messages} != {None}:  # the next lines wait for these
+        if {message.sharding_key or message.lite_topic for message in messages} != {
+            None
+        }:  # the next lines wait for these
             ended = trio.Event()
             pending.add_done_callback(lambda _: ended.set())
             await ended.wait()

@@ -1,7 +1,7 @@
 """The lines that `pyrmq send` reads: each is a body, or a JSON object with the members of a message.
 
     body, bodyBase64        a text, or bytes in base 64, which win if both are there
-    tags, shardingKey       texts
+    tags, shardingKey, liteTopic   texts
     keys                    a text of words, or a list of texts
     properties              an object of texts
     flag, delayLevel, priority   whole numbers
@@ -32,7 +32,7 @@ from pyrmq_core.model import SYSTEM_NAMES
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.messages.batch_payloads import checked_ends
 from pyrmq_core.protocol.messages.payload import check_message
-from pyrmq_core.protocol.messages.properties import PRIORITY, SHARDING_KEY
+from pyrmq_core.protocol.messages.properties import LITE_TOPIC, PRIORITY, SHARDING_KEY
 from pyrmq_core.tools.cli.json_output import shortened
 
 try:
@@ -192,6 +192,8 @@ def _fields_of(members: object) -> dict[str, Any]:
         priority = fields["properties"].get(PRIORITY)
         if priority is not None:
             fields.setdefault("priority", int(priority) if priority.isdecimal() else None)
+        if (lite_topic := fields["properties"].get(LITE_TOPIC)) is not None:
+            fields.setdefault("lite_topic", lite_topic)
         properties = {name: text for name, text in fields["properties"].items() if name not in SYSTEM_NAMES}
         if (key := properties.pop(SHARDING_KEY, None)) is not None:
             fields.setdefault("sharding_key", key)
@@ -265,4 +267,5 @@ MEMBERS: Final[Mapping[str, tuple[str, Callable[[str, Any], object]]]] = {
     "delay": ("delay", _seconds),
     "deliverAt": ("deliver_at", _time),
     "priority": ("priority", _whole),
+    "liteTopic": ("lite_topic", _text),
 }

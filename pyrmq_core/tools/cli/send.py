@@ -42,6 +42,7 @@ from pyrmq_core.tools.cli.servers import SectionedCommand, run
 @click.option(
     "--priority", type=click.IntRange(0, 2**31 - 1), help="The queue by urgency, 0 the lowest (5.4 or later)."
 )
+@click.option("--lite-topic", help="A lite topic of TOPIC (5.5 or later), made by its first message.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the number of messages, at the end.")
 def send(

@@ -77,6 +77,19 @@ def test_a_priority_chooses_the_queue(cluster: EmbeddedCluster, tmp_path: Path) 
     assert {message.body: message.queue_id for message in read} == {b"0": 0, b"1": 1, b"2": 2}
 
 
+def test_a_lite_topic_chooses_the_queue_and_is_copied(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    copied = '{"body": "copy", "msgId": "00", "properties": {"__LITE_TOPIC": "session-2", "a": "b"}}\n'
+    (tmp_path / "a.json").write_text('{"body": "1", "liteTopic": "session-1"}\n{"body": "0"}\n' + copied)
+    options = ("--input", "json", "--lite-topic", "session-0", "--file", "a.json", "-q")
+    assert send(cluster, tmp_path, *options)[0] == 0
+    read = messages(cluster, "T")
+    assert sorted((message.body, message.queue_id, message.properties["__LITE_TOPIC"]) for message in read) == [
+        (b"0", 0, "session-0"),
+        (b"1", 3, "session-1"),
+        (b"copy", 2, "session-2"),
+    ]
+
+
 def test_a_wrong_line_of_a_file_is_named(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"body": "1"}\n')
     (tmp_path / "b.json").write_text('{"body": "2"}\n{"body": "3"}\n{"text": "4"}\n{"body": "5"}\n')
@@ -236,6 +249,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(cluster: EmbeddedCluster
         (("body", "--delay", "1", "--delay-level", "1"), "exclude one another"),
         (("body", "--priority", "-1"), "--priority"),
         (("body", "--priority", "1", "--sharding-key", "k"), "both choose the queue"),
+        (("body", "--lite-topic", "a b"), "lite_topic is 'a b'; a lite topic's name has 1 to 64"),
         (("--file", "nowhere"), "nowhere"),
         (("text", "--input", "json"), "; without --input json, a line is a body"),
     ],

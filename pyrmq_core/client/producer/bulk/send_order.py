@@ -122,7 +122,7 @@ class SendOrder:
         if isinstance(to, AnyQueue):
             self._followed[to] = replace(to, first=stored_in)
         elif isinstance(to, KeyedQueue) and to.queues and stored_in not in to.queues:
-            self._followed[to] = KeyedQueue(to.sharding_key, (stored_in,))
+            self._followed[to] = replace(to, queues=(stored_in,))
 
 
 def is_ordered(to: Target) -> bool:

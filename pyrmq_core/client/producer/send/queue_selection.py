@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 import trio
 
@@ -14,13 +17,23 @@ from pyrmq_core.client.producer.send.send_options import (
     KeyedQueue,
     SendSettings,
     SendState,
+    Target,
     ThisQueue,
 )
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, RocketMQError
 from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.protocol.messages.namespaces import with_namespace
+from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound
+from pyrmq_core.protocol.requests.figures.broker_config import BrokerConfigText, GetBrokerConfig
+
+log = logging.getLogger(__name__)
+
+# A broker of 5.5 keeps queues of lite topics with both. Without one it acknowledges their messages all the same.
+LITE_SETTINGS: Final = ("enableLmq", "enableMultiDispatch")
 
 
 class QueueSelector:
@@ -33,6 +46,7 @@ class QueueSelector:
         self._faults = faults
         self.learns = faults is not None
         self._tenant_infos: dict[str, tuple[TopicPublishInfo, TopicPublishInfo]] = {}
+        self._lite_checked: set[tuple[str, str]] = set()
 
     def on_wire(self, topic: str) -> str:
         namespace = self._settings.namespace
@@ -85,7 +99,10 @@ class QueueSelector:
             info = self._routes.known_publish_info(topic)
         elif (info := self._routes.known_publish_info(self.on_wire(topic))) is not None:
             info = self._tenant_info(topic, info)
-        return None if info is None else self._of_info(info, state)
+        if info is None:
+            return None
+        queue = self._of_info(info, state)
+        return None if state.to.__class__ is KeyedQueue and self.awaits_lite_check(state.to, queue) else queue
 
     async def choose(self, state: SendState) -> MessageQueue:
         """Returns the queue of the next try. Raises route errors, and `InvalidArgument` for another topic's queue."""
@@ -100,6 +117,28 @@ class QueueSelector:
             await self._client.master_address(wire_queue, timeout=state.seconds_left())
             return queue
         return self._of_info(await self.publish_info(state.payload.topic, timeout=state.seconds_left()), state)
+
+    def awaits_lite_check(self, to: Target, queue: MessageQueue) -> bool:
+        return isinstance(to, KeyedQueue) and to.is_lite and (queue.topic, queue.broker_name) not in self._lite_checked
+
+    async def check_lite(self, queue: MessageQueue, address: str, *, timeout: float) -> None:
+        """Logs, once for each topic and broker, what the broker lacks to have queues of the topic's lite topics.
+
+        Nothing is known of a broker that gives no answer.
+        """
+        self._lite_checked.add((queue.topic, queue.broker_name))
+        lacks: list[str] = []
+        topic_config = GetTopicConfig(self.on_wire(queue.topic)).to_command()
+        with suppress(RocketMQError):
+            for command, lacking in ((GetBrokerConfig().to_command(), _settings_off), (topic_config, _other_type)):
+                answer = await self._client.call(address, command, timeout=timeout / 4)
+                if answer.code == ResponseCode.SUCCESS:
+                    lacks += lacking(answer)
+        if lacks:
+            log.warning(
+                "%s (%s) stores messages for lite topics of %s, but has no queue of them for consumers without %s",
+                *(queue.broker_name, address, queue.topic, " and ".join(lacks)),
+            )
 
     def learn(self, state: SendState, failure: RocketMQError | None) -> None:
         if self._faults is not None and state.queue is not None and isinstance(state.to, AnyQueue):
@@ -123,7 +162,7 @@ class QueueSelector:
         if isinstance(to, KeyedQueue):
             has_own_queues = to.queues and state.refused is None
             chosen_info = TopicPublishInfo(info.topic, to.queues, counter_start=0) if has_own_queues else info
-            return chosen_info.queue_of_key(to.sharding_key)
+            return chosen_info.queue_of_key(to.sharding_key, is_lite=to.is_lite)
         if isinstance(to, AnyQueue) and to.first is not None and not state.attempts and to.first in info.queues:
             return to.first
         if self._faults is not None:
@@ -147,3 +186,13 @@ class QueueSelector:
             )
             infos = self._tenant_infos[topic] = (info, mine)
         return infos[1]
+
+
+def _settings_off(answer: Command) -> list[str]:
+    settings = BrokerConfigText.from_command(answer).settings
+    return [f"{name}=true" for name in LITE_SETTINGS if settings.get(name) != "true"]
+
+
+def _other_type(answer: Command) -> list[str]:
+    kind = TopicConfigFound.from_command(answer).config.attributes.get("message.type")
+    return [] if kind == "LITE" else ["the topic's type LITE (pyrmq topic create --type lite)"]

@@ -50,15 +50,16 @@ class ThisQueue:
 
 @dataclass(frozen=True, slots=True)
 class KeyedQueue:
-    """The queue of a sharding key. A send waits for the queue's broker while there is time, and uses no other queue.
+    """The queue of a sharding key, or with `is_lite` of the name of a lite topic.
 
-    With `queues` the choice is fixed to the publish list that the caller saw first, even if routes change. When the
-    broker refuses that queue, since the topic does not have it any more, the send uses the key's queue of the new
-    route.
+    A send waits for the queue's broker while there is time, and uses no other queue. With `queues` the choice is fixed
+    to the publish list that the caller saw first, even if routes change. When the broker refuses that queue, since the
+    topic does not have it any more, the send uses the key's queue of the new route.
     """
 
     sharding_key: str
     queues: tuple[MessageQueue, ...] = ()
+    is_lite: bool = False
 
 
 Target = AnyQueue | ThisQueue | KeyedQueue
@@ -74,6 +75,8 @@ def waits_for_broker(to: Target) -> bool:
 def target_of(message: Message, queue: MessageQueue | None) -> Target:
     if queue is not None:
         return ThisQueue(queue_of(queue))
+    if message.lite_topic is not None:
+        return KeyedQueue(message.lite_topic, is_lite=True)
     return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)
 
 

@@ -218,6 +218,8 @@ class Sender:
         answer: Command | RocketMQError | None = None
         try:
             state.address = self._queues.master(queue.broker_name)
+            if self._queues.awaits_lite_check(state.to, queue):
+                await self._queues.check_lite(queue, state.address, timeout=self._leaving_seconds(state))
             if has_timer(state.payload.properties):
                 timeout = self._leaving_seconds(state)
                 await require_timer_messages(self._client.heartbeats, queue, state.address, timeout=timeout)
