@@ -169,6 +169,7 @@ ADMIN = {
     "kv_values",
     "messages",
     "nameservers",
+    "preview_topic",
     "producers",
     "put_kv",
     "route",

@@ -88,6 +88,7 @@ class Admin(OwnerFace[TrioAdmin]):
 
     cluster_info = asyncio_form(TrioAdmin.cluster_info)
     create_topic = asyncio_form(TrioAdmin.create_topic)
+    preview_topic = asyncio_form(TrioAdmin.preview_topic)
     delete_kv = asyncio_form(TrioAdmin.delete_kv)
     delete_topic = asyncio_form(TrioAdmin.delete_topic)
     health = asyncio_form(TrioAdmin.health)

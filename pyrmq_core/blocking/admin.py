@@ -77,6 +77,7 @@ class Admin(OwnerFace[AsyncAdmin]):
 
     cluster_info = blocking_form(AsyncAdmin.cluster_info)
     create_topic = blocking_form(AsyncAdmin.create_topic)
+    preview_topic = blocking_form(AsyncAdmin.preview_topic)
     delete_kv = blocking_form(AsyncAdmin.delete_kv)
     delete_topic = blocking_form(AsyncAdmin.delete_topic)
     health = blocking_form(AsyncAdmin.health)

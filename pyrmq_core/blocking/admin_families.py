@@ -40,6 +40,7 @@ class Brokers(BlockingFamily[AsyncBrokers]):
     stats = blocking_form(AsyncBrokers.stats)
     ha_status = blocking_form(AsyncBrokers.ha_status)
     config = blocking_form(AsyncBrokers.config)
+    settings = blocking_form(AsyncBrokers.settings)
     update_config = blocking_form(AsyncBrokers.update_config)
     clean_unused_topics = blocking_form(AsyncBrokers.clean_unused_topics)
     clean_expired_queues = blocking_form(AsyncBrokers.clean_expired_queues)
@@ -52,6 +53,7 @@ class NameServers(BlockingFamily[AsyncNameServers]):
     """The blocking form of `pyrmq_core.Admin.nameservers`."""
 
     config = blocking_form(AsyncNameServers.config)
+    settings = blocking_form(AsyncNameServers.settings)
     update_config = blocking_form(AsyncNameServers.update_config)
 
 
@@ -65,6 +67,7 @@ class Topics(BlockingFamily[AsyncTopics]):
     rates = blocking_form(AsyncTopics.rates)
     group_names = blocking_form(AsyncTopics.group_names)
     clusters = blocking_form(AsyncTopics.clusters)
+    configs = blocking_form(AsyncTopics.configs)
     update_perm = blocking_form(AsyncTopics.update_perm)
     order = blocking_form(AsyncTopics.order)
     set_order = blocking_form(AsyncTopics.set_order)
@@ -83,6 +86,7 @@ class Groups(BlockingFamily[AsyncGroups]):
     progress = blocking_form(AsyncGroups.progress)
     stack = blocking_form(AsyncGroups.stack)
     create = blocking_form(AsyncGroups.create)
+    preview_create = blocking_form(AsyncGroups.preview_create)
     delete = blocking_form(AsyncGroups.delete)
     reset = blocking_form(AsyncGroups.reset)
     preview_reset = blocking_form(AsyncGroups.preview_reset)

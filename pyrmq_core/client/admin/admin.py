@@ -20,7 +20,7 @@ from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
 from pyrmq_core.client.admin.servers import AdminServers, Server, change_each
-from pyrmq_core.client.admin.topics import ORDER_NAMESPACE, Topics
+from pyrmq_core.client.admin.topics import ORDER_NAMESPACE, Topics, topic_config_at
 from pyrmq_core.client.arguments import seconds_of
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_settings import AnyClient, ClientChoice
@@ -186,28 +186,51 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         stay at their queues while a broker is away. `queues=0` keeps the name at a broker, without a queue. After a
         failure halfway the call can be repeated.
         """
-        check_topic(topic)
-        if is_system_topic(topic):
-            raise InvalidArgument(f"topic {topic} is RocketMQ's own; choose another name")
+        attributes = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
         reading = queues if read_queues is None else read_queues
-        if min(queues, reading) < (0 if queues == reading and broker is not None else 1):
-            raise InvalidArgument(f"queues={queues}, read_queues={reading}: a topic has 1 at least")
-        settings = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
-        on_wire, masters = self._servers.on_wire(topic), await self._servers.masters(cluster)
-        if broker is not None:
-            if broker not in masters:
-                raise InvalidArgument(f"broker={broker!r}: the masters are {', '.join(sorted(masters))}")
-            masters = {broker: masters[broker]}
-        fresh = {name: await self._changes(masters[name], topic, settings) for name in masters}
+        wanted = TopicConfig(topic, reading, queues, perm, order=order, attributes=attributes)
+        masters = await self._masters_of(wanted, cluster, broker)
+        fresh = {name: await self._changes(masters[name], topic, attributes) for name in masters}
 
         async def make(server: Server) -> None:
-            config = TopicConfig(on_wire, reading, queues, perm, order=order, attributes=fresh[server.name])
+            config = replace(wanted, topic=self._servers.on_wire(topic), attributes=fresh[server.name])
             await self._servers.ask(server, UpdateTopic.of(config).to_command(), f"topic {topic}")
 
         await change_each(masters.values(), make)
         await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
         if order:
             await self.topics.set_order(topic, (await self.topics.order(topic) or {}) | dict.fromkeys(masters, queues))
+
+    async def preview_topic(
+        self, config: TopicConfig, *, cluster: str | None = None, broker: str | None = None
+    ) -> dict[str, tuple[TopicConfig | None, TopicConfig]]:
+        """Returns the topic's settings before and after `create_topic`, by broker name, and changes nothing.
+
+        They are None before at a master without the topic. Raises the errors of `create_topic` for wrong settings.
+        """
+        previews: dict[str, tuple[TopicConfig | None, TopicConfig]] = {}
+        for name, server in (await self._masters_of(config, cluster, broker)).items():
+            await self._changes(server, config.topic, config.attributes)
+            before = await topic_config_at(self._servers, server, config.topic)
+            kept = {} if before is None else before.attributes
+            after = replace(config, attributes={**kept, **config.attributes})
+            previews[name] = (None if before is None else replace(before, topic=config.topic), after)
+        return previews
+
+    async def _masters_of(self, config: TopicConfig, cluster: str | None, broker: str | None) -> dict[str, Server]:
+        """Returns the masters that get the settings. Raises `InvalidArgument` for settings that no topic has."""
+        check_topic(config.topic)
+        if is_system_topic(config.topic):
+            raise InvalidArgument(f"topic {config.topic} is RocketMQ's own; choose another name")
+        queues, reading = config.write_queue_nums, config.read_queue_nums
+        if min(queues, reading) < (0 if queues == reading and broker is not None else 1):
+            raise InvalidArgument(f"queues={queues}, read_queues={reading}: a topic has 1 at least")
+        masters = await self._servers.masters(cluster)
+        if broker is not None:
+            if broker not in masters:
+                raise InvalidArgument(f"broker={broker!r}: the masters are {', '.join(sorted(masters))}")
+            masters = {broker: masters[broker]}
+        return masters
 
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
         """Waits until NameServers list the topic: brokers answer first and register the change a moment later."""
@@ -279,14 +302,14 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         """Deletes a value on every NameServer. A missing key is no error."""
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
-    async def _changes(self, server: Server, topic: str, settings: dict[str, str]) -> dict[str, str]:
+    async def _changes(self, server: Server, topic: str, settings: Mapping[str, str]) -> dict[str, str]:
         """Returns the attributes that the topic does not have yet. A broker may refuse to set an equal value again."""
         if not settings:
             return {}
         question = GetTopicConfig(self._servers.on_wire(topic)).to_command()
         answer = await self._servers.session.call(server.address, question, timeout=self._servers.timeout)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            return settings
+            return dict(settings)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             listed = ", ".join(f"{key}={value}" for key, value in settings.items())
             raise InvalidArgument(

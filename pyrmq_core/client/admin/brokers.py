@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyrmq_core.client.admin.chosen_brokers import chosen_brokers, every_address, one_broker, one_figure
+from pyrmq_core.client.admin.default_settings import broker_defaults
 from pyrmq_core.client.admin.html_tables import TableRows
 from pyrmq_core.client.admin.servers import AdminFamily, Server, change_each
+from pyrmq_core.client.admin.settings_tables import SettingsTable, settings_table
 from pyrmq_core.client.admin.values import BrokerStatus
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import InvalidArgument, RocketMQError
@@ -80,6 +82,21 @@ class Brokers(AdminFamily):
         server = await one_broker(self._servers, broker, broker_id)
         answer = await self._servers.ask(server, GetBrokerConfig().to_command())
         return dict(BrokerConfigText.from_command(answer).settings)
+
+    async def settings(self, *, cluster: str | None = None) -> SettingsTable:
+        """Returns the settings of all brokers beside each other and beside RocketMQ's defaults. Secrets are hidden."""
+        versions: dict[str, int] = {}
+
+        async def ask(server: Server) -> Mapping[str, str]:
+            answer = await self._servers.ask(server, GetBrokerConfig().to_command())
+            versions[server.name] = answer.version
+            return BrokerConfigText.from_command(answer).settings
+
+        gathered = await self._servers.gather(
+            [server for *_, server in await every_address(self._servers, cluster)], ask
+        )
+        defaults = {name: broker_defaults(versions[name]) for name in gathered.answers}
+        return settings_table(gathered.answers, defaults, gathered.failures)
 
     async def update_config(
         self,

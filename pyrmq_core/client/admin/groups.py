@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeVar
 
 import trio
 
+from pyrmq_core.client.admin.chosen_brokers import chosen_brokers
 from pyrmq_core.client.admin.group_offsets import GroupOffsets
 from pyrmq_core.client.admin.group_tables import (
     BrokerProgress,
@@ -178,6 +179,7 @@ class Groups(AdminFamily):
         group: str,
         *,
         cluster: str | None = None,
+        broker: str | None = None,
         consume_enable: bool | None = None,
         consume_from_min_enable: bool | None = None,
         consume_broadcast_enable: bool | None = None,
@@ -189,10 +191,9 @@ class Groups(AdminFamily):
     ) -> None:
         """Creates the group on every master of the cluster, or of all clusters, or changes its settings.
 
-        A setting that is None stays as it is, or takes RocketMQ's default in a new group.
+        With `broker` only at the master of that name. A setting that is None stays as it is, or takes RocketMQ's
+        default in a new group.
         """
-        check_group(group)
-        on_wire = self._on_wire(group)
         changes: dict[str, bool | int | None] = {
             "consume_enable": consume_enable,
             "consume_from_min_enable": consume_from_min_enable,
@@ -203,19 +204,52 @@ class Groups(AdminFamily):
             "which_broker_when_consume_slowly": which_broker_when_consume_slowly,
             "notify_consumer_ids_changed_enable": notify_consumer_ids_changed_enable,
         }
-        masters = (await self._servers.masters(cluster)).values()
-        configs_at = await query_many(masters, lambda server: configs_of(self._servers, server))
+        masters = await self._masters_of(group, changes, cluster, broker)
+        previews = await self._previews(group, changes, masters)
 
         async def change(server: Server) -> None:
-            config = configs_at[server].get(on_wire, SubscriptionGroupConfig(on_wire))
-            changed = replace(
-                config,
-                **{name: value for name, value in changes.items() if value is not None},  # type: ignore[arg-type]
-                others={**config.others, "attributes": {}},  # in a request these are changes: none here
-            )
-            await self._servers.ask(server, UpdateSubscriptionGroup(changed).to_command(), f"group {group}")
+            config = previews[server.name][1]
+            # In a request attributes are changes: there are none.
+            config = replace(config, group_name=self._on_wire(group), others={**config.others, "attributes": {}})
+            await self._servers.ask(server, UpdateSubscriptionGroup(config).to_command(), f"group {group}")
 
         await change_each(masters, change)
+
+    async def preview_create(
+        self,
+        group: str,
+        changes: Mapping[str, bool | int | None],
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> dict[str, tuple[SubscriptionGroupConfig | None, SubscriptionGroupConfig]]:
+        """Returns the group's settings before and after `create`, by broker name, and changes nothing.
+
+        `changes` are by the names of `create`'s parameters. The settings are None before at a master without the group.
+        """
+        return await self._previews(group, changes, await self._masters_of(group, changes, cluster, broker))
+
+    async def _masters_of(
+        self, group: str, changes: Mapping[str, bool | int | None], cluster: str | None, broker: str | None
+    ) -> tuple[Server, ...]:
+        check_group(group)
+        for name, least in (("retry_max_times", -1), ("retry_queue_nums", 0)):
+            if (value := changes.get(name)) is not None and value < least:
+                raise InvalidArgument(f"{name}={value}: it is {least} or more")
+        return await chosen_brokers(self._servers, broker, cluster)
+
+    async def _previews(
+        self, group: str, changes: Mapping[str, bool | int | None], masters: Iterable[Server]
+    ) -> dict[str, tuple[SubscriptionGroupConfig | None, SubscriptionGroupConfig]]:
+        on_wire, wanted = self._on_wire(group), {name: value for name, value in changes.items() if value is not None}
+        configs_at = await query_many(masters, lambda server: configs_of(self._servers, server))
+        previews = {}
+        for server, configs in configs_at.items():
+            config = configs.get(on_wire)
+            before = None if config is None else self._tenant_config(config)
+            after = replace(before or SubscriptionGroupConfig(group), **wanted)  # type: ignore[arg-type]
+            previews[server.name] = (before, after)
+        return previews
 
     async def delete(self, group: str, *, cluster: str | None = None, force: bool = False) -> None:
         """Deletes the group, its offsets, and its retry and dead-letter topics on every master, as `mqadmin` does.

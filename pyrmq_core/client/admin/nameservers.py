@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyrmq_core.client.admin.default_settings import NAMESERVER_DEFAULTS
 from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server
+from pyrmq_core.client.admin.settings_tables import SettingsTable, settings_table
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.requests.nameserver.namesrv_config import (
     GetNamesrvConfig,
@@ -24,6 +26,12 @@ class NameServers(AdminFamily):
             return dict(NamesrvConfigText.from_command(answer).settings)
 
         return await self._servers.gather(await self._all(), ask)
+
+    async def settings(self) -> SettingsTable:
+        """Returns the settings of all NameServers beside each other and beside RocketMQ's defaults."""
+        gathered = await self.config()
+        defaults = dict.fromkeys(gathered.answers, NAMESERVER_DEFAULTS)
+        return settings_table(gathered.answers, defaults, gathered.failures)
 
     async def update_config(self, settings: Mapping[str, str]) -> None:
         """Changes settings of every NameServer. A failure at one does not stop the change at the others.

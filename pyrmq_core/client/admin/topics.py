@@ -21,7 +21,7 @@ from pyrmq_core.client.admin.group_tables import (
     progress_of,
     queue_progress,
 )
-from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server, change_each
+from pyrmq_core.client.admin.servers import AdminFamily, AdminServers, Gathered, Server, change_each
 from pyrmq_core.client.admin.values import (
     GroupProgress,
     QueueProgress,
@@ -35,10 +35,11 @@ from pyrmq_core.client.admin.values import (
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE, manifests_in
-from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError
+from pyrmq_core.errors import InvalidArgument, NoRoute, RocketMQError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import is_reachable, without_namespace
 from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound, UpdateTopic
@@ -169,6 +170,14 @@ class Topics(AdminFamily):
         """Returns the clusters whose brokers have the topic, sorted."""
         return tuple(sorted({broker.cluster for broker in (await self._route(topic)).broker_datas}))
 
+    async def configs(self, topic: str) -> Gathered[TopicConfig]:
+        """Returns the topic's settings by broker name, from all brokers of its route that answer, also before 5.0."""
+
+        async def ask(server: Server) -> TopicConfig:
+            return replace(await self._config(server, topic), topic=topic)
+
+        return await self._servers.gather(await self._readers(topic), ask)
+
     async def update_perm(
         self, topic: str, perm: int, *, broker: str | None = None, cluster: str | None = None
     ) -> dict[str, tuple[int, int]]:
@@ -287,20 +296,10 @@ class Topics(AdminFamily):
         return 0.0 if figure is None else figure.minute.tps
 
     async def _config(self, server: Server, topic: str) -> TopicConfig:
-        """Returns a topic's settings at one broker. At a broker before 5.0 it reads the list of all topics."""
-        on_wire = self._servers.on_wire(topic)
-        try:
-            answer = await self._servers.ask(server, GetTopicConfig(on_wire).to_command(), f"topic {topic}")
-        except ResponseError as error:
-            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                raise
-        else:
-            return TopicConfigFound.from_command(answer).config
-        answer = await self._servers.ask(server, Command(RequestCode.GET_ALL_TOPIC_CONFIG))
-        configs = TopicConfigTable.from_json(answer.body).topic_configs
-        if on_wire not in configs:
+        config = await topic_config_at(self._servers, server, topic)
+        if config is None:
             raise InvalidArgument(f"{server} has no topic {topic}, though the NameServer names it in its route")
-        return configs[on_wire]
+        return config
 
     async def _wait_announced(self, topic: str, changes: Mapping[str, tuple[int, int]]) -> None:
         deadline = trio.current_time() + self._servers.timeout
@@ -317,6 +316,21 @@ class Topics(AdminFamily):
                     topic=topic,
                 )
             await trio.sleep(LOOK_AGAIN_SECONDS)
+
+
+async def topic_config_at(servers: AdminServers, server: Server, topic: str) -> TopicConfig | None:
+    """Returns a topic's settings at one broker, or None. At a broker before 5.0 it reads the list of all topics."""
+    on_wire = servers.on_wire(topic)
+    command = GetTopicConfig(on_wire).to_command()
+    answer = await servers.session.call(server.address, command, timeout=servers.timeout)
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        answer = await servers.ask(server, Command(RequestCode.GET_ALL_TOPIC_CONFIG))
+        return TopicConfigTable.from_json(answer.body).topic_configs.get(on_wire)
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer, command.code, str(server), f"topic {topic}")
+    return TopicConfigFound.from_command(answer).config
 
 
 def order_text(queues: Mapping[str, int]) -> str:

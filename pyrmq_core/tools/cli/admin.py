@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pyrmq_core import NoRoute, RocketMQError
+from pyrmq_core.model import Permission
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.cli.confirmation import confirm, yes_option
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.name_completion import cluster_names, topic_names, users_topics
+from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names, topic_names, users_topics
 from pyrmq_core.tools.cli.servers import CommandGroup, SectionedCommand, run
-from pyrmq_core.tools.cli.settings import settings_of
+from pyrmq_core.tools.cli.settings import settings_of, show_table
 from pyrmq_core.tools.cli.tables import json_option, report, show
 
 if TYPE_CHECKING:
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from pyrmq_core.protocol.routes.route import TopicRouteData
 
 ROUTE_COLUMNS: Final = ("brokerName", "master", "readQueueNums", "writeQueueNums", "perm")
+PERMISSIONS: Final = {
+    "r": Permission.READ,
+    "w": Permission.WRITE,
+    "rw": Permission.READ | Permission.WRITE,
+    "4": Permission.READ,
+    "2": Permission.WRITE,
+    "6": Permission.READ | Permission.WRITE,
+}
 
 
 def with_admin(connection: Connection, work: Callable[[Admin], Awaitable[None]]) -> None:
@@ -83,6 +92,23 @@ def _route_rows(route_data: TopicRouteData) -> list[dict[str, object]]:
 @topic.command()
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
+@json_option
+def settings(name: str, connection: Connection, as_json: bool) -> None:
+    """Show the topic's settings, with a column for each broker."""
+
+    async def work(admin: Admin) -> None:
+        from pyrmq_core.client.admin.settings_tables import topic_table
+
+        configs = await admin.topics.configs(name)
+        table = topic_table(configs.answers, configs.failures)
+        show_table(table, table.rows, as_json=as_json)
+
+    with_admin(connection, work)
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
+@connection_options
 @click.option(
     "-r",
     "--readQueueNums",
@@ -109,6 +135,10 @@ def _route_rows(route_data: TopicRouteData) -> list[dict[str, object]]:
     help="Only brokers of this cluster; else all.",
     shell_complete=cluster_names,
 )
+@click.option("-b", "--broker", help="Only the broker of this name.", shell_complete=broker_names)
+@click.option(
+    "--perm", default="rw", show_default=True, type=click.Choice(tuple(PERMISSIONS)), help="To read, to write, or both."
+)
 @click.option("-o", "--order", is_flag=True, help="Create an order topic.")
 @click.option("--batch", is_flag=True, help="Create a batch topic (5.x): a batch is one record.")
 @click.option(
@@ -125,6 +155,8 @@ def create(
     read_queues: int,
     write_queues: int,
     cluster: str | None,
+    broker: str | None,
+    perm: str,
     order: bool,
     batch: bool,
     message_type: str | None,
@@ -143,6 +175,8 @@ def create(
             queues=write_queues,
             read_queues=read_queues,
             cluster=cluster,
+            broker=broker,
+            perm=PERMISSIONS[perm],
             order=order,
             batch=batch,
             attributes=wanted,

@@ -101,3 +101,37 @@ def test_a_topic_has_a_type_and_attributes(cluster: EmbeddedCluster, terminal: T
     assert "'reserve' is not NAME=VALUE" in terminal.refused(2, "topic", "create", "Typed", "--attribute", "reserve")
     wrong = terminal.refused(1, "topic", "create", "Other", "--attribute", "message.type=PRIVATE")
     assert "NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, LITE are possible" in wrong
+
+
+def test_settings_stand_beside_each_other(cluster: EmbeddedCluster, terminal: Terminal) -> None:
+    terminal.text("topic", "create", "Settings", "-r", "3", "-w", "3")
+    terminal.text("topic", "create", "Settings", "-r", "5", "-w", "5", "--broker", "broker-b", "--perm", "r")
+    rows = {row["setting"]: row for row in terminal.rows("topic", "settings", "Settings")}
+    assert rows["perm"] == {
+        "setting": "perm",
+        "default": "6",
+        "values": {"broker-a": "6", "broker-b": "4"},
+        "differs": True,
+    }
+    assert rows["order"]["differs"] is False
+    header, *lines = terminal.text("topic", "settings", "Settings").splitlines()
+    assert header.split() == ["setting", "default", "broker-a", "broker-b"]
+    assert ["readQueueNums", "3", "5"] in [line.split() for line in lines]
+
+
+def test_settings_of_servers_that_differ(cluster: EmbeddedCluster, terminal: Terminal) -> None:
+    terminal.text("broker", "config", "broker-b", "--set", "deleteWhen=05")
+    rows = {row["setting"]: row for row in terminal.rows("broker", "config", "--changed")}
+    assert rows["deleteWhen"]["values"] == {"broker-a": "04", "broker-b": "05"}
+    assert "fileReservedTime" not in rows
+    terminal.text("nameserver", "config", "--set", "orderMessageEnable=true")
+    changed = {row["setting"]: row["default"] for row in terminal.rows("nameserver", "config", "--changed")}
+    assert changed["orderMessageEnable"] == "false"
+    for server in ("broker", "nameserver"):
+        assert "changes nothing" in terminal.refused(2, server, "config", "--changed", "--set", "deleteWhen=06")
+
+
+def test_a_group_is_made_at_one_broker(cluster: EmbeddedCluster, terminal: Terminal) -> None:
+    terminal.text("group", "create", "one-broker", "--broker", "broker-b")
+    with Admin(nameserver=cluster.nameserver) as admin:
+        assert list(admin.groups.config("one-broker")) == ["broker-b"]

@@ -268,6 +268,7 @@ def clone(name: str, to: str, connection: Connection, topic: str | None, as_json
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
 @connection_options
 @cluster_option
+@click.option("-b", "--broker", help="Only the broker of this name.", shell_complete=broker_names)
 @click.option(
     "-r", "--retryMaxTimes", "retry_max_times", type=click.IntRange(-1), help="The most retries of a message."
 )
@@ -296,6 +297,7 @@ def create(
     name: str,
     connection: Connection,
     cluster: str | None,
+    broker: str | None,
     retry_max_times: int | None,
     retry_queue_nums: int | None,
     consume_enable: bool | None,
@@ -309,6 +311,7 @@ def create(
         await admin.groups.create(
             name,
             cluster=cluster,
+            broker=broker,
             retry_max_times=retry_max_times,
             retry_queue_nums=retry_queue_nums,
             consume_enable=consume_enable,

@@ -12,7 +12,7 @@ from pyrmq_core.tools.cli.confirmation import confirm, yes_option
 from pyrmq_core.tools.cli.connections import Connection, connection_options
 from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names
 from pyrmq_core.tools.cli.operation.server_groups import ServerGroup
-from pyrmq_core.tools.cli.settings import chosen_settings, settings_of
+from pyrmq_core.tools.cli.settings import changed_option, chosen_settings, settings_of, show_table
 from pyrmq_core.tools.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def _state(row: BrokerStatus) -> str:
 @click.option("--all", "everywhere", is_flag=True, help="With --set: at all masters, instead of BROKER.")
 @cluster_option
 @click.option("--force", is_flag=True, help="With --set: also a setting that the broker does not list.")
+@changed_option
 @json_option
 def config(
     name: str | None,
@@ -131,11 +132,14 @@ def config(
     everywhere: bool,
     cluster: str | None,
     force: bool,
+    differing: bool,
     as_json: bool,
 ) -> None:
     """Show a broker's settings, all or those named, or change some."""
     changed = settings_of(changes)
-    if not changed and (name is None or everywhere or cluster):
+    if differing and (changed or name is not None):
+        raise click.UsageError("--changed shows all brokers, and changes nothing: leave out BROKER and --set")
+    if not changed and not differing and (name is None or everywhere or cluster):
         raise click.UsageError("name the BROKER whose settings are shown")
     if changed and [name is not None, everywhere, cluster is not None].count(True) != 1:
         raise click.UsageError("--set needs one of BROKER, --cluster and --all")
@@ -143,6 +147,10 @@ def config(
         raise click.UsageError("--set changes masters, and shows nothing: leave out --id and the names of settings")
 
     async def work(admin: Admin) -> None:
+        if differing:
+            table = await admin.brokers.settings(cluster=cluster)
+            show_table(table, table.unusual, as_json=as_json)
+            return
         if changed:
             done = await admin.brokers.update_config(changed, broker=name, cluster=cluster, force=force)
             rows = [

@@ -10,7 +10,7 @@ from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.cli.admin import with_admin
 from pyrmq_core.tools.cli.connections import Connection, connection_options
 from pyrmq_core.tools.cli.operation.server_groups import ServerGroup
-from pyrmq_core.tools.cli.settings import chosen_settings, settings_of
+from pyrmq_core.tools.cli.settings import changed_option, chosen_settings, settings_of, show_table
 from pyrmq_core.tools.cli.tables import json_option, report, show
 
 if TYPE_CHECKING:
@@ -36,14 +36,23 @@ nameserver = ServerGroup(
 @click.option(
     "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change a setting; may be given several times."
 )
+@changed_option
 @json_option
-def config(settings: tuple[str, ...], connection: Connection, changes: tuple[str, ...], as_json: bool) -> None:
+def config(
+    settings: tuple[str, ...], connection: Connection, changes: tuple[str, ...], differing: bool, as_json: bool
+) -> None:
     """Show the settings of every NameServer, all or those named, or change some at each."""
     changed = settings_of(changes)
     if changed and settings:
         raise click.UsageError("--set shows nothing: leave out the names of settings")
+    if differing and (changed or settings):
+        raise click.UsageError("--changed shows what differs, and changes nothing: leave out names and --set")
 
     async def work(admin: Admin) -> None:
+        if differing:
+            table = await admin.nameservers.settings()
+            show_table(table, table.unusual, as_json=as_json)
+            return
         if changed:
             await admin.nameservers.update_config(changed)
             what = [{"setting": name, "value": changed[name]} for name in changed]

@@ -11,7 +11,7 @@ import click
 from pyrmq_core.model import Permission
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
-from pyrmq_core.tools.cli.admin import topic, with_admin
+from pyrmq_core.tools.cli.admin import PERMISSIONS, topic, with_admin
 from pyrmq_core.tools.cli.connections import Connection, connection_options
 from pyrmq_core.tools.cli.groups.rows import failed_text
 from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names, topic_names
@@ -28,14 +28,6 @@ __all__ = ["topic"]
 CONSUMER_COLUMNS: Final = ("group", "members", "lag", "delivered/s", "waits")
 STATS_COLUMNS: Final = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastUpdated")
 SCHEMA_COLUMNS: Final = ("column", "type", "bodies")
-PERMISSIONS: Final = {
-    "r": Permission.READ,
-    "w": Permission.WRITE,
-    "rw": Permission.READ | Permission.WRITE,
-    "4": Permission.READ,
-    "2": Permission.WRITE,
-    "6": Permission.READ | Permission.WRITE,
-}
 
 
 @topic.command()

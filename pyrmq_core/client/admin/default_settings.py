@@ -1,0 +1,178 @@
+"""RocketMQ's defaults of brokers' and NameServers' settings, as servers without a configuration list them.
+
+Sources: the answers to GET_BROKER_CONFIG and GET_NAMESRV_CONFIG of 5.4.0 and 4.9.7. Left out are the numbers of threads
+that follow the machine's processors, and what names a server or a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyrmq_core.protocol.framing.versions import V5_0_0
+
+# Settings that share a value.
+_ALIKE: Final[Mapping[str, str]] = {
+    "false": """
+aclEnable allAckInSyncStateSet appendAckAsync appendCkAsync appendTopicForTimerDeleteKey asyncLearner
+clientPooledByteBufAllocatorEnable coldCtrStrategyEnable coldDataFlowControlEnable coldDataScanEnable
+combineCQEnableCheckSelf compressedRegister debugLockEnable disableCallbackExecutor disableConsumeIfConsumerReadSlowly
+disableNettyWorkerGroup dispatchFromSenderThread duplicationEnable enableAcceleratedRecovery enableAutoInSyncReplicas
+enableBatchPush enableBuildConsumeQueueConcurrently enableCalcFilterBitMap enableCleanExpiredOffset
+enableConsumeQueueExt enableControllerMode enableDLegerCommitLog enableFastChannelEventProcess enableLmq enableLmqStats
+enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMixedMessageType enableMultiDispatch enableNetWorkFlowControl
+enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMessageThreshold enablePropertyFilter enableRemoteEscape
+enableRetryTopicV2 enableRocksDBLog enableRunningFlagsInFlush enableScheduleAsyncDeliver enableShutdownGracefully
+enableSingleTopicRegister enableSkipLongAwaitingAck enableSlaveActingMaster enableSplitRegistration enabledAppendPropCRC
+fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer
+filterSupportRetry forceVerifyPropCRC haFlowControlEnable highSpeedMode indexRocksDBEnable isBrokerContainer
+isInBrokerContainer isolateLogEnable lockInStrictMode messageIndexSafe metricsInDelta offsetCheckInSlave
+popConsumerKVServiceEnable popConsumerKVServiceInit popConsumerKVServiceLog popResponseReturnActualRetryTopic
+printChannelGroups readUnCommitted recallMessageEnable recheckReputOffsetFromCq recoverConcurrently
+rejectPullConsumerEnable rejectTransactionMessage rocksdbCQDoubleWriteEnable skipPreOnline skipWhenCKRePutReachMaxTimes
+slaveReadEnable syncFromLastFile syncMasterFlushOffsetWhenStartup timerEnableDisruptor timerEnableRetryUntilSuccess
+timerInterceptDelayLevel timerRocksDBEnable timerRocksDBStopScan timerSkipUnknownError timerStopDequeue timerStopEnqueue
+timerWarmEnable timerWheelSnapshotFlush traceTopicEnable transRocksDBEnable transientStorePoolEnable useABSLock
+useEpollNativeSelector useSeparateRetryQueue useSingleRocksDBForAllConfigs useStaticSubscription useTLS
+wakeFlushWhenPutMessage warmMapedFileEnable writeWithoutMmap""",
+    "true": """
+accountStatsEnable accountStatsPrintZeroValues allowRecallWhenBrokerNotWriteable asyncSendEnable
+autoCreateSubscriptionGroup autoCreateTopicEnable autoDeleteUnusedStats autoMessageVersionOnTopicLen
+brokerFastFailureEnable brokerTopicEnable checkCRCOnRecover cleanFileForciblyEnable clearRetryTopicWhenDeleteTopic
+clientCloseSocketIfTimeout clusterTopicEnable compatibleWithOldNameSrv dataReadAheadEnable diskFallRecorded
+enableAsyncReput enableBroadcastOffsetStore enableCompaction enableConnectionMetrics enableCreateSysGroup
+enableDetailStat enableLagAndDlqMetrics enableMessageStoreMetrics enableNotifyAfterPopOrderLockRelease
+enableNotifyBeforePopCalculateLag enablePopMetrics enableReconnectForGoAway enableRegisterProducer enableRemotingMetrics
+enableRequestMetrics enableScheduleMessageStats enableSplitMetadata enableStatsMetrics enableTransactionMetrics
+estimateAccumulation flushCommitLogTimed forceRegister indexFileReadEnable indexFileWriteEnable
+initPopOffsetByCheckMsgInMem isScanAvailableNameSrv litePullMessageEnable longPollingEnable mappedFileSwapEnable
+messageIndexEnable notifyConsumerIdsChangedEnable popConsumerFSServiceInit priorityOrderAsc
+putConsumeQueueDataByFileChannel realTimeNotifyConsumerChange realTimePersistRocksDBConfig
+retrieveMessageFromPopRetryTopicV1 searchBcqByCacheEnable serverLoadBalancerEnable serverNettyWorkerGroupEnable
+serverPooledByteBufAllocatorEnable storeReplyMessageEnable timerEnableCheckMetrics timerRecallToTimeWheelEnable
+timerRecallToTimelineEnable timerWheelEnable traceOn transWriteOriginTransHalfEnable transferMsgByHeap
+usePIDColdCtrStrategy useReentrantLockWhenPutMessage useServerSideResetOffset validateSystemTopicWhenUpdateTopic
+wakeCommitWhenPutMessage""",
+    "10000": """
+adminBrokerThreadPoolQueueCapacity brokerNotActiveTimeoutMillis cleanResourceInterval controllerHeartBeatTimeoutMills
+fetchNamesrvAddrInterval flushCommitLogThoroughInterval flushDelayOffsetInterval metricLoggingExporterIntervalInMills
+popCkStayBufferTime popInflightMessageThreshold putThreadPoolQueueCapacity replyThreadPoolQueueCapacity reviveScanTime
+sendThreadPoolQueueCapacity syncControllerMetadataPeriod timerProgressLogIntervalMs timerWheelSnapshotIntervalMs
+transactionMetricFlushInterval""",
+    "1000": """
+brokerHeartbeatInterval flushIntervalConsumeQueue osPageCacheBusyTimeOutMills reviveInterval sendHeartbeatTimeoutMillis
+shortPollingTimeMills spinLockCollisionRetreatOptimalDegree syncBrokerMemberGroupPeriod timerFlushIntervalMs
+timerPrecisionMs timerRocksDBPrecisionMs""",
+    "5000": """
+checkSyncStateSetPeriod flushConsumerOffsetInterval haSendHeartbeatInterval maxAsyncPutMessageRequests
+sampleCountThreshold syncBrokerMetadataPeriod syncFlushTimeout waitTimeMillsInAdminBrokerQueue
+waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue""",
+    "0": """
+clientSocketRcvBufSize clientSocketSndBufSize popFromRetryProbabilityForPriority serverCallbackExecutorThreads
+serverSocketRcvBufSize serverSocketSndBufSize startAcceptSendRequestTimeStamp writeBufferHighWaterMark
+writeBufferLowWaterMark""",
+    "32": """
+clientManageThreadPoolNums consumerManageThreadPoolNums defaultQueryMaxNum expectConsumerNumUseFilter
+maxTransferCountOnMessageInMemory popReviveConcurrency sampleSteps topicQueueLockNum""",
+    "1": """
+commercialBaseCount correctLogicMinOffsetSleepInterval inSyncReplicas minInSyncReplicas replicasPerDiskPartition
+timerRocksDBRollIntervalHours totalReplicas travelCqFileNumWhenGetMessage""",
+    "3000": """
+connectTimeoutMillis forwardTimeout metricGrpcExporterTimeOutInMills popCkStayBufferTimeOut slaveTimeout
+transactionOpBatchInterval waitTimeMillsInAckQueue waitTimeMillsInTransactionQueue""",
+    "": """
+controllerAddr haMasterAddress messageStorePlugIn metricsGrpcExporterHeader metricsGrpcExporterTarget metricsLabel
+metricsPromExporterHost readOnlyCommitLogStorePaths""",
+}
+_BROKER: Final = """
+accessMessageInMemoryHotRatio=26 accessMessageInMemoryMaxRatio=40 ackMessageThreadPoolNums=16
+ackThreadPoolQueueCapacity=100000 adminBrokerThreadPoolNums=16 bindAddress=0.0.0.0 bitMapLengthConsumeQueueExt=112
+bottomMostCompressionTypeForConsumeQueueStore=zstd broadcastOffsetExpireMaxSecond=300 broadcastOffsetExpireSecond=120
+brokerElectionPriority=2147483647 brokerPermission=6 brokerRole=ASYNC_MASTER cgColdReadThreshold=3145728
+channelExpiredTimeout=120000 channelNotActiveInterval=60000 cleanOfflineBrokerInterval=30000
+cleanRocksDBDirtyCQIntervalMin=60 cleanSwapedMapInterval=300000 clientAsyncSemaphoreValue=65535
+clientCallbackExecutorThreads=2 clientChannelMaxIdleTimeSeconds=120 clientManagerThreadPoolQueueCapacity=1000000
+clientOnewaySemaphoreValue=65535 clientWorkerThreads=4 combineAssignOffsetCQType=default
+combineCQLoadingCQTypes=default;defaultRocksDB combineCQMaxExtraSearchCommitLogFiles=3 combineCQPreferCQType=default
+commercialSizePerMsg=4096 commitCommitLogLeastPages=4 commitCommitLogThoroughInterval=200 commitIntervalCommitLog=200
+commitLogForceSwapMapInterval=43200000 commitLogRecoverMaxNum=10 commitLogSwapMapInterval=3600000
+commitLogSwapMapReserveFileNum=100 compactionCqMappedFileSize=10485760 compactionMappedFileSize=104857600
+compactionScheduleInternal=900000 compactionThreadNum=6 configBlackList=configBlackList;brokerConfigPath
+configManagerVersion=v1 consumerFallbehindThreshold=17179869184 consumerManagerThreadPoolQueueCapacity=1000000
+consumerOffsetUpdateVersionStep=500 correctLogicMinOffsetForceInterval=300000 defaultMessageRequestMode=PULL
+defaultPopShareQueueNum=-1 defaultTopicQueueNums=8 delayOffsetUpdateVersionStep=200 deleteCommitLogFilesInterval=100
+deleteConsumeQueueFilesInterval=100 deleteFileBatchMax=10 deleteWhen=04 destroyMapedFileIntervalForcibly=120000
+disappearTimeAfterStart=-1 diskMaxUsedSpaceRatio=75 diskSpaceCleanForciblyRatio=85 diskSpaceWarningLevelRatio=90
+dispatchCqCacheNum=4096 dispatchCqThreads=10 endTransactionPoolQueueCapacity=100000 fileReservedTime=72
+filterDataCleanTimeSpan=86400000 flushCommitLogLeastPages=4 flushConsumeQueueLeastPages=2
+flushConsumeQueueThoroughInterval=60000 flushConsumerOffsetHistoryInterval=60000 flushDiskType=ASYNC_FLUSH
+flushIntervalCommitLog=500 flushLeastPagesWhenWarmMapedFile=4096 globalColdReadThreshold=104857600
+haHousekeepingInterval=20000 haMaxGapNotInSync=268435456 haMaxTimeSlaveNotCatchup=15000 haTransferBatchSize=32768
+heartbeatThreadPoolQueueCapacity=50000 litePullThreadPoolQueueCapacity=100000 loadBalancePollNameServerInterval=30000
+loadBalanceThreadPoolQueueCapacity=100000 logicQueueForceSwapMapInterval=43200000 logicQueueSwapMapInterval=3600000
+logicQueueSwapMapReserveFileNum=20 logicalDiskSpaceCleanForciblyThreshold=0.8 mappedFileSizeCommitLog=1073741824
+mappedFileSizeConsumeQueue=6000000 mappedFileSizeConsumeQueueExt=50331648 mappedFileSizeTimerLog=104857600
+mapperFileSizeBatchConsumeQueue=13800000 maxBatchDeleteFilesNum=50 maxChecksumRange=1073741824 maxConsumeQueueScan=20000
+maxErrorRateOfBloomFilter=20 maxFilterMessageSize=16000 maxHaTransferByteInSecond=104857600 maxHashSlotNum=5000000
+maxIndexNum=20000000 maxLmqConsumeQueueNum=20000 maxMessageSize=4194304 maxMsgsNumBatch=64 maxOffsetMapSize=104857600
+maxPopPollingSize=100000 maxReconnectIntervalTimeSeconds=60 maxRecoveryCommitlogFiles=30 maxRocksDBIndexQueryDays=7
+maxSlaveResendLength=268435456 maxStatsIdleTimeInMinutes=-1 maxTopicLength=127 maxTransferBytesOnMessageInDisk=65536
+maxTransferBytesOnMessageInMemory=262144 maxTransferCountOnMessageInDisk=8 memTableFlushIntervalMs=3600000
+metricGrpcExporterIntervalInMills=60000 metricsExporterType=DISABLE metricsOtelCardinalityLimit=50000
+metricsPromExporterPort=5557 msgTraceTopicName=RMQ_SYS_TRACE_TOPIC popCkMaxBufferSize=200000
+popCkOffsetMaxQueueSize=20000 popFromRetryProbability=20 popLongPollingForceNotifyInterval=800
+popPollingMapExpireTimeSeconds=600 popPollingMapSize=100000 popPollingSize=1024 popReviveMaxAttemptTimes=16
+popReviveMaxReturnSizePerRead=16384 printChannelGroupsMinNum=5 pullBatchMaxMessageCount=160
+pullThreadPoolQueueCapacity=100000 putMessageTimeout=8000 putMsgIndexHightWater=600000
+queryThreadPoolQueueCapacity=20000 redeleteHangedFileInterval=120000 regionId=DefaultRegion
+registerBrokerTimeoutMills=24000 registerNameServerPeriod=30000 reviveAckWaitMs=180000 reviveMaxSlow=3 reviveQueueNum=8
+rocksdbCompressionType=lz4 rocksdbFlushWalFrequency=1024 rocksdbWalFileRollingThreshold=1073741824
+scheduleAsyncDeliverMaxPendingLimit=2000 scheduleAsyncDeliverMaxResendNum2Blocked=3 serverAsyncSemaphoreValue=64
+serverChannelMaxIdleTimeSeconds=120 serverOnewaySemaphoreValue=256 serverSelectorThreads=3 serverSocketBacklog=1024
+serverWorkerThreads=8 sharedByteBufferNum=16 shutdownWaitTimeSeconds=30 socksProxyConfig={} splitMetadataSize=2000
+splitRegistrationSize=800 statRocksDBCQIntervalSec=10 storeType=default subscriptionExpiredTimeout=600000
+timerCheckMetricsWhen=05 timerColdDataCheckIntervalMs=60000 timerCongestNumEachSlot=2147483647
+timerGetMessageThreadNum=3 timerMaxDelaySec=259200 timerMetricSmallThreshold=1000000 timerPutMessageThreadNum=3
+timerRocksDBRollMaxTps=8000.0 timerRocksDBRollRangeHours=2 timerRocksDBTimeExpiredMaxTps=200000.0
+timerRollWindowSlot=172800 transactionCheckInterval=30000 transactionCheckMax=15 transactionOpMsgMaxSize=4096
+transactionTimeOut=6000 transientStorePoolSize=5 updateNameServerAddrPeriod=120000 waitTimeMillsInHeartbeatQueue=31000
+waitTimeMillsInSendQueue=200"""
+_NAMESERVER: Final = """
+bindAddress=0.0.0.0 clientRequestThreadPoolNums=8 clientRequestThreadPoolQueueCapacity=50000 clusterTest=false
+configBlackList=configBlackList;configStorePath;kvConfigPath defaultThreadPoolNums=16
+defaultThreadPoolQueueCapacity=10000 deleteTopicWithBrokerRegistration=false enableAllTopicList=true
+enableControllerInNamesrv=false enableShutdownGracefully=false enableTopicList=true needWaitForService=false
+notifyMinBrokerIdChanged=false orderMessageEnable=false productEnvName=center returnOrderTopicConfigToBroker=true
+scanNotActiveBrokerInterval=5000 serverAsyncSemaphoreValue=64 serverCallbackExecutorThreads=0
+serverChannelMaxIdleTimeSeconds=120 serverNettyWorkerGroupEnable=true serverOnewaySemaphoreValue=256
+serverPooledByteBufAllocatorEnable=true serverSelectorThreads=3 serverSocketBacklog=1024 serverSocketRcvBufSize=0
+serverSocketSndBufSize=0 serverWorkerThreads=8 shutdownWaitTimeSeconds=30 supportActingMaster=false
+unRegisterBrokerQueueCapacity=3000 useEpollNativeSelector=false waitSecondsForService=45 writeBufferHighWaterMark=0
+writeBufferLowWaterMark=0"""
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return {name: value for name, _, value in (pair.partition("=") for pair in text.split())}
+
+
+# Settings that servers of this library list, and Java's do not.
+SWITCHED_OFF: Final = dict.fromkeys(("authenticationEnabled", "authorizationEnabled", "tls.enable"), "false")
+NAMESERVER_DEFAULTS: Final[Mapping[str, str]] = {**SWITCHED_OFF, **_pairs(_NAMESERVER)}
+BROKER_DEFAULTS: Final[Mapping[str, str]] = {
+    **SWITCHED_OFF,
+    **{name: value for value, names in _ALIKE.items() for name in names.split()},
+    **_pairs(_BROKER),
+    "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+}
+# Where 4.9.7 differs.
+OLD_BROKER_DEFAULTS: Final[Mapping[str, str]] = {
+    **BROKER_DEFAULTS,
+    "autoDeleteUnusedStats": "false",
+    "registerBrokerTimeoutMills": "6000",
+    "transactionCheckInterval": "60000",
+}
+
+
+def broker_defaults(version: int) -> Mapping[str, str]:
+    """Returns the defaults of a broker's release, a number of common/MQVersion.java."""
+    return BROKER_DEFAULTS if version >= V5_0_0 else OLD_BROKER_DEFAULTS
