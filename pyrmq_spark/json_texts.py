@@ -155,7 +155,7 @@ def _may_differ(plain: Column, shape: Shape) -> Column:
 
 
 def exact(plain: Column, strings: Column, shape: Shape) -> Column:
-    """Returns the value with its strings as they stand in the text: those of `strings`, unless that is null."""
+    """Returns the value with its strings as the text has them: those of `strings`, unless that is null."""
     match shape:
         case Struct(fields):
             parts = [

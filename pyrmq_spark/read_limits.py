@@ -70,7 +70,7 @@ def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
 
 
 def _by_bytes(backlog: Backlog, limit: int, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
-    """Returns each queue's share of the limit as `_by_offsets`. The remainder goes to queues with messages that fit."""
+    """Returns each queue's share of a limit in bytes. The remainder goes to queues whose next message fits."""
     sizes = {queue: max(1.0, mean_sizes.get(queue, 1.0)) for queue in backlog}
     total = sum(size * sizes[queue] for queue, size in backlog.items())
     if total <= limit:

@@ -191,7 +191,6 @@ def _inferred(
 
 
 def _view_name(topic: str, views: dict[str, str]) -> str:
-    """Returns the view's name as an identifier of SQL: the topic's, with a number if another name differs by case."""
     others = {view.lower() for view in views.values()}
     name, number = topic, 2
     while _quoted(name).lower() in others:

@@ -9,7 +9,7 @@ from pyrmq_core.errors import MissingLibrary
 
 
 def columnar(users: str = "record batches") -> ModuleType:
-    """Returns the package `pyrmq_core.columnar`. Raises `MissingLibrary`, which names the `users`, without Arrow."""
+    """Returns the package `pyrmq_core.columnar`. Without Arrow, raises `MissingLibrary`: the `users` need it."""
     try:
         for library in ("numpy", "pyarrow"):
             import_module(library)

@@ -112,7 +112,7 @@ def remembered(decided: DecidedBatches) -> DecidedBatches:
 
 
 def needed_from(entries: Entries, start: int, end: int) -> int:
-    """Returns the lowest offset that must be read to decide which records between `start` and `end` count."""
+    """Returns the offset to read entries from, to decide which records between `start` and `end` commit a batch."""
     records = ((offset, entries.get(offset)) for offset in range(start, end))
     seen = (
         record.seen

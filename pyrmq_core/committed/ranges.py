@@ -31,7 +31,7 @@ class CommittedRange:
 
 
 def manifest_of(topic: str) -> str:
-    """Returns the name of the manifest that a topic has by default."""
+    """Returns the default name of a topic's manifest, the topic in which its committed writes are recorded."""
     return topic + MANIFEST_SUFFIX
 
 

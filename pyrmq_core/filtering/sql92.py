@@ -166,7 +166,7 @@ class _Parser:
         return frozenset(texts)
 
     def _unary(self) -> Part:
-        """Returns a part with the signs and NOTs before it. Pairs of equal ones cancel out, and add no level."""
+        """Parses an operand with the signs and NOTs before it. Pairs of equal ones cancel out."""
         prefixes = []
         while self.token in ("+", "-") or self._is_next("NOT"):
             prefixes.append(self._advance())

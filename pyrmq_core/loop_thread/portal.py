@@ -194,7 +194,6 @@ class Portal:
                     log.exception("a function on the library's loop raised")
 
     def _end_queue(self) -> None:
-        """Reports `LoopEnded` for the queued functions, which cannot run without a loop. Runs in any thread."""
         self._woken = False
         with suppress(IndexError):
             while True:

@@ -45,9 +45,9 @@ async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float)
 
 
 async def open_stream(address: str, *, timeout: float) -> trio.SocketStream:
-    """Returns a plain connection for other protocols than remoting.
+    """Returns a plain connection for other protocols than remoting. `timeout` is in seconds.
 
-    `timeout` is in seconds. Raises `ConnectFailed` and `InvalidArgument` as `open_wire` does.
+    Raises `ConnectFailed`, which names the address and the reason, and `InvalidArgument` for a bad address.
     """
     host, port = parse_address(address)
     with trio.move_on_after(timeout):

@@ -65,7 +65,6 @@ def failure_status(raised: BaseException, program: str) -> int:
 
 
 def _write_nowhere() -> None:
-    """Redirects standard output to nowhere, so that the interpreter does not fail again on unwritten output."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

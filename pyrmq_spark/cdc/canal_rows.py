@@ -124,10 +124,10 @@ def _message(row: Row) -> str:
 
 
 def _lacking(row: Row) -> Column:
-    """Returns the first column that the row of a message lacks, or null.
+    """Returns the name of the first declared column that the row of a message lacks, or null.
 
-    Spark reads an absent column as null. So a null that does not stand in the body as such is looked at once more. Each
-    look is within `when`, which Spark evaluates only where the condition is true.
+    Spark reads an absent member as null. So for each null the body itself is searched for the member. The searches are
+    within `when`, which Spark evaluates only where the condition is true.
     """
     texts, body = F.col("texts"), F.col("body")
     maps = F.from_json(body, "data array<map<string, string>>").getField("data")
@@ -144,7 +144,7 @@ def _lacking(row: Row) -> Column:
 
 
 def _typed(text: Column, field: Field, zone: str | None) -> Column:
-    """Returns Canal's text of a value as the column's type, or null if it does not fit."""
+    """Converts Canal's text of a value to the type of the column. The result is null if the text does not fit."""
     if field.kind not in KINDS_BY_TYPE:
         return text.try_cast(field.type)
     kind = F.col("types").getField(field.name)
@@ -167,7 +167,7 @@ def _typed(text: Column, field: Field, zone: str | None) -> Column:
 
 
 def _label(text: Column, kind: Column) -> Column:
-    """Returns the label of an ENUM's number, or those of a SET's bits: Canal writes numbers, and labels in the type."""
+    """Returns the label of an ENUM, or those of a SET, by the number that Canal writes. The labels are in the type."""
     number = text.try_cast("bigint")
     labels = F.split(F.regexp_extract(kind, r"(?s)^\w+\('(.*)'\)", 1), "','")
     of_enum = F.when(number == 0, "").otherwise(F.get(labels, (number - 1).cast("int")))

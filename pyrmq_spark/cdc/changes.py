@@ -1,6 +1,6 @@
-"""Rows of changes, from what a tool's messages say of each: an operation, two images of the row, and faults.
+"""Makes rows of changes from the parts of a tool's messages: an operation, the row before and after, and faults.
 
-What orders the changes of a key is the order in which the tool read them, which is the database's. Canal sends in that
+The order of the changes of a key is the order in which the tool read them, which is the database's. Canal sends in that
 order, so the offset in the queue has it. Debezium's sink sends up to `max.batch.size` changes at once, so their offsets
 are mixed, and the time at which it read each comes first. No position in the database's log has the order, nor Canal's
 time of an event. MySQL stamps a row with the time at which its statement began, before it waited for locks. LSNs of
@@ -34,7 +34,7 @@ DEFAULT_SCHEMAS: Final = ("", "public")  # of PostgreSQL; other databases have n
 
 
 def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: Column) -> DataFrame:
-    """Returns the place of each message, its hints and its changes, each as a struct `change`.
+    """Returns a row for each change, as a struct `change`, beside the place of its message and its hints.
 
     `rows` have the place of a message, `op` (a word of a change, or `pass`), `before`, `after`, `index` in the message,
     `read` (the time at which the tool read the change, or 0), `fits`, `fault` (the text of an error, or null),
@@ -109,7 +109,7 @@ def is_table(table: str, database: Column, name: Column, schema: Column | None =
 
 
 def is_without_schema(table: str, database: Column, name: Column, schema: Column) -> Column:
-    """Returns whether `table` leaves out a schema that is not the default one, so that two tables could be meant."""
+    """Returns whether `table` lacks a schema, which is not the default one, so that it may mean two tables."""
     is_named = F.concat(schema, F.lit("."), name).isin(table) | (
         F.concat(database, F.lit("."), schema, F.lit("."), name) == table
     )

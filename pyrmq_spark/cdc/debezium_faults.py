@@ -117,9 +117,9 @@ def _unfit(fault: Column, row: Row, *, full_images: bool) -> Column:
 
 
 def lacking(row: Row) -> Column:
-    """Returns the first column that the row of a message lacks, or null.
+    """Returns the name of the first declared column that the row of a message lacks, or null.
 
-    Spark reads an absent column as null. So a null that does not stand in the body as such is looked at once more.
+    Spark reads an absent member as null. So for each null the body itself is searched for the member.
     """
     text, after = F.col("text"), F.col("after")
     image = F.when(F.col("is_wrapped"), F.get_json_object(text, "$.payload.after")).otherwise(
@@ -137,7 +137,7 @@ def lacking(row: Row) -> Column:
 
 
 def _may_be_of_index(row: Row, keys: Sequence[str]) -> Column:
-    """Returns whether a deleted key has zeros that may be those of columns which the message does not have."""
+    """Returns whether zeros in the key of a deleted row may be values that Debezium made up for an index's columns."""
     image = F.col("was")
 
     def is_zero(name: str) -> Column:

@@ -159,7 +159,7 @@ def debezium_rows(
 
 
 def _parts_of(frame: DataFrame, row: Row) -> DataFrame:
-    """Returns the parts of the envelopes, with `fields` of their schema where the types of `row` need it."""
+    """Returns the parts of the envelopes as columns. `fields` are those of the schema, if types of `row` need them."""
     text = F.col("body").cast("string")
     columns = ", ".join(f"{quoted(field.name)} {read_type(field)}" for field in row)
     message = F.from_json(text, _envelope(columns, SCHEMA if _has_tokens(row) else None), RECORD)
@@ -201,7 +201,7 @@ def _place_in_log(source: Column) -> Column:
 
 
 def _tokens(row: Row) -> Column:
-    """Returns what the schema in a message says of the columns that need it, or null for a message without one."""
+    """Returns the types that the schema in a message gives for the columns that need one, null without a schema."""
     fields = after_fields(F.col("fields"))
     tokens = F.struct(*(token_of(fields, field.name).alias(field.name) for field in row if field.kind in AS_TEXT))
     return F.when(F.size("fields") > 0, tokens).alias("tokens")

@@ -93,10 +93,10 @@ def token_of(fields: Column, name: str) -> Column:
 
 
 def _decimal(parsed: Parsed) -> Column:
-    """Returns a decimal from a text, a number, or the bytes of `decimal.handling.mode=precise`.
+    """Returns a decimal from a text, a number, or the bytes of `decimal.handling.mode=precise`, or null if unsure.
 
-    Without a schema, digits alone may also be base 64 of such bytes. A number of JSON with more digits than a double
-    has is one that lost digits, and a negative integer of MySQL is one beyond `bigint`.
+    Without a schema, a text of digits may also be such bytes in base 64. A JSON number with more digits than a double
+    has may have lost some. A negative integer of MySQL may be an unsigned one beyond `bigint`.
     """
     value, field, token = parsed.value, parsed.field, parsed.token
     plain = value.try_cast(field.type)
@@ -205,7 +205,7 @@ def hidden(value: Column, field: Field) -> Column | None:
 
 
 def is_flattened(value: Column, field: Field) -> Column | None:
-    """Returns whether an array of PostgreSQL has nulls alone, as one of several dimensions does in an event."""
+    """Returns whether an array has only nulls: Debezium writes so PostgreSQL's arrays of several dimensions."""
     if field.kind != "array":
         return None
     return (F.size(value) > 0) & ~F.exists(value, lambda item: item.isNotNull())

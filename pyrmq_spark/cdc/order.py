@@ -1,6 +1,6 @@
-"""The order of a key's changes where a frame is a batch: by the queue's offset, and refused where that is none.
+"""Orders a key's changes in a batch by the offsets of their queue, and refuses those that have no certain order.
 
-A stream has no such look at several messages. Its changes are in order if each key stays in one queue.
+A stream is not examined in this way. Its changes are in order if each key stays in one queue.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ EXCHANGED: Final = (
 
 
 def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFrame:
-    """Returns the columns `names` of the changes, with `sequence` in the order of the database where that needs a look.
+    """Returns the columns `names` of the changes. In a batch, `sequence` is then in the order of the database.
 
-    `rows` have the place of the message, the hints and `change`. `logged` says whether the hints of the database's log
-    are there.
+    `rows` have the place of the message, the hints and `change`. `logged` says whether the hints include those of the
+    database's log.
     """
     if _is_stream(rows):
         return rows.select(*(f"change.{name}" for name in names))
@@ -55,7 +55,7 @@ def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFram
 
 
 def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
-    """Returns the changes of a batch, with `position`, which orders those of a key, beside `sequence`.
+    """Returns the changes of a batch with a further column `position`, which orders the changes of each key.
 
     A key whose changes cannot be ordered ends the query.
     """
@@ -87,7 +87,7 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
 
 
 def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
-    """Returns what the log says against the order of the queue: a clock that was set back, a key that was taken."""
+    """Returns two signs in the log of a wrong order: a clock that was set back, and a key taken from another row."""
     before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
     is_other_row = (before["log"] < F.col("log")) | before["snapshot"]
     is_taken = (F.col("op") == "insert") & ~F.col("snapshot") & (before["op"] != "delete") & is_other_row
@@ -100,7 +100,7 @@ def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
 
 
 def _place_among(items: Column) -> Column:
-    """Returns where the row's change stands among those of its key, which lie in several queues, or a fault.
+    """Returns the position of a change among those of its key, if these lie in several queues, or a fault.
 
     Only the delete of a key that became another one lies in another queue than the key's own: in that of the new key.
     Canal's time of writing orders both. Where it is the same, each insert over a row that is there needs a delete

@@ -1,4 +1,4 @@
-"""A look at a sample of messages, for settings of Canal and Debezium by which a table would not equal its database."""
+"""Checks a sample of messages for settings of Canal and Debezium that would make a table differ from its database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name of a table that no message of a batch has: an error in place of an empty table."""
+"""An error, in place of an empty table, for a table's name that no message of a batch has."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ QUERY_ID: Final = "sql.streaming.queryId"  # a property of the threads of a stre
 
 
 def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> DataFrame:
-    """Returns the changes, with an error as the query runs if messages have changes, and none of them the table's name.
+    """Returns the changes. The query fails if the messages have changes, but none of the table with this name.
 
-    The look at the messages ends at the first one of the table. A batch of `foreachBatch` may have changes of other
-    tables alone, so it is not looked at. Nor is a stream.
+    The messages are read up to the first one of the table. Streams and batches of `foreachBatch` are not checked, since
+    they may have changes of other tables alone.
     """
     if not is_all_there_is(changes):
         return changes
@@ -45,7 +45,7 @@ def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> Dat
 
 
 def is_all_there_is(changes: DataFrame) -> bool:
-    """Returns whether a frame is a batch outside of a streaming query. A pipeline does not let its functions ask."""
+    """Returns whether a frame is a batch outside of any streaming query. False where a pipeline refuses to say."""
     try:
         return not changes.isStreaming and changes.sparkSession.sparkContext.getLocalProperty(QUERY_ID) is None
     except PySparkException:

@@ -30,8 +30,8 @@ OTHERS: Final = re.compile(
 def truncated_at(messages: DataFrame, table: str, queues: Collection[object], accept: Collection[str]) -> int | None:
     """Returns the offset of the last truncation of a table in a batch of messages, or None.
 
-    `queues` are those of the topic that had messages so far. Over several, a truncation has no order among the changes,
-    which is an error. So is another statement by which rows that are there become wrong, unless `accept` has
+    `queues` are those of the topic that had messages so far. With several, the order of truncation and changes is
+    unknown, which is an error. So is another statement that makes rows of the table wrong, unless `accept` has
     `statements`.
     """
     last: int | None = None

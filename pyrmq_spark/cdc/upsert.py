@@ -154,7 +154,7 @@ def _positions(spark: SparkSession, directory: str) -> tuple[Positions, int]:
 
 
 def _write_positions(spark: SparkSession, directory: str, ends: Positions, version: int) -> None:
-    """Makes a version of the table the present one, by one file of one task."""
+    """Makes `version` of the table the current one, and stores its offsets, by writing one file."""
     rows = [(version, [(*queue, offset) for queue, offset in sorted(ends.items())])]
     form = "version bigint, ends array<struct<topic:string,brokerName:string,queueId:int,queueOffset:bigint>>"
     spark.createDataFrame(rows, form).coalesce(1).write.mode("append").parquet(directory)
@@ -195,7 +195,7 @@ def _rows(spark: SparkSession, into: str, version: int) -> DataFrame | None:
 
 
 def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[str]) -> DataFrame:
-    """Returns the rows after the changes: of each key the latest, with values that it lacks from those before it."""
+    """Returns the table's rows after the changes: each key's latest. Values that it lacks are those before it."""
     if old is not None:
         changes = changes.unionByName(_as_changes(old, row, keys))
     of_key = Window.partitionBy(*KEY).orderBy("position")
@@ -218,7 +218,7 @@ def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[
 
 
 def _value_so_far(field: Field) -> Column:
-    """Returns the latest value of a column that a change has, as an aggregate over those of a key."""
+    """Returns the latest value of a column among the changes of a key that have the column, as an aggregate."""
     value = F.struct(F.col("after").getField(field.name).alias("value"))
     if field.kind not in MAY_BE_UNAVAILABLE:
         return F.last(value)

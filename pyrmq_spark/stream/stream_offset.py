@@ -147,7 +147,7 @@ def all_lost(losses: tuple[DataLost, ...]) -> DataLost:
 
 
 def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) -> dict[MessageQueue, OffsetRange]:
-    """Returns the offsets that an AvailableNow run may read: up to `targets`, fixed when it began.
+    """Returns the offsets that an AvailableNow run may read: up to `targets`, the ends when the run began.
 
     Raises an error, whatever failOnDataLoss says, if a queue cannot be read up to its target.
     """

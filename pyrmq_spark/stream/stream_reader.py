@@ -217,7 +217,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Inside.
 
     def _resolved(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Returns the start, computed once if it is `UNRESOLVED`."""
+        """Returns the start offsets, which are computed here, once, if `start` is `UNRESOLVED`."""
         if start != UNRESOLVED:
             return start
         if self._unstarted is not None:
@@ -235,7 +235,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns the end with the batch's beginnings added, for an end chosen before Spark passed the query's offsets.
+        """Returns `end` with the first offsets of its batch added, if it was chosen before Spark passed the query's
+        offsets.
 
         A queue whose broker was away then is not in the end, so its offset is lost.
         """
@@ -260,7 +261,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _without_losses(self, followed: FollowedOffsets) -> FollowedOffsets:
-        """Raises `DataLost` for losses. Without `failOnDataLoss` it logs each once and continues after it."""
+        """Raises `DataLost` if offsets were lost. Without `failOnDataLoss` it logs each loss once and continues."""
         if followed.losses and self._options.fail_on_data_loss:
             raise all_lost(followed.losses)
         for loss in followed.losses:
@@ -290,7 +291,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next_commits(self, followed: FollowedOffsets, limits: ReadLimits, since: float | None) -> Backlog | None:
         """Returns how many records of the manifest to read, at least one, so that their rows stay within the limits.
 
-        The number of their ranges is bounded, too.
+        The number of ranges in these records is limited, too.
         """
         rows, ranges, is_first = 0, 0, True
         for queue, size in followed.backlog.items():  # a committed stream has one queue

@@ -37,7 +37,7 @@ BODY_NAMES: Final = ("body", "value")
 
 @dataclass(frozen=True, slots=True)
 class SinkSchema:
-    """The columns of a frame that make the parts of messages: each sink name with the column's number.
+    """The columns of a frame that messages are made of: the number of the column for each of the sink's names.
 
     `left_out` are columns from a read that no sender writes, such as `queueOffset`.
     """

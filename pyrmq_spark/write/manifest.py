@@ -109,7 +109,7 @@ def _place(
     queues: Mapping[str, int],
     home: Mapping[str, int] | None,
 ) -> str:
-    """Returns the broker at which the manifest is to be created. Raises `BrokerNotFound` while it may be elsewhere."""
+    """Returns the broker at which to create the manifest. Raises `BrokerNotFound` while it may exist at another."""
     topic = worker.name_on_brokers(connection, options.topic or "")
     brokers = worker.admin(connection).cluster_info().broker_addr_table
     masters = sorted(name for name, broker in brokers.items() if broker.master is not None)

@@ -79,7 +79,7 @@ class QueueAssignment:
         self._topics: dict[str, _TopicPlaces] = {}
 
     def placed(self, topic: str, rows: CheckedRows) -> AssignedRows:
-        """Returns the rows grouped by fixed queue, in their order within it, and one group for rows without a queue.
+        """Returns the rows grouped by queue, in their order within a group. Rows without a fixed queue are one group.
 
         Raises `NoRoute` if no NameServer knows the topic and brokers do not create it, `InvalidMessage` for a queue
         that the topic does not have.
@@ -105,7 +105,7 @@ class QueueAssignment:
         return self._places(topic).is_batch_topic
 
     def in_no_order(self, topic: str) -> AnyQueue:
-        """Returns the next queue in turn for a message without ordering, such as a delayed one."""
+        """Returns the next queue in turn, for a message whose order does not matter, such as a delayed one."""
         return AnyQueue(self._places(topic).next_queue(), wait=True)
 
     def _lanes(self, topic: str, rows: CheckedRows) -> Lanes | None:
@@ -133,9 +133,10 @@ class QueueAssignment:
 
 
 class _TopicPlaces:
-    """The queues of a topic at the write's first row for it. A lane is an index into `fixed`, the rows' targets.
+    """The queues of a topic at the write's first row for it. `fixed` has the targets of rows with a queue or key.
 
-    `walk` has the queues interleaved by broker, for rows in turn. Keys are spread over the list in Java's order.
+    A lane is an index into `fixed`. `walk` has the queues interleaved by broker, for other rows. Keys are spread over
+    the list of queues in Java's order.
     """
 
     def __init__(self, info: TopicPublishInfo, counter: int = 0, *, is_batch_topic: bool = False) -> None:

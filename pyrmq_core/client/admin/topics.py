@@ -236,7 +236,7 @@ class Topics(AdminFamily):
     async def keep_manifest(self, manifest: str, topic: str, broker: str) -> tuple[str, ...]:
         """Records at the NameServers that `manifest` is the manifest of `topic`, with its one queue at `broker`.
 
-        Returns the addresses of the NameServers that lacked that. Raises as `keep_order`.
+        Returns the addresses of the NameServers that lacked the record. Raises the first failure at the end.
         """
         of_tenant = self._servers.on_wire
         kinds = await self._servers.keep_kv(

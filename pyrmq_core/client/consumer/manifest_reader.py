@@ -169,7 +169,7 @@ class ManifestReader:
         decided: DecidedBatches,
         window: ReadWindow,
     ) -> DecidedBatches:
-        """Returns the batches in `decided` that no record confirms, neither in `entries` nor at the `earlier` offsets.
+        """Returns the batches in `decided`, listed as committed, that no record at the given offsets confirms.
 
         A batch whose record may have expired counts as confirmed.
         """

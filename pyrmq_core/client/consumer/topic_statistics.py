@@ -75,7 +75,7 @@ class TopicStatistics:
     async def ends_before(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Returns the end offset of each queue whose last message was stored before the queue's time in `when_ms`.
 
-        Queues without statistics are left out. Raises as `bounds`.
+        Queues without statistics are left out. Raises the errors of `bounds`.
         """
         return {
             queue: kept.end

@@ -83,7 +83,7 @@ def join_members(
 
 
 def _encode_members(members: Sequence[MemberParts], unique_ids: Sequence[str]) -> bytes:
-    """Returns the same body as `encode_batch_body`, faster. No length is checked, since properties are short enough."""
+    """Encodes the members to the body of a batch request. Checks no lengths, since properties are short enough."""
     pack_head, pack_short = HEAD.pack, SHORT.pack
     parts: list[bytes] = []
     for (flag, body, before, after), unique_id in zip(members, unique_ids, strict=True):

@@ -254,7 +254,7 @@ async def decided(
 async def decided_by(
     in_thread: Callable[..., Awaitable[object]], function: Callable[..., State | Awaitable[State]], *args: object
 ) -> tuple[State, Exception | None]:
-    """Calls the user's function as `decided` does. `in_thread` runs a plain function in a worker thread."""
+    """Calls the user's function and returns its state, or UNKNOW and the error. `in_thread` runs a plain function."""
     try:
         if inspect.iscoroutinefunction(function):
             return _checked(await function(*args)), None

@@ -193,7 +193,7 @@ class Routes:
         return route
 
     async def query(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
-        """Returns the topic's route as `refresh` does, but does not keep it: no poll refreshes it later."""
+        """Returns the topic's route, queried now, or None if there is none. It is not kept, nor refreshed by polls."""
         is_first = topic not in self._queries
         try:
             return await self._ask(topic, timeout)

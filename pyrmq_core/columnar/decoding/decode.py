@@ -241,7 +241,6 @@ class _Columns:
 
     @staticmethod
     def _check_room(text_bytes: int) -> None:
-        """Raises `Unreadable` for a text column of more than 256 MiB. The caller then decodes message by message."""
         if text_bytes > MAX_DECOMPRESSED_BYTES:
             raise Unreadable
 

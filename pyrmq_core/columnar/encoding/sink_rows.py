@@ -99,7 +99,7 @@ class SinkRows:
         return SinkRows(self.body.slice(start, end), own_bytes, texts, some(self.words), properties, some(self.flag))
 
     def take(self, numbers: pa.Array) -> SinkRows:
-        """Returns the rows of these numbers, in their order."""
+        """Returns the rows with these numbers, in the order of the numbers."""
 
         def some(array: pa.Array | None) -> pa.Array | None:
             return None if array is None else array.take(numbers)

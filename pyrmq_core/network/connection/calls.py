@@ -58,7 +58,7 @@ class Call(Outgoing):
     _task: trio.lowlevel.Task | None
 
     def register(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
-        """Registers the call under its opaque. Like `set_frame`, it is called before anything else."""
+        """Registers the call under its opaque. It is called before all other methods, as `set_frame` is."""
         self._calls = calls
         self._task = self.result = None
         self.code = command.code
@@ -71,8 +71,8 @@ class Call(Outgoing):
     async def wait(self) -> Command | None:
         """Waits for the answer and returns it. Raises the call's error.
 
-        Returns None if woken since there is room in the outbox, or if a one-way request is written. A cancelled call is
-        withdrawn as if it was never made.
+        Returns None if a one-way request is written, or if there is room in the outbox to write again. A cancelled call
+        is withdrawn as if it was never made.
         """
         if self.result is None and not (self.oneway and self.started and self.chunks is None):
             self._task = trio.lowlevel.current_task()

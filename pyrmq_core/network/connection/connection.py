@@ -117,7 +117,7 @@ class Connection:
         return await self.call_until(command, trio.current_time() + timeout, timeout)
 
     async def call_until(self, command: Command, deadline: float, timeout: float) -> Command:
-        """Does the same as `call` with a deadline on trio's clock. `timeout` is for the error's text."""
+        """Sends a request and returns its answer by a deadline on trio's clock. `timeout` is for the error's text."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._outbox.is_full:
             await self.wait_for_room(command, deadline, timeout)

@@ -60,7 +60,7 @@ class Outgoing:
 
 
 class Answer(Outgoing):
-    """A frame of an answer. Too many unwritten answers stop the reading, since their peer does not read them."""
+    """The frame of an answer. While too many answers wait, as their peer does not read, no request is read either."""
 
     __slots__ = ()
 

@@ -140,5 +140,4 @@ async def close_wire(wire: Wire) -> None:
 
 
 def _address_text(name: object) -> str:
-    """Returns a socket's name as `ip:port`. A socket pair inside one machine has none."""
     return format_address(name[0], name[1]) if isinstance(name, tuple) else str(name or "local")

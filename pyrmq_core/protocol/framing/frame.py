@@ -311,7 +311,6 @@ class FrameDecoder:
         )
 
     def _make_room(self) -> None:
-        """Makes room in the buffer: moves the unread bytes to its front, or doubles it for a long frame."""
         size, unread = len(self._buffer), self._view[self._start : self._end]
         if self._start > size // 2 and size >= READ_AHEAD_BYTES:
             self._view[: len(unread)] = bytes(unread)

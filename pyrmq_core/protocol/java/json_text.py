@@ -78,7 +78,7 @@ def dumps(value: Any) -> bytes:
 
 
 def dumps_bare(value: Any) -> bytes:
-    """Returns the same as `dumps`, but with integer keys bare, as fastjson writes them."""
+    """Returns compact JSON in UTF-8 with integer keys bare, as fastjson writes them."""
     return _bare(value).encode("utf-8", "replace")
 
 

@@ -24,7 +24,7 @@ def replace_file(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
 
 
 def replace_keeping_previous(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
-    """Replaces the file as `replace_file` does, after copying it to `<file>.bak` (MixAll.string2File)."""
+    """Copies the file to `<file>.bak`, then replaces it by a synced new file (MixAll.string2File)."""
     path, kept = path.resolve(), _permissions(path)
     if kept is not None:
         _replace(path.with_name(path.name + ".bak"), path.read_bytes(), kept, mode)

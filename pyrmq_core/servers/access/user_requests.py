@@ -95,7 +95,6 @@ async def answer(users: UserFile | None, request: Command) -> Command:
 
 
 def _is_no_super_user(rules: UserRules, request: Command) -> bool:
-    """Returns whether an ordinary user sent the request: only a super user may change super users."""
     sender = rules.users.get(request.ext.get(ACCESS_KEY, ""))
     return sender is None or not sender.is_super
 

@@ -44,7 +44,8 @@ def rarely_written(broker: Broker) -> dict[str, GroupOffsets | OrderedQueues | C
 async def keep_written(broker: Broker) -> None:
     """Writes the changed tables to their files at intervals. A failed write is repeated at the next interval.
 
-    The log is synced before: a power cut must not leave an offset behind popped messages and lose their checkpoint.
+    The log is synced first. Otherwise a power cut could leave a group's offset after popped messages, whose checkpoint
+    in the log is lost.
     """
     while True:
         await trio.sleep(broker.settings.config.flush_consumer_offset_interval / 1000)

@@ -22,7 +22,7 @@ NAME: Final = -1
 
 
 class ForgetfulFiles:
-    """`Files` that write to other `Files`, with a simulated `power_cut`."""
+    """A directory of files, kept in other `Files`, which records what is not synced, for a simulated `power_cut`."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

@@ -27,7 +27,7 @@ KINDS: Final[dict[Kind, Callable[..., CounterMetricFamily | GaugeMetricFamily | 
 
 
 class _Families:
-    """The families of one page, in the form that prometheus_client collects."""
+    """The metrics of one page, in the form that prometheus_client collects."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""`python -m pyrmq_core.servers.nameserver`: see `process`."""
+"""`python -m pyrmq_core.servers.nameserver`: runs a NameServer, by the module `process`."""
 
 import sys
 

@@ -67,7 +67,7 @@ class KvConfig:
         return self.namespaces.get(namespace or "")
 
     def table_body(self, namespace: str) -> bytes | memoryview | None:
-        """Returns the namespace encoded as an answer's body, which is cached, or None as in `namespace`."""
+        """Returns the namespace's values as an answer's body, which is cached, or None if it never had any."""
         values = self.namespaces.get(namespace)
         if values is None:
             return None

@@ -70,7 +70,7 @@ class RunningNameServer:
 
     @property
     def config(self) -> NameServerConfig:
-        """The settings in force, which change while it runs."""
+        """The current settings, which may change while it runs."""
         return self.server.config
 
     def stop(self) -> None:

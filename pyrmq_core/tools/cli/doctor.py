@@ -280,7 +280,6 @@ def _defaults_files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _setting(file: Path, name: str) -> str | None:
-    """Returns a property's last value in a file of `name value`, `name=value` or `name: value`, or None."""
     pattern = rf"^\s*{re.escape(name)}\s*(?:[=:\s])\s*(\S+)"
     values = re.findall(pattern, file.read_text(errors="replace"), re.MULTILINE)
     return values[-1] if values else None

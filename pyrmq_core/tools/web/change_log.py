@@ -33,7 +33,7 @@ class Viewer:
 
 @dataclass(slots=True)
 class LogEntry:
-    """One change. `state` is begun, done or failed, and `ticket` leads to the way back, if there is one."""
+    """One change. `state` is begun, done or failed. With a `ticket`, it can be undone."""
 
     number: int
     at: datetime

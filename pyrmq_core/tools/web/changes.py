@@ -70,7 +70,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The sentence about a change that was made, and what takes it back: offsets of a group, or commands alone."""
+    """The result of a change: a sentence, and how to undo it: by the group's former offsets, or by commands to type."""
 
     sentence: str
     group: str = ""
@@ -99,7 +99,7 @@ class QueueMove:
 
 
 class Changes:
-    """The changes of one page server, the confirmations that wait for a click, and the ways back."""
+    """The changes of one page server, the confirmations that wait for a click, and the changes that can be undone."""
 
     def __init__(self, admin: Admin, producer: Producer, look_ups: LookUps, log: ChangeLog, resends: Resends) -> None:
         self.log = log
@@ -203,7 +203,7 @@ class Changes:
         return Change(sentence, perform, link("/group", group=group), await plan(), plan)
 
     async def _undo(self, form: Form) -> Change:
-        """Prepares the way back of a change: each queue has its former offset again."""
+        """Prepares to undo a change of offsets: each queue gets its former offset again."""
         former = self._undone.get(form.get("ticket", ""))
         if former is None:
             raise InvalidArgument("the way back is no longer kept; the log of changes may have its offsets")
@@ -373,7 +373,7 @@ NO_WAY_BACK: Final = (
 
 
 def _kept(table: dict[str, Item], item: Item, most: int) -> str:
-    """Returns the ticket of an item in a table, which drops its oldest beyond `most`."""
+    """Adds an item to a table, and returns its new ticket. The table drops its oldest item beyond `most`."""
     ticket = secrets.token_urlsafe(16)
     table[ticket] = item
     if len(table) > most:

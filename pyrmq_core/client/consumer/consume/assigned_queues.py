@@ -235,7 +235,7 @@ class AssignedQueues:
             self._note_offset(assigned.process_queue)
 
     def _note_offset(self, process_queue: ProcessQueue) -> None:
-        """Gives the offset store the offset to commit. Only a correction or a reset may lower it."""
+        """Passes the offset to commit to the offset store. Only a correction or a reset may lower it."""
         is_corrected = process_queue.corrected is not None
         self._store.update(process_queue.queue, process_queue.offset_to_commit, increase_only=not is_corrected)
 

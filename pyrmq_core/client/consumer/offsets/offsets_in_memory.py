@@ -39,7 +39,7 @@ class ConsumedOffset:
 
 
 class OffsetsInMemory:
-    """The base of `LocalOffsetStore` and `RemoteOffsetStore`."""
+    """The consumed offsets of one consumer's queues, in memory. Subclasses store them at brokers or in a file."""
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, ConsumedOffset] = {}

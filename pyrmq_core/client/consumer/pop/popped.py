@@ -56,7 +56,7 @@ def readable_part(pull: RawPull, rules: BodyRules) -> list[Readable]:
 
 
 def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, broker_name: str) -> list[Popped]:
-    """Returns each message with its receipt, and with `topic` as its topic. Ordered ones get their tries.
+    """Returns each message with its receipt, and with `topic` as its topic. Ordered ones get their earlier tries.
 
     Raises `HeaderError` for an answer that leaves a message without a receipt.
     """

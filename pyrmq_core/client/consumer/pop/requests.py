@@ -64,7 +64,7 @@ class _Ack:
 
 
 class PopRequests:
-    """The requests of one consumer. `nursery` has the acknowledgements, which no cancelled caller takes along."""
+    """The requests of one consumer. Acknowledgements run in `nursery`: a cancelled caller does not cancel them."""
 
     def __init__(self, session: ClientSession, settings: PopSettings[Any], group: str, nursery: trio.Nursery) -> None:
         self._session = session

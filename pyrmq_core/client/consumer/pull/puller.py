@@ -222,11 +222,9 @@ class Puller:
         return self._proxy_of(queue) is not None
 
     def turn(self, queue: MessageQueue) -> trio.Lock | None:
-        """Returns a lock that a member holds while it pulls the queue, so that a proxy sends one answer at a time, or
-        None.
+        """Returns the lock under which a member pulls queues at a proxy one after another, None if there is no proxy.
 
-        Without a proxy there is no lock. Answers of several queues at once would be more than a proxy sends: see
-        `PROXY_BYTES`.
+        The answers for several queues at once would be more than a proxy sends: see `PROXY_BYTES`.
         """
         proxy = self._proxy_of(queue)
         return None if proxy is None else self._client.pull_turns[proxy]

@@ -101,7 +101,7 @@ class RangeProgress:
         return self._add(answered, pull)
 
     def add_answers(self, answers: Sequence[tuple[PullSlice, RawPull]]) -> list[PullSlice]:
-        """Adds answers as `add_answer` does. Returns the slices that need another pull."""
+        """Adds answers to their slices. Returns the slices that need another pull."""
         sizer, to_pull, answer_bytes = self._sizer, list[PullSlice](), 0
         for pull_slice, pull in answers:
             answer_bytes += len(pull.records)

@@ -345,6 +345,5 @@ class InFlight:
         await self._ended.wait()
 
     def _has_room(self, size: int) -> bool:
-        """Returns whether one more payload of this size may be sent. A payload above the bound may be sent alone."""
         count = len(self._entered)
         return count == 0 or (count < self._max_count and self._bytes + size <= self._max_bytes)

@@ -195,7 +195,6 @@ class SendWindow:
             self._over(payload, to, None)
 
     def _add(self, payload: Payload, receipt: Receipt) -> None:
-        """Adds an acknowledged request to the summary. Raises `SendFailed` if the answer lacks a needed offset."""
         self.summary.add(receipt, len(payload.body))
         if self._list_ranges:
             ids = payload.unique_ids or ("", "")

@@ -1,6 +1,6 @@
-"""Reports failures of background sends that the program never looked at, as asyncio does for its futures.
+"""Reports failures of background sends that the program never read, as asyncio does for its futures.
 
-A failure that is dropped unseen is logged as a WARNING, at most once a minute. A producer's end logs their number.
+A failure that is dropped unread is logged as a WARNING, at most once a minute. A producer's end logs their number.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class UnseenFailures:
             )
 
     def report(self) -> None:
-        """Logs at the producer's end how many failures the program has not looked at."""
+        """Logs at the producer's end how many failures the program has not read."""
         if self._count:
             log.warning(
                 "producer %s ends, and the program has not looked at the failures of %d of its background sends; "
@@ -62,7 +62,7 @@ class UnseenFailures:
 
 
 class UnseenFailure:
-    """A failure that the program has not read. If it is dropped without that, it logs a warning."""
+    """A failure that the program has not read. Logs a warning if it is dropped unread."""
 
     __slots__ = ("_error", "_failures")
 

@@ -64,6 +64,6 @@ class RecallMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class MessageRecalled(HeaderResponse):
-    """`msg_id` is the UNIQ_KEY of the message that will not be delivered."""
+    """The answer to `RecallMessage`. `msg_id` is the UNIQ_KEY of the message, which will not be delivered."""
 
     msg_id: str = wire("msgId")

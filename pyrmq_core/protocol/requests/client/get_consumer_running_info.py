@@ -140,7 +140,6 @@ def _queue_table(queues: Mapping[MessageQueue, Any]) -> bytes:
 
 
 def _texts(value: Any) -> dict[str, str]:
-    """Returns a table of texts. Java's `Properties` can hold numbers and flags, which become text as Java prints it."""
     return {name: _text(member) for name, member in (value or {}).items()}
 
 

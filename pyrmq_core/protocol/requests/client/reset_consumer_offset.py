@@ -22,7 +22,7 @@ from pyrmq_core.protocol.messages.queue_tables import offset_table_body, read_of
 
 @dataclass(frozen=True, slots=True)
 class ResetConsumerOffset:
-    """New offsets of a group's queues. `timestamp_ms` is the time by which a broker looked them up."""
+    """New offsets of a group's queues. `timestamp_ms` is the time for which the broker looked them up."""
 
     CODE: ClassVar[RequestCode] = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
     topic: str = wire("topic")

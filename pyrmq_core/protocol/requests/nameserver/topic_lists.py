@@ -62,7 +62,7 @@ class GetHasUnitSubUnunitTopicList(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicList:
-    """The names of topics: the answer to all six requests. Only that to `GetSystemTopicList` has `broker_addr`."""
+    """The names of topics: the answer to any request of this module. Only `GetSystemTopicList` gets `broker_addr`."""
 
     topics: tuple[str, ...]
     broker_addr: str | None = None

@@ -43,7 +43,7 @@ Queue: TypeAlias = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class OrderedPop:
-    """The messages of one ordered pop. `tries` counts the earlier pops of those that were popped before."""
+    """The messages of one ordered pop. `tries` has, by offset, how often each was popped before, if it was."""
 
     pop_time_ms: int
     invisible_ms: int
@@ -117,12 +117,12 @@ class OrderedQueues:
         return self._times[0][0] if self._times else None
 
     def is_locked(self, queue: Queue, attempt_id: str | None, now_ms: int) -> bool:
-        """Returns whether a pop gets nothing. The pop that has the lock may be repeated under its attempt id."""
+        """Returns whether a pop finds the queue locked. The pop with the lock may be repeated by its attempt id."""
         row = self._rows.get(queue)
         return row is not None and now_ms < row.free_ms and (attempt_id is None or attempt_id != row.attempt_id)
 
     def take(self, queue: Queue, pop: OrderedPop) -> Mapping[int, int]:
-        """Locks a queue by a pop. Returns the tries of those of its messages that were popped before."""
+        """Locks a queue for a pop. Returns how often its messages were popped before, by offset, if they were."""
         before, tries = self._rows.get(queue), {}
         if before is not None and pop.attempt_id is not None and pop.attempt_id == before.attempt_id:
             tries = dict(before.tries)

@@ -1,8 +1,8 @@
-"""`Revival`: which checkpoints of one queue of the revive log are over, and which are due.
+"""`Revival`: decides which checkpoints of a queue of the revive log have ended, and which are due.
 
 Entries are taken in the order of the queue. A checkpoint is due when every acknowledgement for its time must have been
-read: timers delivered all entries up to that time, or an entry of a later time was read. What becomes
-visible is acknowledged in the log, too, so a reader that begins again at `done` repeats nothing.
+read: timers delivered all entries up to that time, or an entry of a later time was read. What becomes visible is
+acknowledged in the log, too, so a reader that begins again at `done` repeats nothing.
 
 Source: broker/processor/PopReviveService.java (5.4.0). There a checkpoint is due two seconds later.
 """
@@ -37,7 +37,7 @@ class Due:
 
 
 class Revival:
-    """The checkpoints of one revive queue that are not over. `position` is the next entry to take."""
+    """The checkpoints of one queue of the revive log that have not ended. `position` is the next entry to take."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -47,7 +47,7 @@ class Revival:
 
     @property
     def done(self) -> int:
-        """The position before which every checkpoint is over."""
+        """The position before which every checkpoint has ended."""
         first = next(iter(self._open.values()), None)
         return self.position if first is None else first.position
 

@@ -146,7 +146,7 @@ class Reviver:
         self._commit(queue_id, queue)
 
     def _commit(self, queue_id: int, queue: Revival) -> None:
-        """Commits the last entry that is over, as RocketMQ does, not the one behind it."""
+        """Commits the offset of the last entry that has ended, as RocketMQ does, not the offset after it."""
         committed, last = self.offsets.committed(REVIVE_GROUP, self.log.topic, queue_id), queue.done - 1
         if last > (-1 if committed is None else committed):
             self.offsets.commit(REVIVE_GROUP, self.log.topic, queue_id, last)
@@ -169,7 +169,7 @@ class Reviver:
         return queue.position < result.max_offset
 
     async def _revive(self, queue_id: int, due: Due) -> None:
-        """Stores the copies of messages, and behind them an acknowledgement, so that a new start repeats none."""
+        """Stores copies of the due messages, and then an acknowledgement, so that a new start repeats none."""
         key = due.check_point.key
         if popped_topic(key.topic, key.group) not in self.topics or (group := self.groups.known(key.group)) is None:
             return  # the topic or the group was deleted

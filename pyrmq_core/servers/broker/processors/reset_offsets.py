@@ -141,7 +141,6 @@ async def _table(offsets: Mapping[MessageQueue, int]) -> bytes:
 
 
 def _send(peer: Peer, command: Command) -> None:
-    """Posts the reset, unless the client does not read or its connection is closed."""
     if not peer.connection.is_full:
         with contextlib.suppress(NetworkError):
             peer.connection.post(command, timeout=SEND_SECONDS, done=_sent)

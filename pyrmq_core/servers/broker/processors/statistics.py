@@ -1,4 +1,4 @@
-"""Settings (26), and offsets of topics (202) and groups (208).
+"""Requests for the broker's settings (26), and for the offsets of topics (202) and of groups (208).
 
 The answers to requests 202 and 208 have message queues as object keys, as fastjson writes them. That is not strict
 JSON, but Java's tools read nothing else. Source: broker/processor/AdminBrokerProcessor.java (5.4.0).

@@ -150,7 +150,7 @@ class BrokerFigures:
             yield from list(table.values())
 
     def take_samples(self, period: Period, now_ms: int) -> Iterator[None]:
-        """Samples all tallies, one a step."""
+        """Adds a sample of each tally to the samples of a period. Each step does one tally."""
         for tally in self.tallies():
             tally.take_sample(period, now_ms)
             yield

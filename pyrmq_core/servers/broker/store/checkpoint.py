@@ -130,7 +130,7 @@ def _has_crc(data: bytes, size: int) -> bool:
 
 
 class CheckpointFiles:
-    """RocketMQ's checkpoint file, and this broker's own, which is written first. `value` is the newest state."""
+    """The two checkpoint files: this broker's own, written first, and RocketMQ's. `value` is the newest state."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

@@ -139,7 +139,7 @@ class CommitLog:
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
 
     def synced(self, end: int) -> None:
-        """Notes that the functions of `unsynced` have returned. Bytes after a later cut do not count as synced."""
+        """Records that the functions of `unsynced` have returned. Bytes after a later cut do not count as synced."""
         self.flushed = max(self.flushed, end if self._cut_end is None else min(end, self._cut_end))
 
     @property

@@ -200,7 +200,6 @@ class Retention:
         return True
 
     async def _clean_queues(self) -> None:
-        """Removes the queue files that lie before the log's new start. A failed removal is tried again."""
         start = self._store.start
         for keys in _in_parts(list({**self._store.queues.by_key, **self._leaving_queues})):
             for key in keys:

@@ -55,7 +55,7 @@ class ConsumerFilter:
         return self.dead_ms >= self.born_ms
 
     def passes(self) -> Passes | None:
-        """Returns the test of a message's properties, compiled once, or None for an expression that is no SQL92."""
+        """Returns a function that tests a message's properties, or None for an expression that is no SQL92."""
         if self._passes is None and not self.is_wrong:
             try:
                 self._passes = parse(self.expression)

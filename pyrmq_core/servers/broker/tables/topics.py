@@ -72,7 +72,7 @@ class TopicTable:
             raise StoreError(f"{FILE_NAME}: {error}; correct the file, or remove the topic from it") from error
 
     def configure(self, config: BrokerConfig, now_ms: int) -> None:
-        """Puts other settings in force. Makes TBW102 if autoCreateTopicEnable was switched on and it is missing."""
+        """Applies changed settings. Makes TBW102 if autoCreateTopicEnable was switched on and it is missing."""
         self._config = config
         missing = [topic for topic in system_topics(config) if topic.topic not in self._topics]
         self._system |= {topic.topic for topic in missing}
@@ -130,7 +130,7 @@ class TopicTable:
         )
 
     def for_send(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """Like `inherit`, but returns a retry topic with one queue where it would return None."""
+        """Returns the settings of a topic that a send creates (one queue for a retry topic), or None if not allowed."""
         inherited = self.inherit(topic, default_topic, queue_nums)
         if inherited is None and is_retry_topic(topic):
             return TopicConfig(topic, 1, 1, READ_WRITE)

@@ -123,7 +123,7 @@ class TimerDelivery:
         return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
 
     def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
-        """Returns True, once for each copy, if an earlier run stored the message's copy. `rolls` is as in `copy_of`."""
+        """Returns True, once a copy, if an earlier run stored this message's copy. With `rolls` it waits once more."""
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:

@@ -136,7 +136,7 @@ class TimerFiles:
             self.wheel.put(slot_ms, Slot())
 
     def expect(self, slot_ms: int) -> None:
-        """Adds the time of a new slot to `slots`."""
+        """Adds a slot of the timer wheel to `slots`, the times of the slots that are still to be delivered."""
         heapq.heappush(self.slots, slot_ms)
 
     def delivered(self, slot_ms: int, by_topic: Mapping[int, int]) -> None:

@@ -93,7 +93,7 @@ def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
 
 
 def slot_of(due_ms: int, precision_ms: int) -> int:
-    """Returns the time of the slot for a due time: an exact multiple of the precision belongs to the slot before."""
+    """Returns the time of the wheel's slot for a due time. An exact multiple of the precision is of the slot before."""
     return (due_ms - 1) // precision_ms * precision_ms
 
 

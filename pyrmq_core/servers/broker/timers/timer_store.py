@@ -197,7 +197,7 @@ class TimerStore:
             self.files.expect(slot.slot_ms)
 
     def _go_back(self, write_ms: int) -> None:
-        """Does one step of the return to an earlier time, after the clock was set back: empties delivered slots."""
+        """Moves the read time back, some slots a call, after the clock was set back. Empties these slots."""
         if self._slot is not None:
             self._leaving = self._leaving or self._leave_slot()
             if next(self._leaving, True):

@@ -58,7 +58,7 @@ class ProducerChecks:
         return False
 
     def _sent(self, queue_offset: int, outcome: object) -> None:
-        """Notes a check that was not written. Its half message is checked again, and this check does not count."""
+        """Records that a check was not sent: its half message is checked again, and this check does not count."""
         if isinstance(outcome, Exception):
             self._missed.add(queue_offset)
 

@@ -173,7 +173,6 @@ def _refusal(
 
 
 def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: Mapping[int, str]) -> BrokerData:
-    """Returns the broker with these addresses. It stays in the cluster of its first registration."""
     return BrokerData(
         cluster=header.cluster_name if before is None else before.cluster,
         broker_name=header.broker_name,

@@ -28,7 +28,7 @@ MAX_CLUSTERS_OF_NAME: Final = 16
 
 
 def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) -> None:
-    """Raises `BodyError` for a topic that no broker can have, or when these topics do not fit."""
+    """Raises `BodyError` for a topic that no broker can have, or if the limits leave no room for these topics."""
     check_filter_servers(body.filter_servers or ())
     table = tables.topic_queue_table
     added = 0
@@ -44,7 +44,7 @@ def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) ->
 
 
 def check_queues(tables: RouteTables, topic: str, broker_names: Iterable[str]) -> None:
-    """Raises `BodyError` when a topic with queues at these brokers does not fit."""
+    """Raises `BodyError` if the limits leave no room for a topic with queues at these brokers."""
     queues = tables.topic_queue_table.get(topic)
     added = QUEUES_BYTES * len(set(broker_names).difference(queues or ()))
     _check_added(tables, added if queues is not None else added + TOPIC_BYTES + len(topic))

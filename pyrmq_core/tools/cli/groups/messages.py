@@ -48,7 +48,7 @@ from_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The options of `pyrmq query` about a message's fate: its state by group, its trace, a test consumption."""
+    """The options of `pyrmq query` that show more of a message: its state by group, its trace, a test consumption."""
 
     track: bool
     trace: bool
@@ -125,7 +125,6 @@ def query(
 
 
 def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> None:
-    """Prints, if `most` is reached, that older messages may exist. With `--json` it prints on standard error."""
     if counts and max(counts.values()) >= most:
         text = f"these are the newest {most} of {of}, there may be more: see --max, --from and --until"
         click.echo(text if as_json else rendered(text), err=as_json, nl=as_json)

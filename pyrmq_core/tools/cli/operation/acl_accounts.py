@@ -170,7 +170,6 @@ def white_addresses(
 
 
 def _permissions(texts: Iterable[str], option: str) -> dict[str, str] | None:
-    """Returns `NAME=PERMISSION` by name, or None for none. Raises `BadParameter` for another text."""
     perms = {}
     for text in texts:
         name, _, perm = text.partition("=")

@@ -62,7 +62,6 @@ def _name_and_queues(text: str) -> tuple[str, int]:
 
 
 def _numeric_address(host: str) -> str:
-    """Returns the host. Raises an error unless it is an IP address, and not the one of all interfaces."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

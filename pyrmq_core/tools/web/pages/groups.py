@@ -38,7 +38,7 @@ QUEUE_ORDERS: Final[Mapping[str, Callable[[QueueProgress], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class HeldQueues:
-    """The queues of one member in the table, or of none, and the lag of all its queues."""
+    """The queues of one member, or of none, that the table shows, and the lag of all its queues."""
 
     client_id: str | None
     lag: int
@@ -111,7 +111,7 @@ async def group_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 def _under_members(rows: Iterable[QueueProgress]) -> list[QueueProgress]:
-    """Returns the rows by their member, those of most lag first, each member's rows in the order that they have."""
+    """Returns the rows grouped by member, the member with most lag first. Rows of a member keep their order."""
     rows, lags = list(rows), Counter[str | None]()
     for row in rows:
         lags[row.client_id] += max(0, row.lag)

@@ -99,7 +99,7 @@ class FigureRequests:
     def _following(self) -> dict[str, object]:
         """Returns the state of a slave's connection with its master. A time of 0 means that there is none.
 
-        A slave never has its master's flushed offset, which is 0 in 5.4.0, too.
+        The master's flushed offset is always 0, as in 5.4.0: a slave does not know it.
         """
         client, now = self.ha_client, trio.current_time()
         members: dict[str, object] = {

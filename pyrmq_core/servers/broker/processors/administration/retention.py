@@ -1,4 +1,4 @@
-"""Removal by hand: of old segments (329), of queues without messages (306), and of queues without a topic (316).
+"""Requests of an administrator to remove old segments (329), queues without messages (306) or without a topic (316).
 
 Source: broker/processor/AdminBrokerProcessor.java, store/queue/ConsumeQueueStore.java (5.4.0). All answer success.
 """

@@ -276,7 +276,6 @@ class KeyIndex:
         self._unchecked = deque([file])
 
     def _remove_after_gap(self) -> Iterator[None]:
-        """Removes the first file before which records with keys are missing, and all later files."""
         offset = self._store.start
         for number, file in enumerate(self._files):
             begin = file.header.begin_offset
