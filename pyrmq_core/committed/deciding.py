@@ -20,8 +20,8 @@ from typing import Final, TypeAlias, TypeGuard
 
 from pyrmq_core.committed.records import (
     CommitRecord,
+    CommittedBatches,
     Decided,
-    DecidedBatches,
     Entry,
     RangesPart,
     StoredRange,
@@ -67,7 +67,7 @@ def next_record(
     *,
     commit: str,
     seen: int,
-    decided: DecidedBatches,
+    decided: CommittedBatches,
     without_decided: int,
     named: bool = True,
 ) -> CommitRecord | None:
@@ -100,7 +100,7 @@ def next_record(
     )
 
 
-def remembered(decided: DecidedBatches) -> DecidedBatches:
+def remembered(decided: CommittedBatches) -> CommittedBatches:
     """Returns the committed batches for a record's list, without writers that commit once or committed long ago."""
     newest = max((last.stored_ms for last in decided.values()), default=0)
     listed, room = dict[str, Decided](), MOST_LIST_BYTES
@@ -188,9 +188,9 @@ def _contradiction(fault: str, offset: int) -> ManifestError:
     )
 
 
-def decided_at(
+def committed_at(
     entries: Entries, start: int, end: int, *, disbelieved: Container[int] = ()
-) -> tuple[DecidedBatches, int] | None:
+) -> tuple[CommittedBatches, int] | None:
     """Returns the batches committed before offset `end`, and how many entries follow the last record that lists them.
 
     `entries` begin at `start`. Returns None if no record among them has a list, unless `start` is 0. Lists of the
@@ -208,17 +208,17 @@ def decided_at(
     return None if start else (_with_records(entries, 0, end, {}), end)
 
 
-def without_record(entries: Entries, decided: DecidedBatches) -> DecidedBatches:
+def without_record(entries: Entries, decided: CommittedBatches) -> CommittedBatches:
     there = {(entry.writer, entry.number) for offset, entry in entries.items() if _may_decide(entry, offset)}
     return {writer: last for writer, last in decided.items() if (writer, last.number) not in there}
 
 
-def known_from(entries: Entries, start: int, end: int) -> tuple[DecidedBatches, int]:
+def known_from(entries: Entries, start: int, end: int) -> tuple[CommittedBatches, int]:
     """Returns the committed batches and the number of entries, if all entries before `start` have expired."""
     return _with_records(entries, start, end, {}), end - start
 
 
-def _with_records(entries: Entries, start: int, end: int, decided: DecidedBatches) -> DecidedBatches:
+def _with_records(entries: Entries, start: int, end: int, decided: CommittedBatches) -> CommittedBatches:
     batches = dict(decided)
     for offset in range(start, end):
         record = entries.get(offset)

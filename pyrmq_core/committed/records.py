@@ -62,7 +62,7 @@ class Decided:
     is_named: bool = True
 
 
-DecidedBatches: TypeAlias = Mapping[str, Decided]
+CommittedBatches: TypeAlias = Mapping[str, Decided]
 """The latest committed batch of each writer. The writer that committed last is at the end."""
 
 
@@ -82,7 +82,7 @@ class CommitRecord:
     seen: int
     commit: str
     parts: int = 0
-    decided: DecidedBatches | None = None
+    decided: CommittedBatches | None = None
     is_named: bool = True
     stored_ms: int = field(default=0, compare=False)
 
@@ -183,13 +183,13 @@ def _entry(data: Any, stored_ms: int) -> Entry:
         seen=_count(data["seen"]),
         commit=_text(data["commit"]),
         parts=_count(data["parts"]),
-        decided=None if data.get("decided") is None else _decided(data["decided"], data.get("decidedAt")),
+        decided=None if data.get("decided") is None else _committed_batches(data["decided"], data.get("decidedAt")),
         is_named=data.get("named") is not False,
         stored_ms=stored_ms,
     )
 
 
-def _decided(batches: Sequence[Any], records: Sequence[Any] | None) -> DecidedBatches:
+def _committed_batches(batches: Sequence[Any], records: Sequence[Any] | None) -> CommittedBatches:
     """Parses a record's list of committed batches. `records` are their offsets and times, None in earlier releases."""
     records = [(-1, 0)] * len(batches) if records is None else records
     return {

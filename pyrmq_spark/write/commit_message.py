@@ -54,8 +54,8 @@ class PartitionWritten(WriterCommitMessage):
     """One task's report of its write, with queues and statuses by their names.
 
     The report of a repeat counts only its own rows: Spark drops an earlier attempt's report. In a committed write
-    `ranges` are the queues and offsets of the rows, by names on brokers. With `is_decided` the batch was committed
-    before, and none of the rows was sent.
+    `ranges` are the queues and offsets of the rows, by names on brokers. With `is_batch_committed` the batch
+    was committed before, and none of the rows was sent.
     """
 
     partition: int
@@ -70,5 +70,5 @@ class PartitionWritten(WriterCommitMessage):
     is_repeat: bool = False
     writer: str = ""
     number: int = 0
-    is_decided: bool = False
+    is_batch_committed: bool = False
     ranges: tuple[StoredRange, ...] = ()

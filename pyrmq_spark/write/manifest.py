@@ -163,7 +163,7 @@ def _keep_place(connection: ConnectionOptions, options: SinkOptions, broker_name
             log.info("NameServers %s say now that manifest %s is at %s", ", ".join(lacking), manifest, broker_name)
 
 
-def is_decided(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:
+def is_batch_committed(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:
     """Returns whether a task's batch is committed already. The tasks of a stage in one worker share one reading."""
     global _last_look
     context = TaskContext.get()
@@ -198,7 +198,7 @@ class BatchCommit:
         commit finds out. Raises `ConcurrentWrite` if another writer of this name committed it with other rows.
         """
         ranges = [part for report in reports for part in report.ranges]
-        sent = sum(report.rows for report in reports if not report.is_decided)
+        sent = sum(report.rows for report in reports if not report.is_batch_committed)
         if sum(part.count for part in ranges) != sent:
             raise RowsUnaccounted(
                 f"{sent} rows were taken, and the places of {sum(part.count for part in ranges)} are known; nothing is "
@@ -211,7 +211,7 @@ class BatchCommit:
             record = self._record(ranges, end, first)
             if record is None:
                 return self._already_decided(end, reports)
-            if any(report.is_decided for report in reports):
+            if any(report.is_batch_committed for report in reports):
                 raise NotCommitted(
                     f"{self._name} was decided when its tasks looked, and manifest {self._manifest} has no record of "
                     "it now: its broker lost messages"
@@ -304,7 +304,7 @@ class BatchCommit:
         decided = end.decided.get(self._writer)
         if decided is None:  # a batch without a name: its record is one of this commit's own attempts
             return f"committed as {self._name} in {self._manifest}"
-        rows, sent = sum(report.rows for report in reports), any(not report.is_decided for report in reports)
+        rows, sent = sum(report.rows for report in reports), any(not report.is_batch_committed for report in reports)
         if self._stream and decided.number > self._number:
             raise ConcurrentWrite(
                 f"{self._name} comes late: batch {decided.number} is committed in {self._manifest}. Another query "

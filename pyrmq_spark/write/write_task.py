@@ -83,9 +83,9 @@ class PartitionWrite:
             return self._written()
         freeze_loaded_objects()
         try:
-            if self._options.is_committed and self._is_decided():
+            if self._options.is_committed and self._is_batch_committed():
                 self._taken = first.num_rows + sum(batch.num_rows for batch in filled)
-                return replace(self._written(), is_decided=True)
+                return replace(self._written(), is_batch_committed=True)
             self._send(chain((first,), filled))
             if self._acknowledged != self._taken:
                 raise RowsUnaccounted(
@@ -204,10 +204,10 @@ class PartitionWrite:
             ranges=tuple(self._on_brokers(stored) for summary in both for stored in summary.ranges),
         )
 
-    def _is_decided(self) -> bool:
-        from pyrmq_spark.write.manifest import is_decided
+    def _is_batch_committed(self) -> bool:
+        from pyrmq_spark.write.manifest import is_batch_committed
 
-        return is_decided(self._connection, self._options, self._attempt)
+        return is_batch_committed(self._connection, self._options, self._attempt)
 
     def _on_brokers(self, stored: StoredRange) -> StoredRange:
         topic = worker.name_on_brokers(self._connection, stored.queue.topic)

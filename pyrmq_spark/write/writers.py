@@ -169,7 +169,7 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
     more = [f"and {len(queues) - MAX_QUEUES_LISTED} queues more"] if len(queues) > MAX_QUEUES_LISTED else []
     retries = sum(task.retries for task in written)
     repeated = sum(task.perhaps_repeated for task in written)
-    unsent = sum(task.rows for task in written if task.is_decided)
+    unsent = sum(task.rows for task in written if task.is_batch_committed)
     sent = sum(task.rows for task in written) - unsent
     parts = [f"{unsent} rows not sent, since their batch was decided before"] * bool(unsent)
     parts += [

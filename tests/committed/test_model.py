@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from pyrmq_core.committed.deciding import commits_between, decided_at, needed_from, next_record, without_record
+from pyrmq_core.committed.deciding import commits_between, committed_at, needed_from, next_record, without_record
 from pyrmq_core.committed.ranges import ranges_to_read
-from pyrmq_core.committed.records import CommitRecord, Decided, DecidedBatches, StoredRange
+from pyrmq_core.committed.records import CommitRecord, CommittedBatches, Decided, StoredRange
 from pyrmq_core.errors import ManifestError
 from pyrmq_core.model import MessageQueue
 
@@ -47,7 +47,7 @@ class Driver:
     batch: int
     is_decided: bool = False
     delivered: dict[int, tuple[StoredRange, ...]] = field(default_factory=dict)
-    looked: tuple[int, DecidedBatches, int] | None = None
+    looked: tuple[int, CommittedBatches, int] | None = None
     is_committed: bool = False
 
 
@@ -214,12 +214,12 @@ class Delivery(RuleBasedStateMachine):
         records = enumerate(self.manifest[start:end], start)
         return {offset: record for offset, record in records if record is not None}
 
-    def _decided(self, end: int) -> tuple[DecidedBatches, int]:
+    def _decided(self, end: int) -> tuple[CommittedBatches, int]:
         """Returns what is decided, from as few of the last entries as possible."""
         disbelieved = set[int]()
         while True:
             states = (
-                decided_at(self._entries(start, end), start, end, disbelieved=disbelieved)
+                committed_at(self._entries(start, end), start, end, disbelieved=disbelieved)
                 for start in range(end, -1, -1)
             )
             decided, without = next(state for state in states if state is not None)

@@ -11,7 +11,7 @@ from pyrmq_core.committed import deciding, records
 from pyrmq_core.committed.deciding import (
     Commit,
     commits_between,
-    decided_at,
+    committed_at,
     needed_from,
     next_record,
     remembered,
@@ -165,7 +165,7 @@ def test_a_record_that_contradicts_itself_is_an_error() -> None:
 def test_a_record_that_contradicts_itself_decides_nothing() -> None:
     entries: dict[int, Entry] = {0: replace(record(7, 0), rows=11), 1: record(7, 1)}
     assert [commit.offset for commit in commits_between(entries, 1, 2)] == [1]
-    assert decided_at({0: entries[0]}, 0, 1) == ({}, 1)
+    assert committed_at({0: entries[0]}, 0, 1) == ({}, 1)
 
 
 def test_more_ranges_than_a_reader_takes_are_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,23 +208,23 @@ def test_a_record_whose_committer_stood_still_for_long_does_not_count() -> None:
 def test_what_is_decided_is_known_from_the_last_entries() -> None:
     """Each record of few writers says it, of more one in 32."""
     log = log_of(["w", "v"], 100)
-    decided = decided_at({199: log[199]}, 199, 200)
+    decided = committed_at({199: log[199]}, 199, 200)
     assert decided is not None
     assert dict(decided[0]) == {"w": Decided(99, 0, 198), "v": Decided(99, 0, 199)}
     assert next_record("w", 99, (), commit="c", seen=200, decided=decided[0], without_decided=decided[1]) is None
     many = [f"w{number}" for number in range(20)]
     log = log_of(many, 10)
     last = {offset: entry for offset, entry in enumerate(log) if offset >= 200 - 40}
-    decided = decided_at(last, 160, 200)
+    decided = committed_at(last, 160, 200)
     assert decided is not None
     assert dict(decided[0]) == {name: Decided(9, 0, 180 + number) for number, name in enumerate(many)}
-    assert decided_at({199: log[199]}, 199, 200) is None
+    assert committed_at({199: log[199]}, 199, 200) is None
 
 
 def following(log: list[CommitRecord], writer: str, number: int, *, named: bool = True) -> CommitRecord | None:
     """Returns the record that a committer would append."""
     start = max(0, len(log) - 40)
-    decided = decided_at({offset: log[offset] for offset in range(start, len(log))}, start, len(log))
+    decided = committed_at({offset: log[offset] for offset in range(start, len(log))}, start, len(log))
     assert decided is not None
     return next_record(
         writer,
@@ -288,9 +288,9 @@ def test_a_list_that_its_records_do_not_bear_out_is_passed_over() -> None:
     log = log_of(["job"], 3)
     forged = replace(record(0, 3, "evil"), decided={"job": Decided(10**9, 0)})
     entries = dict(enumerate([*log, forged]))
-    decided, _ = decided_at(entries, 0, 4) or ({}, 0)
+    decided, _ = committed_at(entries, 0, 4) or ({}, 0)
     assert without_record(entries, decided) == {"job": Decided(10**9, 0)}
-    decided, following_list = decided_at(entries, 0, 4, disbelieved={3}) or ({}, 0)
+    decided, following_list = committed_at(entries, 0, 4, disbelieved={3}) or ({}, 0)
     assert ({writer: last.number for writer, last in decided.items()}, following_list) == ({"job": 2, "evil": 0}, 1)
 
 

@@ -32,5 +32,5 @@ def undecided(*arguments: Any, **more: Any) -> CommitRecord | None:
     return next_record(*arguments, **(more | {"decided": {}}))
 
 
-vars(manifest)["is_decided"] = lambda *_: False
+vars(manifest)["is_batch_committed"] = lambda *_: False
 vars(manifest)["next_record"] = undecided

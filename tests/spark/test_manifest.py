@@ -82,7 +82,7 @@ def test_a_decided_batch_is_drained(cluster: EmbeddedCluster, connection: Connec
     line = commit(connection, 0, written(connection, 0, 0, 100))
     assert line == "committed as batch 0 of q at offset 0 of orders-committed"
     again = written(connection, 0, 0, 100)
-    assert (again[0].is_decided, again[0].rows, again[0].requests) == (True, 100, 0)
+    assert (again[0].is_batch_committed, again[0].rows, again[0].requests) == (True, 100, 0)
     assert "was decided before" in commit(connection, 0, again)
     others = written(connection, 0, 500, 90)  # a repeat whose rows are others
     assert "was decided before" in commit(connection, 0, others)

@@ -15,13 +15,13 @@ from pyrmq_core.committed.deciding import (
     MOST_RANGES,
     Commit,
     commits_between,
-    decided_at,
+    committed_at,
     known_from,
     needed_from,
     without_record,
 )
 from pyrmq_core.committed.ranges import CommittedRange, check_ids, ids_by_queue
-from pyrmq_core.committed.records import MAX_ENTRY_BYTES, DecidedBatches, Entry, NoEntry, entry_of
+from pyrmq_core.committed.records import MAX_ENTRY_BYTES, CommittedBatches, Entry, NoEntry, entry_of
 from pyrmq_core.errors import BrokerNotFound, DataLost, ManifestError, NoRoute
 from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.protocol.messages.bodies import BodyRules
@@ -64,7 +64,7 @@ class ManifestEnd:
 
     queue: MessageQueue
     end: int
-    decided: DecidedBatches
+    decided: CommittedBatches
     without_decided: int
 
 
@@ -139,7 +139,7 @@ class ManifestReader:
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         start, entries, looked_at, disbelieved = kept.end, dict[int, Entry](), FIRST_LOOK, set[int]()
         while True:
-            state = decided_at(entries, start, kept.end, disbelieved=disbelieved)
+            state = committed_at(entries, start, kept.end, disbelieved=disbelieved)
             if state is None and start > kept.start:
                 earlier, looked_at = max(kept.start, start - looked_at), NEXT_LOOKS
                 entries |= (await self._entries(queue, [OffsetRange(earlier, start)], window))[0]
@@ -166,9 +166,9 @@ class ManifestReader:
         queue: MessageQueue,
         earlier: OffsetRange,
         entries: Mapping[int, Entry],
-        decided: DecidedBatches,
+        decided: CommittedBatches,
         window: ReadWindow,
-    ) -> DecidedBatches:
+    ) -> CommittedBatches:
         """Returns the batches in `decided`, listed as committed, that no record at the given offsets confirms.
 
         A batch whose record may have expired counts as confirmed.
