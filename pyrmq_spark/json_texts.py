@@ -47,13 +47,13 @@ FIELD: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))\s*[:\s]\s*(\S.*?)
 
 
 class Struct(NamedTuple):
-    """A struct with strings. `fields` has the name of each field, and its shape or None if it has no strings."""
+    """The shape of a struct that contains strings: for each field its name and its shape, None without strings."""
 
     fields: tuple[tuple[str, Shape | None], ...]
 
 
 class Container(NamedTuple):
-    """An array (`array<`) or a map (`map<string,`) whose elements have strings."""
+    """The shape of an array (`array<`) or a map (`map<string,`) whose elements contain strings."""
 
     head: str
     element: Shape

@@ -82,8 +82,9 @@ class BrokerAnswers:
     """The answers of brokers about the queues of a read.
 
     `bounds` are each queue's lowest kept offset and the offset of its next message. `at_time` is the offset of the
-    first message stored at or after the point's time, or the upper bound if there is none. `committed` is the group's
-    offset, or None. For brokers in `masterless` a slave reported the bounds, and the master may keep more messages.
+    first message stored at or after the time of the option, or the upper bound if there is none. `committed` is the
+    group's offset, or None. For brokers in `masterless` a slave reported the bounds, and the master may keep more
+    messages.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]

@@ -177,7 +177,7 @@ class SourceOptions:
 
     @property
     def none_as_young(self) -> NoMatchStrategy:
-        """The start of a queue without a message at or after its starting time. In a batch its range is empty."""
+        """The choice for a queue without a message at or after its starting time. A batch always starts at its end."""
         return NoMatchStrategy.LATEST if self.batch_only else self.starting_strategy
 
     @property

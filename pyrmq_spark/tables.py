@@ -79,7 +79,7 @@ class _Load:
     """Loads the topic of a view, with the columns of its bodies. Spark calls `apply` for each query of the view."""
 
     class Java:
-        """The interface of the JVM by which it calls this object."""
+        """The Java interfaces that this object implements for py4j."""
 
         implements: Final = ("scala.Function1",)
 

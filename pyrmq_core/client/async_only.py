@@ -1,4 +1,4 @@
-"""`AsyncOnly`: the base of objects that `async with` opens. A `with` raises an error that names the right form."""
+"""`AsyncOnly`: the base of objects that `async with` opens. A plain `with` raises an error with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of our programs: in order after a signal, or with one line and an exit status in place of a traceback."""
+"""Ends programs: in order after a signal, and after a failure with one line and an exit status, not a traceback."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def exit_status(work: Callable[[], object], program: str) -> int:
 
 
 def failure_status(raised: BaseException, program: str) -> int:
-    """Returns the exit status of a failure, as `exit_status` does. Raises an unexpected failure again."""
+    """Returns the exit status of a failure, after a line about it where one is due. Raises unexpected failures."""
     failure = failure_in(raised)
     if isinstance(failure, KeyboardInterrupt):
         return INTERRUPTED

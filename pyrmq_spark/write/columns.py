@@ -48,9 +48,9 @@ class SinkSchema:
 
     @property
     def message_type(self) -> str | None:
-        """The type of the columns' messages, as a value of `messageType`, or None for normal messages.
+        """The type of the messages that the columns make, as a value of `messageType`, or None for normal messages.
 
-        A delay counts before a sharding key, and that before a priority (common/attribute/TopicMessageType.java,
+        A delay takes precedence over a sharding key, and that over a priority (common/attribute/TopicMessageType.java,
         parseFromMessageProperty).
         """
         if "delayLevel" in self.columns or "deliverAt" in self.columns:

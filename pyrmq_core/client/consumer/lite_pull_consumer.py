@@ -224,8 +224,8 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Sets the offset from which the next polls return the queue's messages. Its pulled messages are dropped.
 
-        Raises `InvalidArgument` if the queue is not assigned to this consumer, or the offset is outside the queue (its
-        end is allowed). With `auto_commit` the offset is stored as any other.
+        Raises `InvalidArgument` if the queue is not assigned to this consumer, or the offset is outside the queue. The
+        queue's end is allowed. With `auto_commit` the offset is stored as any other.
         """
         offset_of("offset", offset)
         wrapped = self._own(queue)

@@ -84,9 +84,7 @@ class RunningMember(ABC):
     def _make_queues(
         self, store: OffsetStore, added: Callable[[AssignedQueue], None], locks: QueueLocks | None = None
     ) -> None:
-        """Creates the table of the assigned queues, which stores offsets in `store`, and the rebalancer that updates
-        it.
-        """
+        """Creates the table of assigned queues, which stores offsets in `store`, and the rebalancer that updates it."""
         self.assigned = AssignedQueues(
             self._nursery,
             store,

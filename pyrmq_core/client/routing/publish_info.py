@@ -105,7 +105,7 @@ class TopicPublishInfo:
         )
 
     def restart(self, counter: int) -> None:
-        """Sets the counter."""
+        """Sets the round-robin counter."""
         self._counter = counter
 
     def next_number(self) -> int:

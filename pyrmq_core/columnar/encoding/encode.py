@@ -92,7 +92,7 @@ class BatchLimit:
 
     @property
     def room_bytes(self) -> int:
-        """The bytes that a request has room for."""
+        """The most bytes of messages in one request."""
         return min(self.bytes, self.max_message_bytes)
 
 

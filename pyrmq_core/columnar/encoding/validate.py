@@ -223,7 +223,7 @@ def _of_rows(column: str, row_faults: RowFaults) -> Iterator[Fault]:
 
 
 def _of_elements(column: str, offsets: Int32s, elements: pa.Array, row_faults: RowFaults) -> Iterator[Fault]:
-    """Yields faults of elements inside lists or maps. Each row's elements begin at its position in `offsets`."""
+    """Yields faults of elements inside lists or maps. `offsets` has the index of each row's first element."""
     for broken, reason in row_faults:
         places = np.flatnonzero(broken)
         if len(places):

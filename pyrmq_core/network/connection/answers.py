@@ -66,7 +66,7 @@ class OpenRequests:
         self._late: dict[LateAnswer, Command] = {}
 
     def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
-        """Counts an unanswered request, and starts the wait of its `LateAnswer`. Keeps neither fields nor body."""
+        """Counts an open request, and starts the wait for its `LateAnswer`. Drops the request's fields and body."""
         self._late[answer] = bare = replace(request, ext=NO_FIELDS, body=b"")
         self.begin(bare)
         answer.wait(ready)

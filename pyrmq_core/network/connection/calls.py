@@ -168,7 +168,7 @@ class BulkCall:
 
 
 class RowReader(Protocol):
-    """A reader that receives answers to its calls in lists."""
+    """A caller that receives the answers to its calls as lists."""
 
     def answered_rows(self, answers: list[tuple[Any, AnswerRow]]) -> None:
         """Receives answers, each with its call, in the order of their arrival. It must not raise."""

@@ -150,7 +150,7 @@ def message_properties(
 def message_properties_string(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> str:
-    """Returns `message_properties` as the string that is sent. Also checks for separators, empty texts and length."""
+    """Returns a message's properties as the string that is sent. Checks separators, empty texts and length."""
     if unique_id is None or system_properties or (ends := plain_ends(message)) is None:
         text = _checked_string(message, message_properties(message, unique_id, system_properties))
     else:
@@ -166,7 +166,7 @@ def message_properties_string(
 
 
 def properties_around_id(message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> tuple[str, str]:
-    """Returns the parts before and after UNIQ_KEY of `message_properties_string`, checked but for their length.
+    """Returns a message's properties string in two parts, before and after UNIQ_KEY, checked except for length.
 
     It is for messages whose ids are drawn later, many at once.
     """

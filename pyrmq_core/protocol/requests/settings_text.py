@@ -29,7 +29,7 @@ class SettingsUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SettingsAnswer:
-    """The answer with all settings."""
+    """The answer to a request for a server's settings, with all of them."""
 
     settings: Mapping[str, str]
 

@@ -86,7 +86,7 @@ class RpcLatency:
 
 
 class _Timed(LateAnswer):
-    """A late answer whose making is timed."""
+    """A late answer, with a measurement of the time to make it."""
 
     __slots__ = ("_answer", "_timed")
 

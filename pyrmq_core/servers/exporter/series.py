@@ -50,7 +50,7 @@ class Histogram:
 
 
 class Counts:
-    """Sums by labels."""
+    """The sums of a metric, by the values of its labels."""
 
     def __init__(self, *, max_series: int = MAX_SERIES) -> None:
         self._max_series = max_series
@@ -67,5 +67,5 @@ class Counts:
 
 
 def bounded(labels: Labels, series: int, most: int) -> Labels:
-    """Returns `labels`, or the shared OTHER if there are `most` series."""
+    """Returns `labels`, or the shared labels OTHER if there are `most` series already."""
     return labels if series < most else (OTHER,) * len(labels)

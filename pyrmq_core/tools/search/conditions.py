@@ -70,7 +70,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """A condition in the language of `Where`."""
+    """The condition about a message that a `Where` states."""
 
     where: Where
 

@@ -1,4 +1,4 @@
-"""The queues and offsets of a search: queues by name, ranges by store time, brokers that check SQL."""
+"""Finds the queues and offsets of a search, by names and store times, and has brokers check SQL expressions."""
 
 from __future__ import annotations
 

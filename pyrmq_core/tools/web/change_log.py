@@ -65,7 +65,7 @@ class ChangeLog:
         return entry
 
     async def end(self, entry: LogEntry, state: str, result: str) -> None:
-        """Adds the end of a change, also if its task is cancelled. If the file takes no line, its result says so."""
+        """Adds the end of a change, also if its task is cancelled. If the file takes no line, `result` says so."""
         entry.state, entry.result = state, result
         with trio.CancelScope(shield=True):
             try:

@@ -46,7 +46,7 @@ DEAD_LETTER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PopOptions:
-    """The topic and the messages that a receive asks for."""
+    """The options of one receive: topic, number of messages, how long they are invisible, filter, and order."""
 
     topic: str
     max_messages: int

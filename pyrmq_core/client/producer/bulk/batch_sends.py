@@ -1,6 +1,6 @@
-"""Sends lists of messages in the background, each by a task, within the bounds of `InFlight`.
+"""Sends lists of messages in the background, each in a task. `InFlight` bounds the number and bytes of all sends.
 
-A task sends its list as `send_batch` does, part by part. Every try has a timeout, so every task ends. Source:
+A task sends the parts of its list one after another. Every try has a timeout, so every task ends. Source:
 DefaultMQProducer.java, `send(Collection, SendCallback)`.
 """
 

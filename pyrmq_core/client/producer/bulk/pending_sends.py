@@ -208,8 +208,7 @@ class InFlight:
         self._ended: trio.Event | None = None
 
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
-        """Reserves room for `size` bytes, from any thread. Returns False if there is no room, or other sends wait for
-        it.
+        """Reserves room for `size` bytes, from any thread. Returns False if there is none, or other sends wait for it.
 
         With `take_turns` it returns False now and then, so that the caller awaits `enter` and other tasks run.
         """

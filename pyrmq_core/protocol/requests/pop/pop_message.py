@@ -47,7 +47,7 @@ V = TypeVar("V")
 
 
 class InitMode(enum.IntEnum):
-    """The place where a group without an offset begins."""
+    """The end of a queue at which a group without an offset begins: its oldest or its newest message."""
 
     MIN = 0
     MAX = 1

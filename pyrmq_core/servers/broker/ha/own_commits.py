@@ -90,7 +90,7 @@ class OwnCommits:
 
 
 async def _commit(offset: UpdateConsumerOffset, ask: Ask) -> Command:
-    """Returns the master's answer to an offset. A group unknown to the master is made there first.
+    """Commits an offset at the master, and returns its answer. A group unknown to the master is made there first.
 
     A commit makes no group, but the query for its settings does, unless `autoCreateSubscriptionGroup` is off.
     """

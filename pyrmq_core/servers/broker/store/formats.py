@@ -56,7 +56,7 @@ def blank_record(left: int) -> bytes:
 
 
 class Mark(NamedTuple):
-    """An offset of the log, with the number of queue entries and of topics' deletions before it."""
+    """A position in the log, with the number of queue entries, and of deletions of topics, before it."""
 
     end: int
     entries: int

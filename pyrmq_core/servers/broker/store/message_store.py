@@ -231,10 +231,7 @@ class MessageStore:
             self._log.cut(copy.end)
 
     def replay(self) -> bool:
-        """Makes some messages readable that were copied from the master. Returns False if no complete one is left.
-
-        Raises `StoreError` if the disk fails.
-        """
+        """Makes some messages readable that the master sent. Returns False if none is complete. Raises `StoreError`."""
         assert self._copy is not None, "a slave's store replays"
         before = self.readable_end
         has_more, written = self._copy.replay()

@@ -184,7 +184,7 @@ class TimerStore:
         self.delivery.report()
 
     def _leave_slot(self) -> Iterator[None]:
-        """Closes the open slot in steps. Only its undelivered entries stay in it."""
+        """Closes the open slot in steps, and leaves only the undelivered entries in it."""
         slot = self._slot
         if slot is None:
             return

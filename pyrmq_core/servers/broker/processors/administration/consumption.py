@@ -130,10 +130,10 @@ class ConsumptionRequests:
         }
 
     def correction_offsets(self, request: Command, _: Peer) -> Answer:
-        """Returns the lowest offset in each queue that any group has committed, for comparison with the request's
-        group.
+        """Returns, for each queue, the lowest offset that any group has committed. It helps to correct a group's
+        offset.
 
-        An offset beyond that group's own offset is replaced by 2**63 - 1.
+        An offset beyond the offset of the compared group is replaced by 2**63 - 1.
         """
         header = QueryCorrectionOffset.from_command(request)
         return answer_in_turns(self.long_work, self._correction_offsets(header))

@@ -43,7 +43,7 @@ Queues = Sequence[MessageQueue]
 
 @dataclass(frozen=True, slots=True)
 class AssignmentRequests:
-    """The modes of groups, and the queues of their members."""
+    """Requests for the modes of groups (pull or pop), and for the queues of their members."""
 
     settings: LiveSettings
     topics: TopicTable

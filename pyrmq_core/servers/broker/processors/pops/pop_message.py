@@ -114,7 +114,7 @@ class PopOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PopRequests:
-    """Pops of messages."""
+    """The requests that pop messages."""
 
     settings: LiveSettings
     topics: TopicTable
@@ -363,7 +363,7 @@ class PopRequests:
 
 
 def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
-    """Returns the refusal of a broker that may not be read."""
+    """Returns the refusal of a request if the broker's settings forbid to read from it, else None."""
     if not settings.config.broker_permission & READ:
         return forbidden(f"the broker[{settings.config.advertised_ip}] {what} is forbidden", 1)
     return None

@@ -59,7 +59,7 @@ class Files(Protocol):
     """
 
     def add_folder(self, folder: str) -> None:
-        """Allows paths below a folder that the settings name, wherever it lies."""
+        """Allows paths below a further folder, which a setting names, and which may lie outside the store."""
 
     def folders(self, folder: str) -> list[str]: ...
 

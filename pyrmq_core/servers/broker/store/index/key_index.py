@@ -159,7 +159,7 @@ class KeyIndex:
         self._fall_behind()
 
     def step(self) -> None:
-        """Enters some waiting messages into the index, which lacks them after a `StoreError`, as of a full disk."""
+        """Enters some waiting messages into the index. After a `StoreError`, as of a full disk, it lacks them."""
         if self._waiting:
             self._enter(*self._waiting.next_entries())
 
