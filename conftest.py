@@ -27,6 +27,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 # Other servers than Spark name an archive of their own, or pass over this one.
 os.environ["JDK_JAVA_OPTIONS"] = " ".join([*class_archives.QUICK, *class_archives.mapped(class_archives.SPARK)])
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "tests" / "support" / "spark_conf")
 
 # No example is failed for being slow: machines are shared, and the test as a whole has its time-out. Examples are the
 # same in each run, so that a red test is red for the next one, too; `make soak` draws others.

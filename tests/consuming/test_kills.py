@@ -124,8 +124,9 @@ async def consumed_by(member: MemberProcess, more: int) -> None:
         raise AssertionError(f"{member.name} consumes nothing{member.process.log_tail()}") from None
 
 
-@pytest.mark.parametrize("face", ["", "blocking-"], ids=["async", "blocking"])
-@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+@pytest.mark.parametrize(
+    ("face", "orderly"), [("", False), ("blocking-", True)], ids=["async-concurrent", "blocking-orderly"]
+)
 async def test_a_stopped_member_leaves_nothing_to_repeat(
     cluster: OurCluster, tmp_path: Path, orderly: bool, face: str
 ) -> None:

@@ -106,7 +106,7 @@ def committed(address: str) -> str | None:
 
 @pytest.mark.parametrize(
     ("slave", "version"),
-    [("java", "5.4.0"), ("ours", "5.4.0"), ("ours", NEWEST)],
+    [("java", "5.4.0"), pytest.param("ours", "5.4.0", marks=pytest.mark.soak), ("ours", NEWEST)],
     ids=["java", "ours", f"ours-{NEWEST}"],
 )
 def test_a_slave_acts_while_its_java_master_is_gone(slave: str, version: str, tmp_path: Path) -> None:

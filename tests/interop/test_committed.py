@@ -25,7 +25,6 @@ class TestCommittedJobs(CommittedJobs):
 
 @pytest.mark.parametrize("apache", ["4.9.7"], indirect=True)
 class TestCommittedJobsOfTheOlder:
-    """The jobs that need most of a broker."""
+    """The job that needs most of a broker in the least time."""
 
     test_a_batch_is_read_once = CommittedJobs.test_a_batch_is_read_once
-    test_a_stream_over_stops_and_lost_logs = CommittedJobs.test_a_stream_over_stops_and_lost_logs

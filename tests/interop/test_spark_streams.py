@@ -32,12 +32,8 @@ class TestStreamJobs:
 class TestStreamJobsOfTheNewest:
     """The jobs in which a broker's part is larger than that of Spark and of the plan."""
 
-    test_tags_leave_gaps_under_a_cap_and_over_a_restart = StreamJobs.test_tags_leave_gaps_under_a_cap_and_over_a_restart
     test_new_queues_from_their_beginning = StreamJobs.test_new_queues_from_their_beginning
     test_progress_shows_lag_and_is_published = StreamJobs.test_progress_shows_lag_and_is_published
-    test_topics_that_also_go_never_fail_a_query_that_may_lose_rows = (
-        StressJobs.test_topics_that_also_go_never_fail_a_query_that_may_lose_rows
-    )
 
 
 @pytest.mark.soak

@@ -62,6 +62,7 @@ def test_each_number_once_over_three_kills(tmp_path: Path) -> None:
     assert run(tmp_path, acts, random.Random(1), LOCAL) == len(acts)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_batch_that_is_written_though_it_is_decided_is_found(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"the stream: \d+ rows are repeated"):

@@ -77,7 +77,7 @@ def test_a_captured_table(spark: SparkSession, nameserver: str, topic: str, tmp_
     source = SourceTable()
     for part in range(2):
         before = len(source.changes())
-        source.live(300, seed=part)
+        source.live(100, seed=part)
         bodies = list(canal_messages(source.changes()[before:], first=before))
         repeated = [body for body in bodies for _ in range(2)]
         rows = spark.createDataFrame([(body, "shop") for body in repeated], "body string, shardingKey string")

@@ -74,8 +74,14 @@ def answer(code: int, next_offset: int, least: int = 0, most: int = MESSAGES) ->
 # --- A log file that is removed: MESSAGE_WAS_REMOVING is 20 with the offset behind it, OFFSET_FOUND_NULL is 19.
 
 
-@pytest.mark.parametrize("code", [ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_NOT_FOUND])
-@pytest.mark.parametrize("first", [0, 40])
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        (0, ResponseCode.PULL_RETRY_IMMEDIATELY),
+        (40, ResponseCode.PULL_RETRY_IMMEDIATELY),
+        (40, ResponseCode.PULL_NOT_FOUND),
+    ],
+)
 def test_what_lies_behind_a_removed_file_is_read(
     cluster: EmbeddedCluster, first: int, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,7 +1,7 @@
-"""The data source on PySpark 4.0, 4.1 and 4.2: some thirty of the Spark tests, of batches, streams and sinks.
+"""The data source on the oldest release of PySpark: some thirty of the Spark tests, of batches, streams and sinks.
 
-Each release is installed once into the cache, and runs in a pytest of its own (`tests/support/releases.py`), one after
-another. All other tests run on the newest, and `make matrix` runs all of them on all four.
+Each release is installed once into the cache, and runs in a pytest of its own (`tests/support/releases.py`). All other
+tests run on the newest. `make soak` has the releases between, and `make matrix` runs all tests on all four.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ BLOCK: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @pytest.mark.spark
 @pytest.mark.timeout(2 * SECONDS + 600)  # the first time it is installed
-@pytest.mark.parametrize("release", OLDER)
+@pytest.mark.parametrize(
+    "release", [pytest.param(release, marks=[pytest.mark.soak] * (release != OLDER[0])) for release in OLDER]
+)
 def test_batches_streams_and_sinks(release: str, tmp_path: Path) -> None:
     try:
         outcomes = run_tests(release, CASES, tmp_path / "outcomes", seconds=SECONDS)

@@ -26,6 +26,7 @@ ASKING = [words for words, command in commands.commands().items() if asks_server
 SERVERS = [words for words, command in commands.commands().items() if listens(command)]
 # Its output is its findings, among them a server that is gone.
 REPORTING = {"doctor"}
+SHARES = 4
 # A server's log goes to standard error, too.
 LOG_LINES = 6
 
@@ -117,7 +118,8 @@ def test_a_server_whose_output_is_closed(words: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(900)  # each command is a process of its own
-def test_an_output_that_is_closed(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("share", [0, *(pytest.param(share, marks=pytest.mark.soak) for share in range(1, SHARES))])
+def test_an_output_that_is_closed(share: int, cluster: EmbeddedCluster, tmp_path: Path) -> None:
     address = cluster.nameserver
     values = {(words, closed): f"{words.replace(' ', '-')}-{closed}" for words in ASKING for closed in (True, False)}
     with Admin(nameserver=address) as admin, Producer("G", nameserver=address) as producer:
@@ -127,7 +129,8 @@ def test_an_output_that_is_closed(cluster: EmbeddedCluster, tmp_path: Path) -> N
             admin.put_kv(value, value, value)
             admin.groups.create(value)
             admin.groups.reset(value, value, "earliest")
-    for words in ASKING:
+    # Each takes a second. All of them end in one place, and `make soak` has the others.
+    for words in ASKING[share::SHARES]:
         # Without users and accounts, this broker refuses them; and there is no member.
         if words.startswith("acl ") or words == "group stack":
             continue
