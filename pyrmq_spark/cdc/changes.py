@@ -109,7 +109,7 @@ def is_table(table: str, database: Column, name: Column, schema: Column | None =
 
 
 def is_without_schema(table: str, database: Column, name: Column, schema: Column) -> Column:
-    """Returns whether `table` lacks a schema, which is not the default one, so that it may mean two tables."""
+    """Returns whether `table` names no schema, and the message's is not the default one: two tables may be meant."""
     is_named = F.concat(schema, F.lit("."), name).isin(table) | (
         F.concat(database, F.lit("."), schema, F.lit("."), name) == table
     )

@@ -1,8 +1,8 @@
-"""A table kept by changes: the latest of each key, in Parquet or in a table that takes MERGE, and how far it is.
+"""Keeps a table equal to its database by changes: the latest row of each key, and the offsets that are applied.
 
-A row of the table has the columns of the schema, and `_change`, which says by which change it came. A deleted row stays
-as its key with the operation `delete`, so that a change from before it comes too late. So a batch that is applied again
-changes nothing.
+The table is a directory of Parquet, or a table of a catalog that takes MERGE. A row has the columns of the schema, and
+`_change`, which names the change that wrote it. A deleted row stays, as its key with the operation `delete`, so that an
+older change is recognized when it comes late. So a batch that is applied again changes nothing.
 """
 
 from __future__ import annotations

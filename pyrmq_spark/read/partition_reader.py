@@ -64,9 +64,9 @@ def read_ranges(
 
 @dataclass(slots=True)
 class _Unread:
-    """The unread offsets: the first range begins at the task's next offset.
+    """The ranges that a task has not read yet. The first begins at the next offset to read.
 
-    While the first range cannot be read, `deadline` is the time until which it is tried again.
+    While it cannot be read, `deadline` is the time until which that is tried again.
     """
 
     ranges: deque[QueueRange]

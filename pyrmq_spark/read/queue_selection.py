@@ -69,7 +69,7 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
 def committed_ranges(
     consumer: PullConsumer, options: SourceOptions, records: Mapping[MessageQueue, OffsetRange]
 ) -> list[QueueRange]:
-    """Returns the topic's ranges that its manifest's records list. `records` are ranges of the manifest's queue."""
+    """Returns the ranges of the topic with the rows of committed batches. `records` are offsets in its manifest."""
     commits = [
         commit
         for queue, offsets in records.items()

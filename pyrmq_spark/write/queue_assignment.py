@@ -55,10 +55,11 @@ class AssignedRows:
 
 
 class QueueAssignment:
-    """The queues of one partition's rows. Round robin starts at the partition's own counter, for each topic.
+    """Chooses the queue of each row of one partition. Rows in turn begin at the partition's own counter, for each
+    topic.
 
-    It walks the queues interleaved by broker, so that few partitions use all brokers. `queueSelection=partition` keeps
-    the first queue, with one request under way. `request` uses the next queue for each request.
+    The queues are interleaved by broker, so that few partitions use all brokers. `queueSelection=partition` keeps the
+    first queue, with one request under way. `request` uses the next queue for each request.
     """
 
     def __init__(

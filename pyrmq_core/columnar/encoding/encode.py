@@ -178,7 +178,7 @@ def encode_batches(
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Checks the rows, and yields them as requests of `topic`, in order. The arguments are those of `encode_rows`.
+    """Checks the rows, and yields them as requests of `topic`, in order. `encode_rows` explains the arguments.
 
     Raises `InvalidMessage` for the row that `first_fault` names, before any is encoded.
     """

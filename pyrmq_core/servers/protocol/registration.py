@@ -53,7 +53,7 @@ class RegistrationBody:
     topic_queue_mapping_infos: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """Returns the plain form (3.0.11 or later)."""
+        """Returns the body as plain JSON, as brokers since 3.0.11 send it."""
         return dumps(
             {
                 "filterServerList": list(self.filter_servers or ()),

@@ -28,7 +28,7 @@ class RequestMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueryAssignment:
-    """A request for the queues of one client, by the strategy of this name in Java."""
+    """A request for the queues that one client has to read. `strategy` is Java's name of the strategy."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_ASSIGNMENT
     topic: str

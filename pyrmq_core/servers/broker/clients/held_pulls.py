@@ -235,7 +235,7 @@ class HeldPulls:
         size_bytes: int,
         group: str = "",
     ) -> None:
-        """Holds a pull, and returns when a message for it arrives, or its time ends. The caller is the pull's task."""
+        """Holds a pull for which a task waits. Returns when a message for it arrives, or its time ends."""
         woken = trio.Event()
         held = self.add(key, tags_codes, timeout_ms, peer, size_bytes, group, woken.set)
         try:

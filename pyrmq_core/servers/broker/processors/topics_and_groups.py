@@ -197,7 +197,7 @@ class GroupRequests:
 
 
 async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
-    """Makes or changes topics as request 17 does, but without a request. Attributes that are not named stay.
+    """Makes or changes topics, as an administrator does by request 17. Attributes that are not named stay.
 
     Raises `InvalidArgument` for a topic that is refused, before any is made, and `StoreError` for a failed disk.
     """

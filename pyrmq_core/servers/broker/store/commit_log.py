@@ -171,7 +171,7 @@ class CommitLog:
         return [segment.check for segment in self._segments.values()]
 
     def pieces(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """Yields offsets and bytes of the parts from `start` on that are not zero, with some zeros around them."""
+        """Yields the log's bytes from `start` on in parts, each with its offset. Long runs of zeros are left out."""
         for base, segment in self._segments.items():
             if base + self.segment_bytes > start:
                 for position, data in segment.pieces(max(0, start - base)):

@@ -273,7 +273,7 @@ class MessageStore:
         """Deletes a topic's queues, so that a new topic of that name begins at offset 0.
 
         Returns functions that free the space on the disk. The caller calls them in another thread. Raises `StoreError`,
-        with nothing deleted, if the disk refuses the new start of recovery.
+        with nothing deleted, if the offset at which recovery begins cannot be written.
         """
         check_name(topic)
         keys = frozenset(key for key in self.queues.by_key if key[0] == topic)

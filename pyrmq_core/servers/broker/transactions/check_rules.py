@@ -63,7 +63,7 @@ class CheckRules:
         return self.timeout_ms if seconds is None else seconds * 1000
 
     def is_end_late(self, half: HalfMessage, now_ms: int) -> bool:
-        """Returns True if a commit or rollback that answers no check arrives after the message's immunity."""
+        """Returns True for a commit or rollback that answers no check and comes after the time of the first check."""
         if not half.immunity:
             return False
         return now_ms - half.record.born_timestamp_ms > max(self.immunity_ms(half.immunity), self.timeout_ms)

@@ -223,7 +223,7 @@ class RouteTables:
         return gone
 
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> dict[str, Switched]:
-        """Changes the permission of all topics of these brokers, and returns the counts by broker name."""
+        """Changes the permission of all topics of these brokers. Returns, by broker, how many topics and changes."""
         switched = dict.fromkeys(broker_names, Switched(0, 0))
         values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
         for topic, queues in self.topic_queue_table.items():

@@ -37,7 +37,7 @@ class StoredFile(Protocol):
         """Writes all bytes. Raises `StoreError` if it cannot, as on a full disk."""
 
     def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """Yields positions and bytes of the parts from `position` on that are not zero, with some zeros around them."""
+        """Yields the bytes from `position` on in parts, each with its position. Long runs of zeros are left out."""
 
     def zero_from(self, position: int) -> None:
         """Turns everything from `position` on into zeros."""
