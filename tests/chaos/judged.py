@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tests.chaos.history import (
     OURS,
+    Beat,
     Booted,
     Copied,
     Counted,
@@ -56,10 +58,13 @@ class History:
         self.groups: set[str] = set()
         self.apaches: set[str] = set()  # the brokers of Apache's
         self.counts: list[Counted] = []
+        self.beats: defaultdict[str, list[float]] = defaultdict(list)  # by members, in the order of time
         self.end: Settled | None = None
         for event in events:
             if isinstance(event, Counted):
                 self.counts.append(event)
+            elif isinstance(event, Beat):
+                self.beats[event.member].append(event.at)
             self._add(event)
         self.got.sort(key=lambda got: got.at)
         self._by_queue: defaultdict[Queue, list[Got]] = defaultdict(list)
@@ -99,6 +104,11 @@ class History:
                 self.copies.append(event)
             case Settled():
                 self.end = event
+
+    def turns(self, member: str, began: float, ended: float) -> int:
+        """Returns how many turns a member's loop made between two times."""
+        beats = self.beats.get(member, ())
+        return bisect(beats, ended) - bisect(beats, began)
 
     def acknowledged(self) -> Iterator[Send]:
         return (send for send in self.sends.values() if send.outcome == Outcome.STORED and not self.is_deleted(send))

@@ -63,7 +63,7 @@ class Member:
                 self.last_beat = event
                 self.beats += 1
         self._look()
-        return [event for event in events if not isinstance(event, Beat)]
+        return events
 
     def _look(self) -> None:
         pid = self._process.pid

@@ -2,7 +2,8 @@
 
 A message is stored again only by another try of its send, which is recorded, behind one whose answer was lost. It is
 received again only from a queue that its member took anew, which is recorded too, at an offset whose message was not
-consumed, or whose consumption was not stored.
+consumed, or whose consumption was not stored. How long a member has for that is counted in turns of its loop, four a
+second: on a busy machine they take longer.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ LOSE_ANSWERS: Final = ("cut", *KILLS)
 # A producer that notices the end of a connection, on a machine that is busy.
 NOTICED_SECONDS: Final = 0.5
 # A member stores offsets every second, and when it gives a queue up; one of a broadcasting group every 5 s.
-STORED_SECONDS: Final = 6.0
+STORED_TURNS: Final = 24
 # A broker writes offsets to its disk every 5 s, and a slave fetches them every 10 s.
-FORGOTTEN_SECONDS: Final = 15.0
+FORGOTTEN_TURNS: Final = 60
 # A member that does not hear of a change rebalances every 20 s.
-SHARED_SECONDS: Final = 25.0
+SHARED_TURNS: Final = 100
 # A member that dies stores nothing any more.
 ENDS_OF_MEMBERS: Final = ("lose", "leave")
 # While these last, or around a cut, a broker stores no offset of a member.
 KEEP_OFFSETS_OUT: Final = ("cut", "stall", "pause", "fill_disk", "deny", "change_secret", *KILLS)
+# While these last, or around a cut, a member may not hear of others: a topic that is gone is not rebalanced.
+KEEP_NEWS_OUT: Final = (*KEEP_OFFSETS_OUT, "remake")
 SHOWN: Final = 5
 
 
@@ -99,7 +102,9 @@ def nothing_is_repeated_without_a_cause(history: History) -> Iterator[str]:
     for got in history.got:
         delivery = got.group, got.queue, got.offset, got.tries, got.id  # a retry lies in the group's own topic
         if (before := last.get(delivery)) is not None and not causes.explain(before, got):
-            unexplained.append(f"{got.id} at {got.offset} of {got.queue} by {before.member} and {got.member}")
+            unexplained.append(
+                f"{got.id} at {got.offset} of {got.queue} by {causes.show(before)} and {causes.show(got)}"
+            )
         last[delivery] = got
     if unexplained:
         yield f"{len(unexplained)} messages were consumed twice without a cause: {unexplained[:SHOWN]}"
@@ -121,13 +126,29 @@ class Causes:
         """Checks whether a message may come again so: what was given back, and what a member finds in a queue anew."""
         if not first.kept:
             return True
-        mine = self._starts[second.group, second.member, _source_of(second)]
-        start = max((start for start in mine if start.at <= second.at), key=lambda start: start.at, default=None)
+        start = self._start_of(second)
         if start is None or start.offset > second.offset:
             return False
-        if start.at <= first.at:
-            return first.member != second.member and first.at <= start.at + SHARED_SECONDS
-        return self._is_not_stored(start)
+        if start.at > first.at:
+            return self._is_not_stored(start)
+        other = self._start_of(first)
+        return first.member != second.member and other is not None and self._may_share(start, other, first.at)
+
+    def show(self, got: Got) -> str:
+        start = self._start_of(got)
+        return f"{got.member} ({got.at:.2f}, in the queue since {start.at if start else 0:.2f})"
+
+    def _start_of(self, got: Got) -> Start | None:
+        """Returns the last time before that a member took the queue of its message."""
+        starts = self._starts[got.group, got.member, _source_of(got)]
+        return max((start for start in starts if start.at <= got.at), key=lambda start: start.at, default=None)
+
+    def _may_share(self, start: Start, other: Start, at: float) -> bool:
+        """Checks whether the earlier of two members may not know at a time that the other has its queue."""
+        earlier, later = sorted((start, other), key=lambda start: start.at)
+        faults = (fault for fault in self._history.faults if fault.kind in KEEP_NEWS_OUT and fault.began <= at)
+        since = max((fault.ended for fault in faults), default=later.at)
+        return self._history.turns(earlier.member, max(since, later.at), at) <= SHARED_TURNS
 
     def _is_not_stored(self, start: Start) -> bool:
         """Checks whether the group may have been at the offset that a member found.
@@ -135,11 +156,11 @@ class Causes:
         It was if that message was not consumed then, or if its consumption could not be stored, or was forgotten.
         """
         before = [got for got in self._got[start.group, start.queue, start.offset] if got.at < start.at]
-        if not before or start.at <= before[-1].at + STORED_SECONDS:
+        if not before or self._history.turns(before[-1].member, before[-1].at, start.at) <= STORED_TURNS:
             return True
         got = before[-1]
         return self._is_reset(start, got) or any(
-            _keeps_out(fault, got) or _forgets(fault, got, start) for fault in self._history.faults
+            self._keeps_out(fault, got) or self._forgets(fault, got, start) for fault in self._history.faults
         )
 
     def _is_reset(self, start: Start, got: Got) -> bool:
@@ -156,22 +177,24 @@ class Causes:
         )
         return any(began <= start.at and got.at <= ended for began, ended in (*resets, *failed))
 
+    def _keeps_out(self, fault: Fault, got: Got) -> bool:
+        """Checks whether a fault may have kept a member from storing the offset behind a message."""
+        if got.at > fault.ended + NOTICED_SECONDS:
+            return False
+        if self._history.turns(got.member, got.at, fault.began) > STORED_TURNS:
+            return False
+        if fault.kind in ENDS_OF_MEMBERS:
+            return fault.target == got.member
+        return fault.kind in KEEP_OFFSETS_OUT and fault.target in (got.broker, got.topic)
+
+    def _forgets(self, fault: Fault, got: Got, start: Start) -> bool:
+        """Checks whether a broker that was killed may have forgotten the offset behind a message."""
+        if fault.kind not in KILLS or fault.target != got.broker or not got.at <= fault.began < start.at:
+            return False
+        turns = (self._history.turns(member, got.at, fault.began) for member in self._history.beats)
+        return max(turns, default=0) <= FORGOTTEN_TURNS
+
 
 def _source_of(got: Got) -> Queue:
     """Returns the queue that a message was pulled from: of one that was given back, its group's own."""
     return (f"{RETRY_PREFIX}{got.group}", got.broker, got.queue_id) if got.tries else got.queue
-
-
-def _keeps_out(fault: Fault, got: Got) -> bool:
-    """Checks whether a fault may have kept a member from storing the offset behind a message."""
-    if not (fault.began <= got.at + STORED_SECONDS and got.at <= fault.ended + NOTICED_SECONDS):
-        return False
-    if fault.kind in ENDS_OF_MEMBERS:
-        return fault.target == got.member
-    return fault.kind in KEEP_OFFSETS_OUT and fault.target in (got.broker, got.topic)
-
-
-def _forgets(fault: Fault, got: Got, start: Start) -> bool:
-    """Checks whether a broker that was killed may have forgotten the offset behind a message."""
-    is_soon = got.at <= fault.began < min(start.at, got.at + FORGOTTEN_SECONDS)
-    return fault.kind in KILLS and fault.target == got.broker and is_soon

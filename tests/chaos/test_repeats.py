@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.chaos.checker import faults_of
-from tests.chaos.history import ALL_CONSUMED, OURS, Booted, Event, Outcome, Settled, Tried
-from tests.chaos.repeats import ENDS_OF_MEMBERS, KEEP_OFFSETS_OUT, LOSE_ANSWERS
+from tests.chaos.history import ALL_CONSUMED, OURS, Beat, Booted, Event, Got, Outcome, Settled, Tried
+from tests.chaos.repeats import ENDS_OF_MEMBERS, KEEP_NEWS_OUT, KEEP_OFFSETS_OUT, LOSE_ANSWERS
 from tests.chaos.test_checker import COUNT, fault, good, got, only_fault, reset, send, settled, start, stored
 
 # --- Copies
@@ -85,16 +85,26 @@ def test_apaches_broker_alone_may_deliver_what_is_delayed_again_after_a_kill(mak
 
 # --- Deliveries
 
+BEATS_A_SECOND = 4
+
 
 def again(number: int, at: float, *events: Event, member: str = "two") -> list[Event]:
     """Returns a run in which one member has a queue from the begin, and a message comes a second time."""
-    first = start(0.0, 0)
-    return [first, *good(settled()), *events, got(number, at, member=member), Settled(100_000.0, ALL_CONSUMED)]
+    beats = [Beat(beat / BEATS_A_SECOND, name, 0.0) for name in ("one", "two") for beat in range(300 * BEATS_A_SECOND)]
+    second = got(number, at, member=member)
+    return [start(0.0, 0), *beats, *good(settled()), *events, second, Settled(100_000.0, ALL_CONSUMED)]
+
+
+def slowly(events: list[Event], times: int) -> list[Event]:
+    """Returns the run with members that turn their loops less often."""
+    return [event for place, event in enumerate(events) if not isinstance(event, Beat) or place % times == 0]
 
 
 @pytest.mark.parametrize("member", ["one", "two"])
 def test_a_message_that_comes_again_from_a_queue_that_was_not_taken_is_reported(member: str) -> None:
-    words = f"plain-200 at 200 of ('plain', 'broker-a', 0) by one and {member}"
+    words = (
+        f"plain-200 at 200 of ('plain', 'broker-a', 0) by one (201.00, in the queue since 0.00) and {member} (202.00, "
+    )
     for kind in ("join", "leave", "kill", "cut"):
         assert words in only_fault(again(200, 202.0, fault(kind, 201.0, 201.5), member=member))
 
@@ -103,6 +113,7 @@ def test_a_message_that_was_consumed_just_before_its_queue_was_taken_is_right() 
     assert faults_of(again(200, 205.0, start(204.0, 200, "two"))) == []
     assert faults_of(again(205, 211.0, start(205.5, 200, "two"))) == []  # 200 was not stored yet, so 205 comes, too
     assert "without a cause" in only_fault(again(200, 209.0, start(208.0, 200, "two")))
+    assert faults_of(slowly(again(200, 209.0, start(208.0, 200, "two")), 2)) == []
 
 
 def test_a_message_behind_one_that_was_not_consumed_is_right() -> None:
@@ -111,9 +122,27 @@ def test_a_message_behind_one_that_was_not_consumed_is_right() -> None:
     assert "without a cause" in only_fault(again(250, 300.0, start(299.0, 240, "two")))
 
 
-def test_a_message_that_the_member_before_consumed_while_another_took_its_queue_is_right() -> None:
-    assert faults_of(again(200, 205.0, start(190.0, 190, "two"))) == []
-    assert "without a cause" in only_fault(again(200, 205.0, start(170.0, 170, "two")))
+@pytest.mark.parametrize("is_first", [True, False], ids=["the earlier first", "the later first"])
+def test_a_message_that_two_members_of_a_queue_consumed_is_right_until_the_earlier_hears(is_first: bool) -> None:
+    """The earlier member has it from the begin, and the later took it some time before the message came."""
+
+    def shared(taken_at: float, *events: Event) -> list[Event]:
+        twice = again(200, 205.0, start(taken_at, int(taken_at), "two"), *events)
+        return twice if is_first else [exchanged(event) for event in twice]
+
+    def exchanged(event: Event) -> Event:
+        if isinstance(event, Got) and event.offset == 200:
+            return replace(event, member={"one": "two", "two": "one"}[event.member])
+        return event
+
+    assert faults_of(shared(190)) == []
+    assert "without a cause" in only_fault(shared(170))
+    assert faults_of(slowly(shared(170), 2)) == []
+    assert "without a cause" in only_fault(slowly(shared(140), 2))
+    assert faults_of(shared(190, fault("cut", 100, 101))) == []
+    for kind in KEEP_NEWS_OUT:
+        assert faults_of(shared(140, fault(kind, 145, 180, "another"))) == []
+        assert "without a cause" in only_fault(shared(140, fault(kind, 145, 170, "another")))
 
 
 def test_a_message_before_the_offset_that_was_found_is_reported() -> None:
