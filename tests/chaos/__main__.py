@@ -1,5 +1,5 @@
 """One run: python -m tests.chaos SEED [--cluster ours|apache|mixed|pairs|guarded|...] [--steps 30]
-[--kinds join,leave] [--sends single,soon] [--seconds 60] [--settle 120] [--history FILE].
+[--kinds join,leave] [--sends single,soon] [--seconds 60] [--settle 120] [--history FILE] [--until WORDS].
 
 It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken. With --still-beats 300
 nothing is awaited any more when every member's loop turned for so many beats without a message. With --committed
@@ -12,7 +12,7 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--settle", type=float, default=120.0)
     parser.add_argument("--still-beats", type=int, default=STILL_BEATS)
+    parser.add_argument("--until", action="append", default=[], help="end when a fault with these words shows")
     parser.add_argument("--history", type=Path)
     parser.add_argument("--committed", action="store_true", help="a committed stream in place of members")
     options = parser.parse_args()
@@ -57,7 +58,7 @@ def main() -> int:
     sendings = [Sending(sending) for sending in options.sends.split(",")]
     begin: Begin = running_committed if options.committed else partial(running, sendings=sendings)
     run = partial(_run, plan, options.cluster, begin)
-    events = trio.run(run, options.seconds, options.settle, options.still_beats)
+    events = trio.run(run, options.seconds, options.settle, options.still_beats, options.until)
     if options.history is not None:
         options.history.write_bytes(b"".join(map(line_of, events)))
     faults = faults_of(events)
@@ -67,11 +68,11 @@ def main() -> int:
 
 
 async def _run(
-    plan: Plan, kind: ClusterKind, begin: Begin, seconds: float, settle: float, still_beats: int
+    plan: Plan, kind: ClusterKind, begin: Begin, seconds: float, settle: float, still_beats: int, until: Sequence[str]
 ) -> list[Event]:
     with tempfile.TemporaryDirectory(prefix="pyrmq-chaos-") as home:
         async with begin(plan, Path(home), kind) as run:
-            await run.execute(seconds, settle, still_beats)
+            await run.execute(seconds, settle, still_beats, until)
     history = History(run.events)
     kinds = Counter(fault.kind for fault in history.faults)
     for counted in history.counts:

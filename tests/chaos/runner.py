@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import trio
 
 from pyrmq_core import Admin, PullConsumer, RocketMQError
-from tests.chaos.checker import already_wrong, missing
+from tests.chaos.checker import already_wrong, faults_of, missing
 from tests.chaos.clusters import Server
 from tests.chaos.history import (
     ALL_CONSUMED,
@@ -105,6 +105,7 @@ class Run:
         self._locks = {name: trio.Lock() for name in servers}
         self._queues = dict.fromkeys(TOPICS, self.queues_at_first)
         self._is_unsure = False  # of an offset that an administrator's call perhaps changed
+        self._until: Collection[str] = ()
         self._draw = random.Random(plan.seed)
         self._do: dict[Kind, Callable[[Step], Awaitable[None]]] = {
             Kind.CUT: self._cut,
@@ -123,8 +124,18 @@ class Run:
             Kind.KILL_SLAVE: self._kill,
         }
 
-    async def execute(self, step_seconds: float, settle_seconds: float, still_beats: int = STILL_BEATS) -> None:
-        """Does the steps, as many as the time allows; then has all go on, and waits until all is consumed."""
+    async def execute(
+        self,
+        step_seconds: float,
+        settle_seconds: float,
+        still_beats: int = STILL_BEATS,
+        until: Collection[str] = (),
+    ) -> None:
+        """Does the steps, as many as the time allows; then has all go on, and waits until all is consumed.
+
+        With `until` it sends on until faults with all these words show, and ends then, or when the time is over.
+        """
+        self._until = until
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._collect)
@@ -133,6 +144,8 @@ class Run:
                 async with trio.open_nursery() as sending:
                     sending.start_soon(self._traffic.run)
                     await self._do_steps(step_seconds)
+                    if until:
+                        await self._wait_shown(settle_seconds)
                     self._traffic.stop()
                 self.events += await self._stored()
                 how = await self._settle(settle_seconds, still_beats)
@@ -271,7 +284,19 @@ class Run:
     # --- What is recorded, and the end
 
     def _is_wrong(self) -> bool:
-        return any(member.hung for member in self._all_members) or bool(already_wrong(self.events))
+        if any(member.hung for member in self._all_members):
+            return True
+        return not self._until and bool(already_wrong(self.events))
+
+    async def _wait_shown(self, seconds: float) -> None:
+        """Returns when faults with the words of `until` show, or the time is over."""
+        with trio.move_on_after(seconds):
+            while not self._is_wrong():
+                events = list(self.events)  # what is sent meanwhile need not be stored yet
+                shown = faults_of([*events, *await self._stored(), Settled(time.monotonic(), OUT_OF_TIME)])
+                if all(any(words in fault for fault in shown) for words in self._until):
+                    return
+                await trio.sleep(self.look_seconds)
 
     async def _collect(self) -> None:
         while True:
@@ -309,6 +334,8 @@ class Run:
 
     async def _settle(self, seconds: float, still_beats: int) -> str:
         """Waits until every message is consumed, or it is sure that some never are, or the time is over."""
+        if self._until:
+            return OUT_OF_TIME
         consumed, beats, has_looked = -1, 0, False
         with trio.move_on_after(seconds):
             while not self._is_wrong():

@@ -75,7 +75,7 @@ def test_some_seconds_of_random_faults_with_access_control() -> None:
     goes_well(SHORT_SEED_OF_ACCESS, FEW_STEPS, FEW_SECONDS, ClusterKind.GUARDED)
 
 
-@pytest.mark.soak  # beside other work its rules take the machine's own pauses for faults of ours
+@pytest.mark.soak  # the shorter plans take a quarter of its time
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
 def test_a_minute_of_random_faults() -> None:
     goes_well(SEED_OF_A_MINUTE)

@@ -51,6 +51,8 @@ PLANTS: Final[dict[str, Callable[[], None]]] = {
     "spin of a dropped queue": _spin,
     "swallowed reset": OF_CHAOS["swallowed resets"],
     "stuck retry queue": OF_CHAOS["whole batches"],
+    "second record": OF_CHAOS["second records"],
+    "second copy": OF_CHAOS["second copies"],
     "polled is consumed": _commit_at_once,
 }
 

@@ -26,6 +26,8 @@ FOUND = {
     "spin of a dropped queue": (647, "without one turn of its loop"),
     "swallowed reset": (91, "never consumed"),
     "stuck retry queue": (8, "never consumed"),
+    "second record": (8, "are stored twice, and no answer was lost"),
+    "second copy": (2, "are stored twice, and no answer was lost"),
     "polled is consumed": (1, "is not consumed"),
 }
 WITHIN_SEEDS = 10_000
@@ -59,9 +61,11 @@ def test_a_planted_fault_is_found(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", FOUND)
 def test_the_first_seed_that_finds_a_plant(name: str) -> None:
-    with planted(PLANTS[name]):
-        first = next((seed for seed in range(WITHIN_SEEDS) if faults_in(seed)), None)
-    assert first == FOUND[name][0]
+    def has_fault(seed: int) -> bool:
+        with planted(PLANTS[name]):  # anew: some plants count
+            return bool(faults_in(seed))
+
+    assert next(filter(has_fault, range(WITHIN_SEEDS)), None) == FOUND[name][0]
 
 
 @pytest.mark.soak
