@@ -212,7 +212,9 @@ class SinkOptions:
     default_topic_queue_nums: int = option("defaultTopicQueueNums", at_least(1, 1024), 4)
     create_topic: str = option("createTopic", one_of("auto", "normal", "batch"), "auto")
     topic_queue_nums: int | None = option("topicQueueNums", at_least(1, 1024))
-    message_type: str | None = option("messageType", one_of("normal", "fifo", "delay", "transaction", "priority"))
+    message_type: str | None = option(
+        "messageType", one_of("normal", "fifo", "delay", "transaction", "priority", "lite")
+    )
     on_rejected: str = option("onRejected", one_of("fail", "deadLetter"), "fail")
     dead_letter_topic: str | None = option("deadLetterTopic", text)
     message_ids: str | None = option("messageIds", one_of("unique", "content"))

@@ -30,6 +30,7 @@ SINK_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "delayLevel": ("int",),
     "deliverAt": ("timestamp",),
     "priority": ("int",),
+    "liteTopic": ("string",),
     "flag": ("int",),
 }
 BODY_NAMES: Final = ("body", "value")
@@ -50,14 +51,16 @@ class SinkSchema:
     def message_type(self) -> str | None:
         """The type of the messages that the columns make, as a value of `messageType`, or None for normal messages.
 
-        A delay takes precedence over a sharding key, and that over a priority (common/attribute/TopicMessageType.java,
-        parseFromMessageProperty).
+        A delay takes precedence over a sharding key, that over a priority, and that over a lite topic
+        (common/attribute/TopicMessageType.java, parseFromMessageProperty).
         """
         if "delayLevel" in self.columns or "deliverAt" in self.columns:
             return "delay"
         if "shardingKey" in self.columns:
             return "fifo"
-        return "priority" if "priority" in self.columns else None
+        if "priority" in self.columns:
+            return "priority"
+        return "lite" if "liteTopic" in self.columns else None
 
     def check_not_delayed(self) -> None:
         """Raises `InvalidColumn` for columns that delay rows: a commit can list only rows that the topic has."""

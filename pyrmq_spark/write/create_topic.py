@@ -64,7 +64,10 @@ def _create(connection: ConnectionOptions, options: SinkOptions, topic: str, col
         chosen = options.message_type or columns_type
         try:
             admin.create_topic(name, queues=queues, attributes={MESSAGE_TYPE: chosen.upper()} if chosen else None)
-        except (InvalidArgument, ResponseError):  # ResponseError: brokers before 5.4 know no type PRIORITY
+        except (
+            InvalidArgument,
+            ResponseError,
+        ):  # ResponseError: brokers before 5.4 know no type PRIORITY, before 5.5 no LITE
             if options.message_type is not None or columns_type is None:
                 raise
             admin.create_topic(name, queues=queues)

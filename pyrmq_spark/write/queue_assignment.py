@@ -149,13 +149,14 @@ class _TopicPlaces:
         self.fixed: list[Fixed] = []
         self._lane_of_keys: dict[int, int] = {}
         self._lane_of: dict[MessageQueue, int] = {}
+        self._lane_of_lite: dict[MessageQueue, int] = {}
 
     def next_queue(self) -> MessageQueue | None:
         """Returns the next queue in turn, or None if no broker has a master, which the send then waits for."""
         return self.walk.select_one_message_queue() if self.walk.queues else None
 
     def lanes(self, rows: CheckedRows | pa.RecordBatch) -> Lanes | None:
-        """Returns the lane of each row, by its named queue or else its key, or None if no row has either.
+        """Returns the lane of each row, by its named queue or else its key or lite topic, or None without.
 
         Raises `InvalidMessage` for a queue that is not among the `named` queues.
         """
@@ -163,6 +164,9 @@ class _TopicPlaces:
         lanes = None
         if "shardingKey" in names:
             lanes = self._lanes_of_keys(rows.column("shardingKey"))
+        if "liteTopic" in names:  # no row has both
+            lite = self._lanes_of_lite_topics(rows.column("liteTopic"))
+            lanes = lite if lanes is None else np.where(lite == BY_TURNS, lanes, lite)
         if "queueId" in names:
             named = self._lanes_of_queues(rows.column("brokerName"), rows.column("queueId"))
             lanes = named if lanes is None else np.where(named == BY_TURNS, lanes, named)
@@ -180,6 +184,16 @@ class _TopicPlaces:
                 self._lane_of_keys[number] = self._new_lane(KeyedQueue(key, (queues[number],)))
             lanes[number] = self._lane_of_keys[number]
         return _taken(lanes[numbers], coded.indices)
+
+    def _lanes_of_lite_topics(self, names: pa.Array) -> Lanes:
+        coded = encoded(names)
+        lanes: list[int] = []
+        for name in coded.dictionary.to_pylist():
+            queue = self._info.queue_of_key(name, is_lite=True)
+            if queue not in self._lane_of_lite:
+                self._lane_of_lite[queue] = self._new_lane(KeyedQueue(name, (queue,), is_lite=True))
+            lanes.append(self._lane_of_lite[queue])
+        return _taken(np.array(lanes, np.int64), coded.indices)
 
     def _lanes_of_queues(self, broker_names: pa.Array, queue_ids: pa.Array) -> Lanes:
         coded = encoded(broker_names)

@@ -17,8 +17,9 @@ from pyrmq_spark.spark_errors import InvalidRow
 MAX_DELAY_LEVEL: Final = 18
 MAX_TIMER_DELAY: Final = timedelta(days=3)
 DELAYS: Final = ("delayLevel", "deliverAt")
-# Columns whose rows are sent one by one: in a batch, brokers would deliver them at once and ignore their priority.
-ALONE: Final = (*DELAYS, "priority")
+# Columns whose rows are sent one by one: in a batch, brokers would deliver them at once, and ignore their priority and
+# lite topic.
+ALONE: Final = (*DELAYS, "priority", "liteTopic")
 # Columns beside which brokers ignore a priority, or which they ignore beside it.
 PLACED_BY: Final[Mapping[str, str]] = {
     "delayLevel": "has no priority",
@@ -26,6 +27,9 @@ PLACED_BY: Final[Mapping[str, str]] = {
     "shardingKey": "is in its key's queue, and a priority chooses the queue, too",
     "queueId": "names its queue, and a priority chooses the queue, too",
 }
+# Columns beside which a message is of another type than those of lite topics, or in another queue.
+NOT_LITE: Final = (*PLACED_BY, "priority")
+LITE_TOPIC_NAME: Final = r"\A[A-Za-z0-9_-]{1,64}\z"
 IN_UTC: Final = pa.timestamp("us", "UTC")
 
 
@@ -44,7 +48,7 @@ def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[Chec
 
 
 def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
-    """Yields, for each rule about queue, delivery time and priority, the first row that breaks it."""
+    """Yields, for each rule about queue, delivery time, priority and lite topic, the first row that breaks it."""
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     rules: list[tuple[pa.Array, str, str]] = []
     if "topic" in columns:
@@ -73,6 +77,13 @@ def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
         for name in PLACED_BY.keys() & columns.keys():
             both = pc.and_(pc.is_valid(columns[name]), pc.is_valid(priority))
             rules.append((both, "priority", f"a row with {name} {PLACED_BY[name]}; make one of them null"))
+    if "liteTopic" in columns:
+        name = columns["liteTopic"]
+        reason = "a lite topic's name has 1 to 64 letters, digits, hyphens and underscores; null is none"
+        rules.append((pc.invert(pc.match_substring_regex(name, LITE_TOPIC_NAME)), "liteTopic", reason))
+        for other in (other for other in NOT_LITE if other in columns):
+            both = pc.and_(pc.is_valid(columns[other]), pc.is_valid(name))
+            rules.append((both, "liteTopic", f"a row with {other} is in no lite topic; make one of them null"))
     for broken, column, reason in rules:
         row = pc.index(broken, True).as_py()
         if row >= 0:
@@ -132,4 +143,5 @@ def _message(row: Mapping[str, Any], topic: str) -> Message:
         delay_level=row.get("delayLevel"),
         deliver_at=row.get("deliverAt"),
         priority=row.get("priority"),
+        lite_topic=row.get("liteTopic"),
     )

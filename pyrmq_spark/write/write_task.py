@@ -160,7 +160,7 @@ class PartitionWrite:
     def _put_group(
         self, topic: str, rows: CheckedRows, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
     ) -> None:
-        """Sends rows of one queue: rows with a delay or a priority one by one, the others in batches.
+        """Sends rows of one queue: rows with a delay, priority or lite topic one by one, the others in batches.
 
         A batch topic gets requests of one tag each, in order within the tag.
         """

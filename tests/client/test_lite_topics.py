@@ -1,4 +1,7 @@
-"""Messages of lite topics go alone to the broker that RocketMQ's hash chooses, and a warning says what that lacks."""
+"""Messages of lite topics go alone to the broker that RocketMQ's hash chooses, and a warning says what that lacks.
+
+A consumer reads a lite topic's queue at that broker, by the offsets of this queue.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ import logging
 
 import pytest
 
-from pyrmq_core import Client, Message, Producer
+from pyrmq_core import Client, Message, Producer, PullConsumer
+from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.framing.command import refusal, success
+from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.string_hash import consistent_bucket, string_hash_code
+from pyrmq_core.protocol.requests.broker.offsets import OffsetFound
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
+from tests.columnar.stored import record
 from tests.support.scripted import ScriptedServer
 from tests.support.stage import Stage
 
@@ -63,3 +70,36 @@ async def test_a_broker_that_does_not_say_is_believed(
             await producer.send(Message("orders", b"x", lite_topic=name))
     assert len(stage.sends()) == len(NAMES)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("namespace", [None, "ns"])
+async def test_a_queue_is_read_by_its_own_offsets(stage: Stage, client: Client, namespace: str | None) -> None:
+    """The records say the offsets 7 to 12 of their parent's queues."""
+    parent = "orders" if namespace is None else "ns%orders"
+    stage.topic(parent)
+    lite_queue = f"%LMQ%${parent}$session-1"
+    places = "INNER_MULTI_DISPATCH\x01{}\x02INNER_MULTI_QUEUE_OFFSET\x01{}\x02"
+    records = [record(7 + n, topic=parent, properties=places.format(lite_queue, n)) for n in range(6)]
+
+    def pulled(request: Command, peer: Peer) -> Command:
+        asked = PullMessage.from_command(request)
+        assert (asked.topic, asked.queue_id) == (lite_queue, 0)
+        upto = min(6, asked.queue_offset + 2)
+        return PullAnswer(0, None, upto, 6, 0, records=b"".join(records[asked.queue_offset : upto])).to_command()
+
+    for server in stage.brokers.values():
+        server.always(RequestCode.PULL_MESSAGE, pulled)
+        server.always(RequestCode.GET_MAX_OFFSET, lambda *_: OffsetFound(6).to_command())
+        server.always(RequestCode.GET_MIN_OFFSET, lambda *_: OffsetFound(0).to_command())
+    async with PullConsumer("g", client=client, namespace=namespace) as consumer:
+        (queue,) = await consumer.message_queues("orders", "session-1")
+        places_of_parent = await consumer.message_queues("orders")
+        bounds = (await consumer.offset_bounds([queue]))[queue]
+        once = await consumer.pull(queue, 4)
+        async with consumer.read_arrow(queue, 0, 6, columns=["queueOffset", "topic"]) as batches:
+            rows = [row for batch in [batch async for batch in batches] for row in batch.to_pylist()]
+    bucket = consistent_bucket(string_hash_code("session-1"), len(places_of_parent))
+    assert (queue.broker_name, queue.queue_id) == (places_of_parent[bucket].broker_name, 0)
+    assert (bounds.start, bounds.end) == (0, 6)
+    assert [(message.topic, message.queue_offset) for message in once.messages] == [("orders", 4), ("orders", 5)]
+    assert rows == [{"queueOffset": offset, "topic": "orders"} for offset in range(6)]

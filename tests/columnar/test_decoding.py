@@ -238,6 +238,7 @@ def test_every_source_column_has_its_value(count: int) -> None:
         "shardingKey": "s",
         "deliverAt": None,
         "delayLevel": None,
+        "liteTopic": None,
         "producerHost": None,
     }
 
@@ -261,11 +262,14 @@ def test_times_and_levels_of_delayed_messages() -> None:
 
 
 @pytest.mark.parametrize("count", [1, BREAK_EVEN_MESSAGES])
-def test_hosts_of_producers_behind_a_proxy(count: int) -> None:
+def test_hosts_of_producers_behind_a_proxy_and_lite_topics(count: int) -> None:
     """The record's host is the proxy's; a client that spoke to the broker itself has no other one."""
-    behind = [record(2 * n, properties=f"__BORNHOST\x01worker-{n}\x02a\x01b\x02") for n in range(count)]
+    behind = [
+        record(2 * n, properties=f"__BORNHOST\x01worker-{n}\x02__LITE_TOPIC\x01session-{n}\x02") for n in range(count)
+    ]
     records = [each for n, proxied in enumerate(behind) for each in (proxied, record(2 * n + 1))]
-    batch = same_both_ways([pull(0, *records)], schema_of(["bornHost", "producerHost"]))
+    batch = same_both_ways([pull(0, *records)], schema_of(["bornHost", "producerHost", "liteTopic"]))
+    assert batch.column("liteTopic").to_pylist() == [name for n in range(count) for name in (f"session-{n}", None)]
     assert set(batch.column("bornHost").to_pylist()) == {"10.0.0.1:5000"}
     assert batch.column("producerHost").to_pylist() == [host for n in range(count) for host in (f"worker-{n}", None)]
 

@@ -30,13 +30,14 @@ GIVEN: dict[str, tuple[Any, pa.DataType]] = {
     "deliverAt": (NOW, pa.timestamp("us", "UTC")),
     "flag": (7, pa.int32()),
     "priority": (2, pa.int32()),
+    "liteTopic": ("session-1", TEXT),
 }
 
 
 def test_null_is_no_value_in_every_column_that_may_lack_one(cluster: EmbeddedCluster) -> None:
-    """Row 0 has every value, row 1 none; a level excludes a time of delivery and a priority."""
+    """Row 0 has every value, row 1 none; a level excludes a time of delivery, a priority and a lite topic."""
     columns = {name: pa.array([value, None], kind) for name, (value, kind) in GIVEN.items()}
-    columns |= {name: pa.nulls(2, GIVEN[name][1]) for name in ("deliverAt", "priority")}
+    columns |= {name: pa.nulls(2, GIVEN[name][1]) for name in ("deliverAt", "priority", "liteTopic")}
     assert {"body", "topic", *columns} == set(SINK_TYPES)
     rows = pa.record_batch({"body": pa.array([b"all", b"none"]), **columns})
     schema = SinkSchema({name: number for number, name in enumerate(rows.schema.names)}, "orders")

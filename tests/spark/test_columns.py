@@ -117,6 +117,7 @@ def test_only_the_default_columns_come_unasked() -> None:
         "deliverAt",
         "delayLevel",
         "producerHost",
+        "liteTopic",
     }
 
 
@@ -245,6 +246,35 @@ def test_a_priority_stands_beside_nothing_that_chooses_the_queue_or_delays(colum
     negative = pa.record_batch({"body": [b"x"], "priority": pa.array([-1], pa.int32())})
     with pytest.raises(InvalidRow, match="row 0, column priority: it is below 0"):
         check_rows(negative, 0, NOW)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("delayLevel", pa.scalar(1, pa.int32())),
+        ("deliverAt", pa.scalar(NOW, pa.timestamp("us", "UTC"))),
+        ("shardingKey", pa.scalar("k")),
+        ("priority", pa.scalar(0, pa.int32())),
+    ],
+)
+def test_a_lite_topic_stands_beside_nothing_of_another_type(column: str, value: pa.Scalar) -> None:
+    rows = pa.record_batch(
+        {
+            "body": [b"x"] * 3,
+            "liteTopic": [None, "a-b_9", "A"],
+            column: pa.array([value.as_py(), None, value.as_py()], value.type),
+        }
+    )
+    with pytest.raises(InvalidRow, match=rf"row 2, column liteTopic: a row with {column} is in no lite topic"):
+        check_rows(rows, 0, NOW)
+    assert check_rows(rows.slice(0, 2), 0, NOW)
+
+
+@pytest.mark.parametrize("name", ["", "a$b", "a b", "é", "a" * 65, "a\n"])
+def test_a_name_that_no_lite_topic_has_is_refused(name: str) -> None:
+    rows = pa.record_batch({"body": [b"x"] * 2, "liteTopic": ["a" * 64, name]})
+    with pytest.raises(InvalidRow, match="row 1, column liteTopic: a lite topic's name has 1 to 64 letters"):
+        check_rows(rows, 0, NOW)
 
 
 def test_a_row_is_delayed_by_one_of_two_ways() -> None:

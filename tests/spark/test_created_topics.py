@@ -26,6 +26,7 @@ COLUMNS = {
     "delayLevel": IntegerType(),
     "deliverAt": TimestampType(),
     "priority": IntegerType(),
+    "liteTopic": StringType(),
 }
 
 
@@ -60,6 +61,7 @@ def create(cluster: EmbeddedCluster, *columns: str, **options: str) -> None:
         (("priority",), {}, "PRIORITY"),
         (("priority", "shardingKey"), {}, "FIFO"),
         ((), {"messageType": "priority"}, "PRIORITY"),
+        (("liteTopic",), {}, "LITE"),
         ((), {"messageType": "normal"}, "NORMAL"),
         (("shardingKey",), {"messageType": "Transaction"}, "TRANSACTION"),
         (("shardingKey",), {"createTopic": "batch"}, None),

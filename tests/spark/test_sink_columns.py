@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from pyrmq_core import TopicPublishInfo
 from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
@@ -150,6 +151,27 @@ def test_rows_with_a_priority_go_one_by_one_into_the_queues_of_their_numbers(clu
     wait_readable(cluster.nameserver, "orders", 5)
     queue_of = {body: name.rpartition("/")[2] for name, bodies in stored(cluster).items() for body in bodies}
     assert {body: queue for body, queue in queue_of.items() if body != "None"} == {"0": "0", "2": "2", "9": "3"}
+
+
+def test_rows_of_lite_topics_go_one_by_one_into_the_queues_of_their_names(cluster: EmbeddedCluster) -> None:
+    """In a batch they reach no lite topic."""
+    seen = single_properties(cluster)
+    names = [None, "session-2", "session-0", None, "session-2"]
+    bodies = [f"{number} {name}".encode() for number, name in enumerate(names)]
+    rows = pa.record_batch({"body": bodies, "liteTopic": pa.array(names, pa.string())})
+    written = task(cluster, schema=SinkSchema({"body": 0, "liteTopic": 1}, "orders")).run(iter([rows]))
+    assert (written.rows, written.requests) == (5, 4)
+    wait_readable(cluster.nameserver, "orders", 5)
+    with PullConsumer("g", nameserver=cluster.nameserver) as consumer:
+        info = TopicPublishInfo("orders", consumer.message_queues("orders"), counter_start=0)
+    place = {body: name for name, queue_bodies in stored(cluster).items() for body in queue_bodies}
+    expected = {
+        body.decode(): str(info.queue_of_key(name, is_lite=True))
+        for body, name in zip(bodies, names, strict=True)
+        if name
+    }
+    assert {body: name for body, name in place.items() if not body.endswith("None")} == expected
+    assert sorted(decode_properties(properties)["__LITE_TOPIC"] for properties in seen) == sorted(filter(None, names))
 
 
 def test_a_time_of_delivery_goes_with_its_row(cluster: EmbeddedCluster) -> None:

@@ -52,8 +52,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         self._begin(settings, settings.shared_client(Client, "pyrmq_core.Client"))
 
     def _configure(self) -> None:
-        self.group = self._settings.group
-        self._namespace, self._timeout = self._settings.namespace, self._settings.timeout
+        settings = self._settings
+        self.group, self._namespace, self._timeout = settings.group, settings.namespace, settings.timeout
         self._retry_topic = RetryTopic(self._session, self.group, timeout=self._timeout, namespace=self._namespace)
         self._puller = Puller(self._session, self.group, self._namespace)
         self._lookups = QueueOffsets(self._session, self.group, timeout=self._timeout, namespace=self._namespace)
@@ -67,9 +67,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Returns every broker with its addresses, and the brokers of each cluster."""
         return await self._asking().cluster_info()
 
-    async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues to read. Raises `NoRoute` for an unknown topic, `ResponseError` if none may be read."""
-        return await self._asking().message_queues(topic)
+    async def message_queues(self, topic: str, lite_topic: str | None = None) -> tuple[MessageQueue, ...]:
+        """Returns the queues to read, or a lite topic's. Raises `NoRoute`, or `ResponseError` if none may be read."""
+        return await self._asking().message_queues(topic, lite_topic)
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
         """Returns each topic's queues as a NameServer knows them at this moment, None for a topic it does not know."""

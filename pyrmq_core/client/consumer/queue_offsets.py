@@ -15,7 +15,13 @@ from pyrmq_core.client.consumer.retry_topic import give_back_nothing
 from pyrmq_core.client.consumer.sql_checks import check_filter
 from pyrmq_core.client.consumer.topic_statistics import TopicStatistics
 from pyrmq_core.client.query_many import query_many
-from pyrmq_core.client.routing.publish_info import broker_addresses, not_readable, order_brokers, topic_queues
+from pyrmq_core.client.routing.publish_info import (
+    broker_addresses,
+    not_readable,
+    order_brokers,
+    publish_info_of,
+    topic_queues,
+)
 from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE, manifests_in
 from pyrmq_core.errors import HeaderError, ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus, TopicQueues
@@ -23,6 +29,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest, response_error
 from pyrmq_core.protocol.framing.versions import V5_0_0
+from pyrmq_core.protocol.messages.lite_topics import lite_queue_name
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import is_reachable, with_namespace, without_namespace
 from pyrmq_core.protocol.messages.record import iterate_records
@@ -88,14 +95,19 @@ class QueueOffsets:
         current = await query_many(routes.known_topics, lambda topic: routes.refresh(topic, timeout=self._timeout))
         return _cluster_of_routes(list(current.values()))
 
-    async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be read from.
+    async def message_queues(self, topic: str, lite_topic: str | None = None) -> tuple[MessageQueue, ...]:
+        """Returns the queues the topic may be read from, or the one queue of a lite topic.
 
         Raises `NoRoute` if no NameServer knows it, and `ResponseError` if none of its queues may be read.
 
         Queried each time, as Java does (MQAdminImpl.fetchSubscribeMessageQueues): a route learned while brokers were
         still making the topic lacks some of them for up to 30 s.
         """
+        if lite_topic is not None:
+            name = lite_queue_name(topic, lite_topic)
+            route = await self._client.routes.route(self._on_wire(topic), timeout=self._timeout)
+            place = publish_info_of(topic, route, counter_start=0).queue_of_key(lite_topic, is_lite=True)
+            return (MessageQueue(name, place.broker_name, 0),)
         queues = (await self.topic_queues([topic]))[topic]
         if queues is None:
             raise self._client.routes.no_route(topic)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import SYSTEM_NAMES, MessageExt
 from pyrmq_core.protocol.messages.payload import RawPull
-from pyrmq_core.protocol.messages.properties import BORN_HOST, DELAY, TIMER_DELIVER_MS, TIMER_OUT_MS
+from pyrmq_core.protocol.messages.properties import BORN_HOST, DELAY, LITE_TOPIC, TIMER_DELIVER_MS, TIMER_OUT_MS
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 STRING_MAP: Final = pa.map_(pa.string(), pa.string())
@@ -66,6 +66,7 @@ SOURCE_COLUMNS: Final[Mapping[str, SourceColumn]] = {
     "delayLevel": SourceColumn(
         pa.int32(), lambda message: whole_number(message.properties.get(DELAY), MAX_INT), nullable=True
     ),
+    "liteTopic": SourceColumn(pa.string(), lambda message: message.properties.get(LITE_TOPIC), nullable=True),
     "producerHost": SourceColumn(pa.string(), lambda message: message.properties.get(BORN_HOST), nullable=True),
 }
 # The columns of a read without named columns.

@@ -54,6 +54,7 @@ from pyrmq_core.protocol.messages.properties import (
     BORN_HOST,
     DELAY,
     KEYS,
+    LITE_TOPIC,
     SHARDING_KEY,
     TAGS,
     UNIQ_KEY,
@@ -309,6 +310,7 @@ BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
     "allProperties": lambda parts: parts.pairs.map(),
     "deliverAt": _Columns.deliver_at,
     "delayLevel": lambda parts: _whole_numbers(parts.pairs.column(DELAY), MAX_INT).cast(pa.int32()),
+    "liteTopic": lambda parts: parts.pairs.column(LITE_TOPIC),
     "producerHost": lambda parts: parts.pairs.column(BORN_HOST),
 }
 

@@ -18,6 +18,8 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
+# The queue of a lite topic of 5.5 is addressed as a topic with this prefix.
+LMQ_PREFIX: Final = "%LMQ%$"
 # Between the group and the topic in the names of retry topics of consumers that pop, of the older and the newer form.
 POP_RETRY_SEPARATORS: Final = ("_", "+")
 SYSTEM_PREFIX: Final = "rmq_sys_"

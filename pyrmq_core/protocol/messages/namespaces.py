@@ -3,6 +3,7 @@
     T               NS%T
     %RETRY%G        %RETRY%NS%G
     %DLQ%G          %DLQ%NS%G
+    %LMQ%$T$L       %LMQ%$NS%T$L
     TBW102, ...     unchanged: RocketMQ's own topics and groups belong to no tenant
 
 Sources: remoting/protocol/NamespaceUtil.java, common/utils/NameServerAddressUtils.java (5.3.3).
@@ -15,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from pyrmq_core.model import MessageExt
-from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, is_system_topic
 
 SEPARATOR: Final = "%"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
@@ -54,7 +55,7 @@ def instance_namespace(nameserver: str) -> str | None:
 
 
 def _split(name: str) -> tuple[str, str]:
-    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX):
         if name.startswith(prefix):
             return prefix, name.removeprefix(prefix)
     return "", name

@@ -63,6 +63,7 @@ class Wanted:
     offset: int | None = None
     group: str | None = None
     queues: Sequence[str] = ()
+    lite_topic: str | None = None
     tags: str = "*"
     sql: str | None = None
     limit: int | None = None
@@ -90,6 +91,7 @@ class Wanted:
     metavar="QUEUE",
     help="Only these queues: BROKER/3, BROKER, or 3 (of every broker).",
 )
+@click.option("--lite-topic", help="Only the queue of this lite topic (5.5), without other messages of TOPIC.")
 @click.option("--tags", default="*", show_default=True, help='As "TagA || TagB".')
 @click.option("--sql", help="An SQL92 expression over properties, instead of --tags.")
 @click.option("--max", "limit", type=click.IntRange(1), help="Stop after this many messages.")
@@ -108,8 +110,17 @@ def tail(
     **options: Any,
 ) -> None:
     """Print the messages of a topic, with -f also new ones."""
-    if committed and (offset is not None or group or options["queues"] or options["sql"] or options["tags"] != "*"):
-        raise click.UsageError("--committed excludes --offset, -g, --queue and filters: it reads by the manifest")
+    if committed and (
+        offset is not None
+        or group
+        or options["queues"]
+        or options["lite_topic"]
+        or options["sql"]
+        or options["tags"] != "*"
+    ):
+        raise click.UsageError(
+            "--committed excludes --offset, -g, --queue, --lite-topic and filters: it reads by the manifest"
+        )
     if offset is not None and (start or group):
         raise click.UsageError("--offset excludes --from and -g: each says where to begin")
     if options["sql"] and options["tags"] != "*":
@@ -203,7 +214,7 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
     from pyrmq_core.tools.search.ranges import check_sql, queues_named
 
     began = datetime.now(UTC)
-    queues = queues_named(await consumer.message_queues(topic), wanted.queues)
+    queues = queues_named(await consumer.message_queues(topic, wanted.lite_topic), wanted.queues)
     await check_sql(consumer, queues, wanted.sql)
     bounds = await consumer.offset_bounds(queues)
     stored = await _stored(consumer, bounds, wanted)
@@ -219,7 +230,7 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
             for queue in queues:
                 end = None if wanted.follow else bounds[queue].end
                 nursery.start_soon(reader.read, queue, begins[queue], end, send.clone())
-            if wanted.follow:
+            if wanted.follow and wanted.lite_topic is None:
                 nursery.start_soon(reader.read_later_queues, topic, queues, began, nursery, send.clone())
         async for pull, within in receive:
             async with aclosing(messages.of(pull, within)) as readable:

@@ -32,6 +32,8 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import RequestForm
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.framing.lent_answer import AnswerRow
+from pyrmq_core.protocol.messages.lite_topics import with_lite_offsets
+from pyrmq_core.protocol.messages.names import LMQ_PREFIX
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, make_raw_pull
 from pyrmq_core.protocol.messages.properties import TRACE_ON
@@ -363,8 +365,11 @@ class QueuePulls:
         """Returns the pull of each answer (start, offsets, records), None if it does not go forward."""
         queue, passes, is_unfiltered, namespace = self._queue, self._passes, self._is_unfiltered, self._namespace
         pulls: list[RawPull | None] = []
+        is_lite = queue.topic.startswith(LMQ_PREFIX)
         for start, offsets, records in answers:
             following, most, least = offsets[:3]
+            if is_lite:
+                records = with_lite_offsets(records, with_namespace(queue.topic, namespace))
             if following > end:
                 following = end
             pulls.append(
@@ -400,6 +405,9 @@ def _any_answer(
     if answer.code not in PULL_ANSWERS:
         raise response_error(answer, PullMessage.CODE, f"{queue.broker_name} ({address})", f"queue {queue}")
     pulled = PullAnswer.from_command(answer)
+    records = pulled.records
+    if queue.topic.startswith(LMQ_PREFIX):
+        records = with_lite_offsets(records, with_namespace(queue.topic, namespace))
     return RawPull(
         queue=queue,
         start=offset,
@@ -407,7 +415,7 @@ def _any_answer(
         min_offset=pulled.min_offset,
         max_offset=pulled.max_offset,
         status=PullStatus(pulled.code),
-        records=memoryview(pulled.records),
+        records=memoryview(records),
         passes=passes,
         is_unfiltered=is_unfiltered,
         address=address,

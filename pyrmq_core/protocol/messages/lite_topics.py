@@ -1,0 +1,55 @@
+"""The queues of lite topics: a broker of 5.5 has one for each lite topic, beside the queues of the parent topic.
+
+    %LMQ%$orders$session-42     the name by which requests address the queue 0 of session-42 in orders
+
+A record is stored once, with its place in the parent topic. Two properties name its other queues and its offsets in
+them. Two traps of 5.5.0: a pull of a queue without messages makes the queue, and a delayed or rolled back message may
+be in it. Sources: common/lite/LiteUtil.java, store/LmqDispatch.java (5.5.0).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument, RecordError
+from pyrmq_core.protocol.messages.names import LMQ_PREFIX
+from pyrmq_core.protocol.messages.properties import (
+    LITE_TOPIC_NAME,
+    LITE_TOPIC_RULE,
+    decode_java_utf8,
+    decode_properties,
+)
+from pyrmq_core.protocol.messages.record import QUEUE_OFFSET_POSITION, unpack_record
+from pyrmq_core.protocol.shown_values import shown
+
+QUEUES: Final = "INNER_MULTI_DISPATCH"
+OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
+MAX_DIGITS: Final = 18
+LONG: Final = struct.Struct(">q")
+
+
+def lite_queue_name(topic: str, lite_topic: str) -> str:
+    if not LITE_TOPIC_NAME.fullmatch(lite_topic):
+        raise InvalidArgument(f"lite_topic={shown(lite_topic)}: {LITE_TOPIC_RULE}")
+    return f"{LMQ_PREFIX}{topic}${lite_topic}"
+
+
+def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
+    """Returns records of this queue, each with its offset there in place of the one in its parent's queue.
+
+    A record that does not say its offset stays as it is, and so does what follows a damaged one: a decoder finds them.
+    """
+    changed, position = bytearray(records), 0
+    while position < len(records):
+        try:
+            raw = unpack_record(records, position)
+        except RecordError:
+            break
+        properties = decode_properties(decode_java_utf8(raw.properties))
+        places = zip(properties.get(QUEUES, "").split(","), properties.get(OFFSETS, "").split(","), strict=False)
+        offset = dict(places).get(queue_name, "")
+        if offset.isascii() and offset.isdigit() and len(offset) <= MAX_DIGITS:
+            LONG.pack_into(changed, position + QUEUE_OFFSET_POSITION, int(offset))
+        position += raw.store_size
+    return bytes(changed)
