@@ -93,13 +93,15 @@ async def test_a_queue_is_read_by_its_own_offsets(stage: Stage, client: Client, 
         server.always(RequestCode.GET_MIN_OFFSET, lambda *_: OffsetFound(0).to_command())
     async with PullConsumer("g", client=client, namespace=namespace) as consumer:
         (queue,) = await consumer.message_queues("orders", "session-1")
-        places_of_parent = await consumer.message_queues("orders")
+        parent_queues = await consumer.message_queues("orders")
+        places_of_names = [(await consumer.message_queues("orders", name))[0].broker_name for name in NAMES]
         bounds = (await consumer.offset_bounds([queue]))[queue]
         once = await consumer.pull(queue, 4)
         async with consumer.read_arrow(queue, 0, 6, columns=["queueOffset", "topic"]) as batches:
             rows = [row for batch in [batch async for batch in batches] for row in batch.to_pylist()]
-    bucket = consistent_bucket(string_hash_code("session-1"), len(places_of_parent))
-    assert (queue.broker_name, queue.queue_id) == (places_of_parent[bucket].broker_name, 0)
+    buckets = [consistent_bucket(string_hash_code(name), len(parent_queues)) for name in NAMES]
+    assert places_of_names == [parent_queues[bucket].broker_name for bucket in buckets]
+    assert queue.queue_id == 0
     assert (bounds.start, bounds.end) == (0, 6)
     assert [(message.topic, message.queue_offset) for message in once.messages] == [("orders", 4), ("orders", 5)]
     assert rows == [{"queueOffset": offset, "topic": "orders"} for offset in range(6)]

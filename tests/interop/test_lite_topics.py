@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -10,6 +11,7 @@ import trio
 from pyrmq_core import Client, Message, Producer, PullConsumer
 from pyrmq_core.client.admin.admin import Admin
 from tests.support.apache import NEWEST, ApacheCluster, boot_cluster
+from tests.support.commands import ended, started
 from tests.support.maven import ApacheUnavailable
 
 pytestmark = pytest.mark.soak
@@ -27,7 +29,7 @@ def cluster() -> Iterator[ApacheCluster]:
 
 
 async def test_each_lite_topic_has_its_messages_in_order(
-    cluster: ApacheCluster, caplog: pytest.LogCaptureFixture
+    cluster: ApacheCluster, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     nameserver = cluster.nameserver.address
     sent = [Message("orders", b"%d" % number, lite_topic=NAMES[number % 6]) for number in range(120)]
@@ -54,4 +56,9 @@ async def test_each_lite_topic_has_its_messages_in_order(
                 pulled = await consumer.pull(queue, 18)
                 assert ([message.queue_offset for message in pulled.messages], pulled.next_offset) == ([18, 19], 20)
             assert len({result.message_queue.broker_name for result in results}) == 2
+    form = ("--lite-topic", NAMES[1], "-o", "{queueOffset} {body}")
+    process = started("tail", "orders", "-n", nameserver, *form, home=tmp_path)
+    status, output, errors = await trio.to_thread.run_sync(ended, process)
+    assert (status, errors) == (0, [])
+    assert output.splitlines() == [f"{offset} {6 * offset + 1}" for offset in range(20)]
     assert "stores messages for lite topics" not in caplog.text
