@@ -13,10 +13,20 @@ from pyrmq_core.errors import InvalidArgument
 
 # All parts with which a message can be sent again, and where and when it was stored.
 COLUMNS: Final = (
-    *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "shardingKey", "flag"),
+    *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "shardingKey", "liteTopic", "flag"),
     *("bornTimestamp", "storeTimestamp", "reconsumeTimes", "properties", "body"),
 )
-READ_COLUMNS: Final = ("brokerName", "queueId", "tags", "keys", "shardingKey", "flag", "properties", "body")
+READ_COLUMNS: Final = (
+    "brokerName",
+    "queueId",
+    "tags",
+    "keys",
+    "shardingKey",
+    "liteTopic",
+    "flag",
+    "properties",
+    "body",
+)
 # The most rows that are read together, and the most bytes of their columns.
 ROWS_AT_ONCE: Final = 512
 BYTES_AT_ONCE: Final = 8 * 1024 * 1024

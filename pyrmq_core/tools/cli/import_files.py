@@ -103,7 +103,8 @@ class _Import:
         size = count = 0
         try:
             for origin, message in rows:
-                part.setdefault(self._queue_for(origin), []).append(message)
+                queue = self._queue_for(origin) if message.lite_topic is None else None  # its name chooses the broker
+                part.setdefault(queue, []).append(message)
                 size += len(message.body) + sum(len(name) + len(text) for name, text in message.properties.items())
                 count += 1
                 if count == PART_MESSAGES or size >= PART_BYTES:
@@ -242,7 +243,7 @@ def _message_of(row: dict[str, Any], topic: str) -> Message:
     body = row["body"].encode() if isinstance(row["body"], str) else row["body"]
     if not isinstance(body, bytes):
         raise _unfit("body", body, "bytes or a text")
-    for name in ("tags", "keys", "shardingKey"):
+    for name in ("tags", "keys", "shardingKey", "liteTopic"):
         value = row.get(name)
         if not isinstance(value, str | None) and not (name == "keys" and _are_texts(value)):
             raise _unfit(name, value, "a text")
@@ -262,6 +263,7 @@ def _message_of(row: dict[str, Any], topic: str) -> Message:
             tags=row.get("tags"),
             keys=row.get("keys"),
             sharding_key=row.get("shardingKey"),
+            lite_topic=row.get("liteTopic"),
             properties=pairs,
             flag=flag,
         )

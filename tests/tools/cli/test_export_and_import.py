@@ -16,13 +16,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import trio
 
-from pyrmq_core import Message, MessageExt, OffsetRange, decode
+from pyrmq_core import Message, MessageExt, OffsetRange, TopicPublishInfo, decode
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.columnar.parquet import read_rows
 from pyrmq_core.testing import PASS, Command, CutConnection, Peer, RequestCode
 from tests.support.commands import ended, started
 from tests.support.terminal import Terminal
+from tests.support.waiting import until_readable
 
 BODIES = (
     b"plain",
@@ -40,7 +42,9 @@ COUNT = 200
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
     """Two brokers with two queues each of T, and topics to import into: of as many queues, and of one."""
-    topics = {"T": 2, "One": 1, "Empty": 1, **{f"Copy-{form}": 2 for form in ("jsonl", "parquet", "csv")}}
+    topics = {"T": 2, "One": 1, "Empty": 1}
+    for form in ("jsonl", "parquet", "csv"):
+        topics |= {f"Copy-{form}": 2, f"Lite-{form}": 2, f"Lite-copy-{form}": 1}
     with EmbeddedCluster(brokers=2, topics=topics) as cluster:
         with Producer("G", nameserver=cluster.nameserver) as producer:
             queues = producer.message_queues("T")
@@ -88,6 +92,30 @@ def test_a_round_trip_is_equal(cluster: EmbeddedCluster, terminal: Terminal, tmp
     read = terminal.text("import", str(target), "--topic", f"Copy-{form}")
     assert read == f"{COUNT} messages of {target} are stored in Copy-{form}\n"
     assert held(cluster, f"Copy-{form}") == held(cluster, "T")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_messages_of_lite_topics_go_to_the_brokers_of_their_names(
+    cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path, form: str
+) -> None:
+    topic, copies = f"Lite-{form}", f"Lite-copy-{form}"
+    names = [f"session-{number}" for number in range(8)]
+    with Producer("G", nameserver=cluster.nameserver) as producer:
+        for name in names:
+            producer.send(Message(topic, b"x", lite_topic=name))
+        places = TopicPublishInfo(copies, producer.message_queues(copies), counter_start=0)
+    target = str(tmp_path / form)
+    trio.run(until_readable, cluster.nameserver, topic, len(names))
+    terminal.text("export", topic, "--since", "1h", "--format", form, "--to", target)
+    terminal.text("import", target, "--topic", copies, "--format", form)
+    trio.run(until_readable, cluster.nameserver, copies, len(names))
+    with PullConsumer("readers", nameserver=cluster.nameserver) as consumer:
+        there = {
+            message.properties["__LITE_TOPIC"]: queue
+            for queue in places.queues
+            for message in consumer.pull(queue, 0).messages
+        }
+    assert there == {name: places.queue_of_key(name, is_lite=True) for name in names}
 
 
 def test_fewer_queues_keep_the_order_of_each(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:
