@@ -22,9 +22,9 @@ import click
 from pyrmq_core import NetworkError, RocketMQError
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.json_output import json_text
 from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.tables import json_option
+from pyrmq_core.tools.search.json_output import json_text
 
 if TYPE_CHECKING:
     import trio

@@ -6,10 +6,8 @@ each in order. Memory does not grow with the part.
 
 from __future__ import annotations
 
-import csv
 import errno
 import glob
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +22,6 @@ from pyrmq_core import MessageExt, OffsetRange, RocketMQError
 from pyrmq_core.errors import MissingLibrary, RecordError
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.formats import JSON_FIELDS, json_line, members_of
 from pyrmq_core.tools.cli.name_completion import topic_names
 from pyrmq_core.tools.cli.search import (
     PATIENCE_TIMEOUTS,
@@ -36,6 +33,7 @@ from pyrmq_core.tools.cli.search import (
 )
 from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.tables import json_option, report
+from pyrmq_core.tools.search.written_messages import csv_rows, json_lines
 
 if TYPE_CHECKING:  # loaded by the command that runs, not by its help
     from pyrmq_core.columnar import DecodedBatch
@@ -46,11 +44,8 @@ if TYPE_CHECKING:  # loaded by the command that runs, not by its help
 FORMATS: Final = ("jsonl", "parquet", "csv")
 UNDECODABLE_NAMED: Final = 10
 QUOTED_CSV: Final = "csv with quoted formulas"
-# The characters with which a cell begins that spreadsheets compute.
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 # The longest body that is read by columns, which hold several copies of it.
 COLUMN_BODY_BYTES: Final = 16 * 1024 * 1024
-CSV_FIELDS: Final = (*JSON_FIELDS, "properties", "body", "bodyBase64")
 
 
 @click.command(cls=SectionedCommand)
@@ -297,31 +292,11 @@ class ParquetCopy(Copy):
         self._writer.close()
 
 
-def _json_lines(text: Any) -> Callable[[MessageExt], object]:
-    return lambda message: text.write(json_line(message) + "\n")
-
-
-def _csv_rows(text: Any, *, quotes_formulas: bool = False) -> Callable[[MessageExt], object]:
-    writer = csv.DictWriter(text, CSV_FIELDS, restval="")
-    writer.writeheader()
-
-    def write(message: MessageExt) -> None:
-        members = members_of(message)
-        members["properties"] = json.dumps(members["properties"], ensure_ascii=False)
-        if quotes_formulas:
-            for name, cell in members.items():
-                if isinstance(cell, str) and cell.startswith(FORMULA):
-                    members[name] = f"'{cell}"
-        writer.writerow(members)
-
-    return write
-
-
 COPIES: Final[dict[str, Callable[[IO[bytes], Any, Undecodable], Copy]]] = {
-    "jsonl": lambda file, tags, undecodable: LinesCopy(file, tags, undecodable, _json_lines),
-    "csv": lambda file, tags, undecodable: LinesCopy(file, tags, undecodable, _csv_rows),
+    "jsonl": lambda file, tags, undecodable: LinesCopy(file, tags, undecodable, json_lines),
+    "csv": lambda file, tags, undecodable: LinesCopy(file, tags, undecodable, csv_rows),
     QUOTED_CSV: lambda file, tags, undecodable: LinesCopy(
-        file, tags, undecodable, partial(_csv_rows, quotes_formulas=True)
+        file, tags, undecodable, partial(csv_rows, quotes_formulas=True)
     ),
     "parquet": ParquetCopy,
 }

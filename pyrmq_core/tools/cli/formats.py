@@ -8,9 +8,7 @@ come from a stranger: characters that control the terminal are printed as escape
 
 from __future__ import annotations
 
-import base64
 import functools
-import json
 import re
 from collections.abc import Callable, Mapping
 from string import Formatter
@@ -20,7 +18,7 @@ import click
 
 from pyrmq_core import MessageExt
 from pyrmq_core.network.log_lines import visible_text
-from pyrmq_core.tools.cli.json_output import json_text
+from pyrmq_core.tools.search.written_messages import FIELDS, json_line
 
 # Returns the printed form of a message.
 MessageLine: TypeAlias = Callable[[MessageExt], str | bytes]
@@ -29,57 +27,11 @@ PROPERTY: Final = re.compile(r"properties\[([^\[\]]+)\]")
 ESCAPES: Final = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
 
 
-def _text(message: MessageExt) -> str:
-    return message.body.decode(errors="replace")
-
-
-# The fields of templates; a None is printed as nothing.
-FIELDS: Final[Mapping[str, Callable[[MessageExt], object]]] = {
-    "topic": lambda message: message.topic,
-    "brokerName": lambda message: message.broker_name,
-    "queueId": lambda message: message.queue_id,
-    "queueOffset": lambda message: message.queue_offset,
-    "msgId": lambda message: message.msg_id,
-    "offsetMsgId": lambda message: message.offset_msg_id,
-    "tags": lambda message: message.tags,
-    "keys": lambda message: message.keys,
-    "shardingKey": lambda message: message.sharding_key,
-    "flag": lambda message: message.flag,
-    "storeTimestamp": lambda message: message.store_timestamp.isoformat(),
-    "bornTimestamp": lambda message: message.born_timestamp.isoformat(),
-    "bornHost": lambda message: message.born_host,
-    "storeHost": lambda message: message.store_host,
-    "reconsumeTimes": lambda message: message.reconsume_times,
-    "properties": lambda message: json.dumps(dict(message.properties), ensure_ascii=False),
-    "bodyBytes": lambda message: len(message.body),
-    "body": _text,
-}
-
-# The members of a JSON object; `body` and `properties` follow them.
-JSON_FIELDS: Final = (
-    *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "shardingKey", "flag"),
-    *("storeTimestamp", "reconsumeTimes"),
-)
-
-
 def text_line(message: MessageExt, *, raw: bool = False) -> str:
     marks = " ".join(mark for mark in (message.tags, message.keys) if mark)
     position = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
-    line = f"{position} {marks + ' ' if marks else ''}{_text(message)}"
+    line = f"{position} {marks + ' ' if marks else ''}{FIELDS['body'](message)}"
     return line if raw else visible_text(line)
-
-
-def json_line(message: MessageExt) -> str:
-    return json_text(members_of(message))
-
-
-def members_of(message: MessageExt) -> dict[str, Any]:
-    """Returns the members of the JSON object, with a body that is no text also in base 64."""
-    members: dict[str, Any] = {name: FIELDS[name](message) for name in JSON_FIELDS}
-    members |= {"properties": dict(message.properties), "body": _text(message)}
-    if members["body"].encode() != message.body:
-        members["bodyBase64"] = base64.b64encode(message.body).decode()
-    return members
 
 
 def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt], str]:

@@ -21,9 +21,9 @@ import click
 from pyrmq_core import BatchFailed, InvalidMessage, Message, MessageQueue, Outcome, RocketMQError, SendFailed
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.json_output import shortened
 from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.tables import json_option, report
+from pyrmq_core.tools.search.json_output import shortened
 
 if TYPE_CHECKING:  # loaded by the command that runs, not by its help
     from pyrmq_core import Producer

@@ -33,7 +33,7 @@ from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.messages.batch_payloads import checked_ends
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.protocol.messages.properties import LITE_TOPIC, PRIORITY, SHARDING_KEY
-from pyrmq_core.tools.cli.json_output import shortened
+from pyrmq_core.tools.search.json_output import shortened
 
 try:
     import fcntl

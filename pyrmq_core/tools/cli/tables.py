@@ -15,7 +15,7 @@ import click
 
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.network.log_lines import visible_text
-from pyrmq_core.tools.cli.json_output import json_text
+from pyrmq_core.tools.search.json_output import json_text
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON array of objects.")
 

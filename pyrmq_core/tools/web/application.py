@@ -22,13 +22,14 @@ from pyrmq_core.tools.web.body_text import file_name
 from pyrmq_core.tools.web.change_log import ChangeNotLogged, Viewer
 from pyrmq_core.tools.web.changes import PREPARED_BY, Changes
 from pyrmq_core.tools.web.guards import BUSY, FormToken, RequestSlots, Scope, Send
+from pyrmq_core.tools.web.hit_files import WRITERS
 from pyrmq_core.tools.web.languages import COOKIE as LANGUAGE_COOKIE
 from pyrmq_core.tools.web.languages import LANGUAGES, language_of
 from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.groups import group_page, groups_page, stack_page
-from pyrmq_core.tools.web.pages.messages import message_page, messages_page, missing, place_of
-from pyrmq_core.tools.web.pages.page import Shown, query
+from pyrmq_core.tools.web.pages.messages import message_page, messages_page, missing, place_of, wanted_of
+from pyrmq_core.tools.web.pages.page import Shown, needed, query
 from pyrmq_core.tools.web.pages.single_pages import (
     cluster_page,
     consume_page,
@@ -120,17 +121,6 @@ def application(
         shown = pages.page(template, values, status, zone=zone, language=language, path=path_of(request))
         return compress_page(shown, request, token.text)
 
-    downloads = RequestSlots(MAX_DOWNLOADS)
-
-    async def body(request: Request) -> Response:
-        queue, offset = place_of(request)
-        message = await look_ups.of_viewer(_address(request)).at(queue, offset)
-        if message is None:
-            raise missing(queue, offset)
-        name = file_name(queue.topic, queue.broker_name, queue.queue_id, offset)
-        masked = await in_thread(look_ups.masks.of, message)
-        return Download(masked.body, name, downloads, _address(request))
-
     async def curve(request: Request) -> Response:
         return JSONResponse(curve_data(request, look_ups))
 
@@ -146,7 +136,7 @@ def application(
         routes=[
             *(Route(path, showing(page_of), methods=["GET"]) for path, page_of in shown_pages.items()),
             Route("/data/curve", curve, methods=["GET"]),
-            Route("/body", body, methods=["GET"]),
+            *download_routes(look_ups),
             Route("/zone", choose_zone, methods=["GET"]),
             Route("/language", choose_language, methods=["GET"]),
             *(() if changes is None else changing_routes(changes, page, token, viewer_header)),
@@ -154,6 +144,29 @@ def application(
         ],
         exception_handlers={RocketMQError: failed, TooManyLookUps: failed, HTTPException: failed},
     )
+
+
+def download_routes(look_ups: LookUps) -> list[Route]:
+    """Returns the routes of files: the body of a message, and the hits of a search."""
+    downloads = RequestSlots(MAX_DOWNLOADS)
+
+    async def body(request: Request) -> Response:
+        queue, offset = place_of(request)
+        message = await look_ups.of_viewer(_address(request)).at(queue, offset)
+        if message is None:
+            raise missing(queue, offset)
+        name = file_name(queue.topic, queue.broker_name, queue.queue_id, offset)
+        masked = await in_thread(look_ups.masks.of, message)
+        return Download(masked.body, name, downloads, _address(request))
+
+    async def hits(request: Request) -> Response:
+        wanted, form = wanted_of(request), needed(request, "as")
+        if form not in WRITERS:
+            raise InvalidArgument(f"as={form!r} is none of {', '.join(WRITERS)}")
+        file = await look_ups.of_viewer(_address(request)).hits(wanted, form)
+        return Download(file, file_name(needed(request, "topic"), suffix=form), downloads, _address(request))
+
+    return [Route("/body", body, methods=["GET"]), Route("/hits", hits, methods=["GET"])]
 
 
 def changing_routes(changes: Changes, page: PageOfValues, token: FormToken, viewer_header: str | None) -> list[Route]:
@@ -192,7 +205,10 @@ def _chosen(request: Request, cookie: str, value: str) -> Response:
 
 
 class Download(Response):
-    """A body as bytes that no browser renders, sent in pieces. Until its end it takes one of `MAX_DOWNLOADS` places."""
+    """A body, or a file of hits, as bytes that no browser renders, sent in pieces.
+
+    Until its end it takes one of `MAX_DOWNLOADS` places.
+    """
 
     def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
         disposition = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(len(body))}

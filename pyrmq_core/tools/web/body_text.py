@@ -78,9 +78,9 @@ def _boundary(body: bytes, position: int) -> int:
     return next(starts, position)
 
 
-def file_name(*names: object) -> str:
+def file_name(*names: object, suffix: str = "bin") -> str:
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(map(str, names))).lstrip(".-")
-    return f"{safe[-NAME_CHARACTERS:] or 'body'}.bin"
+    return f"{safe[-NAME_CHARACTERS:] or 'body'}.{suffix}"
 
 
 def summary(body: bytes) -> str:

@@ -249,6 +249,12 @@ class LookUps:
         look_up = partial(self._reads.search, wanted, condition)
         return await self._searches.get(wanted, look_up, address=self._address, size_of=_size_of)
 
+    async def hits(self, wanted: Wanted, form: str) -> bytes:
+        """Returns the matches of a search as a file, in a form of `hit_files.WRITERS`."""
+        condition = wanted.condition()
+        self.masks.refuse_sql(wanted.sql)
+        return await self._searches.once(partial(self._reads.hits, wanted, condition, form), self._address)
+
     async def tracks(self, message: MessageExt) -> tuple[MessageTrack, ...]:
         """Returns for each group of the topic whether it consumed the message."""
         return await self._get(_key("tracks", message), partial(self._admin.messages.track, message))

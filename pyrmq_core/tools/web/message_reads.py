@@ -6,7 +6,7 @@ record that cannot be read is shown without its body, and a broker that fails co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ from pyrmq_core.tools.search.conditions import Condition, condition_of
 from pyrmq_core.tools.search.ranges import queues_named, ranges_that_answer
 from pyrmq_core.tools.search.search import Search, SearchForm
 from pyrmq_core.tools.web.body_text import PART_BYTES, SUMMARY_BYTES, BodyText, body_text, summary
+from pyrmq_core.tools.web.hit_files import HitFile
 from pyrmq_core.tools.web.look_up_queue import LookUpQueue, WaitingLookUp
 from pyrmq_core.tools.web.masks import NO_MASKS, MaskedCondition, Masks
 
@@ -125,12 +126,46 @@ class MessageReads:
 
     async def search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:
         """Returns the newest matches of all queues, of the last hour without a time, and where the search ended."""
+        most = SHOWN_MESSAGES + wanted.skip + 1
+        search, since = await self._begin(wanted, condition, self.shortened, most)
+        matches: list[MessageExt] = []
+
+        async def take(matching: list[MessageExt]) -> bool:
+            matches.extend(matching)
+            return len(matches) >= most
+
+        is_whole = await _run(search, take)
+        return _found(wanted, search, matches[wanted.skip :], since, is_whole=is_whole)
+
+    async def hits(self, wanted: Wanted, condition: Condition | None, form: str) -> bytes:
+        """Returns all matches within the bounds of a search as a file, which says what was not read."""
+        search, since = await self._begin(wanted, condition, self.masks.of)
+        file = HitFile(form)
+
+        async def take(matching: list[MessageExt]) -> bool:
+            with trio.CancelScope(shield=True):  # a match that was received is not lost
+                await in_thread(file.add, matching)
+            return bool(file.rest)
+
+        is_whole = await _run(search, take)
+        result = _found(wanted, search, [], since, is_whole=is_whole)
+        texts = [] if result.is_whole and not (result.failures or search.account.long_json) else [result.searched]
+        texts += [f"all is read from {result.go_on.isoformat()} on"] if result.go_on and not file.rest else []
+        return file.end("; ".join(texts + [f"{name}: {error}" for name, error in result.failures.items()]))
+
+    async def _begin(
+        self,
+        wanted: Wanted,
+        condition: Condition | None,
+        keep: Callable[[MessageExt], MessageExt],
+        most: int | None = None,
+    ) -> tuple[Search, datetime]:
+        """Returns a search for the matches, each as `keep` leaves it, and the time from which on they are stored."""
         since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
         queues = queues_named(await self._consumer.message_queues(wanted.topic), wanted.queue.split())
         ranges, failures = await ranges_that_answer(
             self._consumer, queues, since, wanted.before, sql=wanted.sql or None, within_seconds=SILENT_SECONDS
         )
-        most = SHOWN_MESSAGES + wanted.skip + 1
         form = SearchForm(
             wanted.tags or "*",
             wanted.sql or None,
@@ -138,24 +173,12 @@ class MessageReads:
             SILENT_SECONDS,
             max_body_bytes=PAGE_BODY_BYTES,
             most=most,
-            keep=self.shortened,
+            keep=keep,
         )
         masked = condition and MaskedCondition(self.masks, condition) if self.masks.any else condition
         search = Search(self._consumer, ranges, masked, form, begin=wanted.before)
         search.account.failures.update(failures)
-        matches: list[MessageExt] = []
-        is_whole = False
-        with trio.move_on_after(SEARCH_SECONDS):
-            async with search.matches() as lists:
-                async for matching in lists:
-                    matches += matching
-                    if len(matches) >= most:
-                        break
-                else:
-                    is_whole = not search.account.is_bounded
-        if len(matches) < most and not is_whole:
-            matches += search.held()
-        return _found(wanted, search, matches[wanted.skip :], since, is_whole=is_whole)
+        return search, since
 
     async def newest(self, wanted: Wanted) -> FoundMessages:
         """Returns the newest messages of the topic, or of its queues that are named, stored between the times."""
@@ -268,6 +291,24 @@ class MessageReads:
 
 def _first(pull: RawPull, offset: int) -> Readable | None:
     return next(iterate_readable(pull, OffsetRange(offset, offset + 1), RULES, offsets=(offset,)), None)
+
+
+async def _run(search: Search, take: Callable[[list[MessageExt]], Awaitable[bool]]) -> bool:
+    """Hands over each list of matches until the search or its time ends, or `take` returns that there are enough.
+
+    Returns whether all was read.
+    """
+    is_whole = is_full = False
+    with trio.move_on_after(SEARCH_SECONDS):
+        async with search.matches() as lists:
+            async for matching in lists:
+                if is_full := await take(matching):
+                    break
+            else:
+                is_whole = not search.account.is_bounded
+    if not (is_whole or is_full):
+        await take(search.held())
+    return is_whole
 
 
 def _found(

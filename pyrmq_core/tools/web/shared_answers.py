@@ -70,12 +70,12 @@ class SharedAnswers:
             answer: Answer = slot.answer
             return answer
 
-    async def once(self, look_up: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Returns an answer that is not kept. Its look-up waits in the queue without a viewer's address.
+    async def once(self, look_up: Callable[[], Awaitable[Answer]], address: str = "") -> Answer:
+        """Returns an answer that is not kept. Its look-up waits in the line of the viewer's address, if there is one.
 
         Raises `TooManyLookUps` if the look-up cannot begin in time.
         """
-        async with self._queue.admitted(WaitingLookUp(), ""):
+        async with self._queue.admitted(WaitingLookUp(), address):
             return await look_up()
 
     def forget(self) -> None:

@@ -9,8 +9,9 @@ import click
 import pytest
 
 from pyrmq_core import MessageExt
-from pyrmq_core.tools.cli.formats import FIELDS, message_form
+from pyrmq_core.tools.cli.formats import message_form
 from pyrmq_core.tools.cli.message_lines import LineForm
+from pyrmq_core.tools.search.written_messages import FIELDS
 
 PROPERTIES = {"TAGS": "paid", "KEYS": "1 2", "UNIQ_KEY": "ID", "WAIT": "true", "region": "eu", "__SHARDINGKEY": "k"}
 

@@ -27,11 +27,11 @@ from pyrmq_core.tools.cli.groups.rows import (
     progress_members,
     progress_row,
 )
-from pyrmq_core.tools.cli.json_output import json_text
 from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names, group_names, topic_names
 from pyrmq_core.tools.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.tools.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 from pyrmq_core.tools.cli.times import age, instant, shown_time
+from pyrmq_core.tools.search.json_output import json_text
 
 if TYPE_CHECKING:
     from pyrmq_core import Admin

@@ -13,13 +13,13 @@ import click
 from pyrmq_core import InvalidArgument, MessageExt, RocketMQError
 from pyrmq_core.tools.cli.admin import with_admin
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.formats import members_of
 from pyrmq_core.tools.cli.groups.rows import check_group_known, failed_text
-from pyrmq_core.tools.cli.json_output import json_text
 from pyrmq_core.tools.cli.name_completion import group_names, topic_names
 from pyrmq_core.tools.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.tools.cli.tables import json_option, rendered, show, text_of
 from pyrmq_core.tools.cli.times import iso_time, optional_instant, shown_time
+from pyrmq_core.tools.search.json_output import json_text
+from pyrmq_core.tools.search.written_messages import members_of
 
 if TYPE_CHECKING:  # the client is loaded by a command that runs, not by its help
     from pyrmq_core import Admin

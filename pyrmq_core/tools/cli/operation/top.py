@@ -13,10 +13,10 @@ from pyrmq_core import RocketMQError
 from pyrmq_core.protocol.messages.names import is_retry_topic, is_system_group
 from pyrmq_core.tools.cli.admin import with_admin
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.json_output import json_text
 from pyrmq_core.tools.cli.operation.broker import broker_members, brokers_text
 from pyrmq_core.tools.cli.servers import SectionedCommand
 from pyrmq_core.tools.cli.tables import Watch, rendered, show_watched, text_of
+from pyrmq_core.tools.search.json_output import json_text
 
 if TYPE_CHECKING:
     from pyrmq_core import Admin

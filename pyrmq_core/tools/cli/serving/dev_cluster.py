@@ -14,8 +14,8 @@ from pyrmq_core import Client
 from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.network.process_end import stop_signals
 from pyrmq_core.tools.cli.drawn_tables import drawn
-from pyrmq_core.tools.cli.json_output import json_text
 from pyrmq_core.tools.cli.serving.web import start_page
+from pyrmq_core.tools.search.json_output import json_text
 
 # SQL filters and reads from slaves are off by default. Here they are on, so that they can be tried before production.
 SETTINGS: Final = {"enablePropertyFilter": "true", "slaveReadEnable": "true"}

@@ -23,18 +23,15 @@ CONDITIONS: Final = ("contains", "where", "regex", "tags", "sql", "queue")
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns messages of a topic: by key, by id, by content, or the newest, also of a range of time."""
     topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
-    times, zone = time_range(request), zone_of(request)
-    since, before = times.since, times.before
+    times, zone, wanted = time_range(request), zone_of(request), wanted_of(request)
     conditions = {name: query(request, name) for name in CONDITIONS}
-    skip = page_number(request, "skip") if query(request, "skip") else 0
-    wanted = Wanted(topic, since, before, **conditions, skip=min(skip, MAX_SKIPPED))
     result = FoundMessages()
     if [bool(key), bool(message_id), bool(wanted or wanted.queue)].count(True) > 1:
         raise InvalidArgument("a message is looked up by its key, by its id, or by the other conditions: choose one")
     if topic and message_id:
         result = await look_ups.by_id(topic, message_id)
     elif topic and key:
-        result = await look_ups.by_key(topic, key, since, before)
+        result = await look_ups.by_key(topic, key, wanted.since, wanted.before)
     elif topic and wanted:
         result = await look_ups.search(wanted)
     elif topic:
@@ -56,6 +53,13 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             "older": zone.write(result.messages[-1].store_timestamp) if result.messages and result.more else "",
         },
     )
+
+
+def wanted_of(request: Request) -> Wanted:
+    times = time_range(request)
+    conditions = {name: query(request, name) for name in CONDITIONS}
+    skip = page_number(request, "skip") if query(request, "skip") else 0
+    return Wanted(query(request, "topic"), times.since, times.before, **conditions, skip=min(skip, MAX_SKIPPED))
 
 
 async def message_page(request: Request, look_ups: LookUps) -> Shown:
