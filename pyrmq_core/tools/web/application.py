@@ -28,7 +28,7 @@ from pyrmq_core.tools.web.languages import LANGUAGES, language_of
 from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.groups import group_page, groups_page, stack_page
-from pyrmq_core.tools.web.pages.messages import message_page, messages_page, missing, place_of, wanted_of
+from pyrmq_core.tools.web.pages.messages import message_page, messages_page, missing, place_of, tail_page, wanted_of
 from pyrmq_core.tools.web.pages.page import Shown, needed, query
 from pyrmq_core.tools.web.pages.single_pages import (
     cluster_page,
@@ -57,6 +57,7 @@ PAGES: Final[Mapping[str, PageOf]] = {
     "/stack": stack_page,
     "/messages": messages_page,
     "/message": message_page,
+    "/tail": tail_page,
     "/producers": producers_page,
     "/dead-letters": dead_letters_page,
 }

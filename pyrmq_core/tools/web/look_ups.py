@@ -19,8 +19,15 @@ from pyrmq_core.tools.web.health_looks import HealthLooks
 from pyrmq_core.tools.web.history import SAMPLE_SECONDS, Curve, History, Sample
 from pyrmq_core.tools.web.look_up_queue import LookUpQueue, TooManyLookUps
 from pyrmq_core.tools.web.masks import Masks
-from pyrmq_core.tools.web.message_reads import SHOWN_MESSAGES, FoundMessages, MessageReads, ShownMessage, Wanted
+from pyrmq_core.tools.web.message_reads import (
+    SHOWN_MESSAGES,
+    FoundMessages,
+    MessageReads,
+    ShownMessage,
+    Wanted,
+)
 from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS, SharedAnswers
+from pyrmq_core.tools.web.tails import TailPart, TailPlace, read_tail
 from pyrmq_core.tools.web.topic_figures import TopicFigures
 
 if TYPE_CHECKING:
@@ -43,6 +50,7 @@ Answer = TypeVar("Answer")
 
 # The time for which a list of groups is shown again: a new list costs several requests a group and broker.
 GROUPS_FRESH_SECONDS: Final = 15.0
+TAIL_FRESH_SECONDS: Final = 1.0
 # The most groups of a topic whose rates are drawn: each costs a request at each of the topic's brokers.
 MAX_GROUPS_DRAWN: Final = 5
 # The most groups of a topic whose acknowledged messages a second are shown.
@@ -249,6 +257,13 @@ class LookUps:
         look_up = partial(self._reads.search, wanted, condition)
         return await self._searches.get(wanted, look_up, address=self._address, size_of=_size_of)
 
+    async def tail(self, wanted: Wanted, place: TailPlace | None) -> TailPart:
+        """Returns the matches from the place on. Viewers of the same tail share them for a second."""
+        condition = wanted.condition()
+        self.masks.refuse_sql(wanted.sql)
+        key = ("tail", wanted, None if place is None else place.text())
+        return await self._get(key, partial(read_tail, self._reads, wanted, condition, place), TAIL_FRESH_SECONDS)
+
     async def hits(self, wanted: Wanted, form: str) -> bytes:
         """Returns the matches of a search as a file, in a form of `hit_files.WRITERS`."""
         condition = wanted.condition()
@@ -311,6 +326,7 @@ def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
 def _size_of(answer: object) -> int:
     if isinstance(answer, str):
         return len(answer)
+    answer = answer.found if isinstance(answer, TailPart) else answer
     messages = answer.messages if isinstance(answer, FoundMessages) else (answer,)
     if isinstance(answer, ShownMessage):
         return len(answer.body.text) + _size_of(answer.message)

@@ -120,8 +120,8 @@ class MessageReads:
 
     def __init__(self, admin: Admin, consumer: PullConsumer, masks: Masks = NO_MASKS) -> None:
         self.masks = masks
-        self._admin = admin
-        self._consumer = consumer
+        self.admin = admin
+        self.consumer = consumer
         self._layouts = LookUpQueue(LAYOUTS_AT_ONCE)
 
     async def search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:
@@ -162,9 +162,9 @@ class MessageReads:
     ) -> tuple[Search, datetime]:
         """Returns a search for the matches, each as `keep` leaves it, and the time from which on they are stored."""
         since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
-        queues = queues_named(await self._consumer.message_queues(wanted.topic), wanted.queue.split())
+        queues = queues_named(await self.consumer.message_queues(wanted.topic), wanted.queue.split())
         ranges, failures = await ranges_that_answer(
-            self._consumer, queues, since, wanted.before, sql=wanted.sql or None, within_seconds=SILENT_SECONDS
+            self.consumer, queues, since, wanted.before, sql=wanted.sql or None, within_seconds=SILENT_SECONDS
         )
         form = SearchForm(
             wanted.tags or "*",
@@ -176,14 +176,14 @@ class MessageReads:
             keep=keep,
         )
         masked = condition and MaskedCondition(self.masks, condition) if self.masks.any else condition
-        search = Search(self._consumer, ranges, masked, form, begin=wanted.before)
+        search = Search(self.consumer, ranges, masked, form, begin=wanted.before)
         search.account.failures.update(failures)
         return search, since
 
     async def newest(self, wanted: Wanted) -> FoundMessages:
         """Returns the newest messages of the topic, or of its queues that are named, stored between the times."""
         since, before = wanted.since, wanted.before
-        stats = await self._admin.topics.stats(wanted.topic)
+        stats = await self.admin.topics.stats(wanted.topic)
         named = queues_named(stats.queues, wanted.queue.split())
         held = {queue: stats.queues[queue] for queue in named if stats.queues[queue].messages > 0}
         failures = {name: str(error) for name, error in stats.failures.items()}
@@ -203,10 +203,10 @@ class MessageReads:
             low, end = held[queue].min_offset, held[queue].max_offset
             async with room:
                 try:
-                    end = end if before is None else min(end, await self._consumer.offset_at(queue, before))
-                    low = low if since is None else max(low, await self._consumer.offset_at(queue, since))
+                    end = end if before is None else min(end, await self.consumer.offset_at(queue, before))
+                    low = low if since is None else max(low, await self.consumer.offset_at(queue, since))
                     start = max(low, end - each)
-                    messages.extend(await self._read(queue, start, end, faults))
+                    messages.extend((await self.read_range(queue, start, end, faults))[0])
                     older = older or start > low
                 except RocketMQError as error:
                     failures[str(queue)] = str(error)
@@ -214,25 +214,29 @@ class MessageReads:
         async with trio.open_nursery() as nursery:
             for queue in queues:
                 nursery.start_soon(read, queue)
-        keys = set(map(_key_of, messages))
-        failures |= {
-            f"{name}/{number}@{at}": text
-            for (name, number, at), text in faults.items()
-            if (name, number, at) not in keys
-        }
-        messages.sort(key=lambda message: (message.store_timestamp_ms, message.queue_offset), reverse=True)
+        newest_first(messages, failures, faults)
         more = older or len(messages) > SHOWN_MESSAGES
         return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), failures, more, faults=faults)
 
-    async def _read(self, queue: MessageQueue, start: int, end: int, faults: dict[MessageKey, str]) -> list[MessageExt]:
-        """Returns the messages of a short range with shortened bodies, and adds the faults of unreadable ones to
-        `faults`.
+    async def read_range(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        faults: dict[MessageKey, str],
+        matches: Callable[[MessageExt], bool] = lambda message: True,
+        wanted: Wanted | None = None,
+    ) -> tuple[list[MessageExt], int]:
+        """Returns the messages of a short range with shortened bodies, and the offset up to which all are read.
+
+        Adds the faults of unreadable messages to `faults`. The broker uses the filters of `wanted`.
         """
         messages: list[MessageExt] = []
+        tags, sql = ("*", None) if wanted is None else (wanted.tags or "*", wanted.sql or None)
 
         def keep(item: Readable) -> MessageExt | None:
             if not isinstance(item, UnreadableRecord):
-                return self.shortened(item)
+                return self.shortened(item) if matches(item) else None
             if item.message is None:
                 faults[queue.broker_name, queue.queue_id, item.offset] = str(item.error)
                 return None
@@ -240,15 +244,15 @@ class MessageReads:
             return self.shortened(item.message)
 
         while start < end:
-            pull = await raw_pull(self._consumer, queue, start, max_messages=end - start)
+            pull = await raw_pull(self.consumer, queue, start, max_messages=end - start, tags=tags, sql=sql)
             own = OffsetRange(start, min(end, max(start, pull.next_offset)))
             async with aclosing(in_steps(iterate_readable(pull, own, RULES), keep)) as lists:
                 async for part in lists:
                     messages += part
             if pull.status is PullStatus.NO_NEW_MSG or pull.next_offset <= start:
                 break
-            start = pull.next_offset
-        return messages
+            start = min(end, pull.next_offset)
+        return messages, start
 
     async def message_at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
         """Returns the message at an offset of a queue, or None if there is none. Raises the error of an unreadable
@@ -285,7 +289,7 @@ class MessageReads:
         return shortened(message, self.masks)
 
     async def _item_at(self, queue: MessageQueue, offset: int) -> Readable | None:
-        pull = await raw_pull(self._consumer, queue, offset, max_messages=1)
+        pull = await raw_pull(self.consumer, queue, offset, max_messages=1)
         return await in_thread(_first, pull, offset)
 
 
@@ -338,6 +342,13 @@ def _found(
         go_on=go_on,
         skip=skip,
     )
+
+
+def newest_first(messages: list[MessageExt], failures: dict[str, str], faults: Mapping[MessageKey, str]) -> None:
+    """Puts the newest first, and adds the faults that have no message to the failures."""
+    keys = set(map(_key_of, messages))
+    failures |= {f"{key[0]}/{key[1]}@{key[2]}": text for key, text in faults.items() if key not in keys}
+    messages.sort(key=lambda message: (message.store_timestamp_ms, message.queue_offset), reverse=True)
 
 
 def shortened(message: MessageExt, masks: Masks) -> MessageExt:

@@ -205,6 +205,22 @@ def test_the_spread_is_drawn(chrome: Chrome, page: str) -> None:
     assert bars[0].value_of_css_property("fill") not in ("rgb(0, 0, 0)", "none")
 
 
+def test_a_live_tail_puts_what_comes_on_top(chrome: Chrome, page: str, cluster: EmbeddedCluster) -> None:
+    chrome.get(f"{page}messages?topic=invoices&where=json.late")
+    chrome.find_element(By.CSS_SELECTOR, "button[formaction]").click()
+    wait(chrome, lambda chrome: "All is read" in text_of(chrome))
+
+    def shows(bodies: list[str], chrome: Chrome) -> bool:
+        cells = "return [...document.querySelectorAll('td.body')].map((cell) => cell.textContent)"
+        return bool(chrome.execute_script(cells) == bodies)
+
+    with Producer("shop", nameserver=cluster.nameserver) as producer:
+        for number in (1, 2):
+            producer.send(Message("invoices", b'{"late": true, "n": %d}' % number))
+            producer.send(Message("invoices", b'{"late": false}'))
+            wait(chrome, partial(shows, [f"late: true, n: {sent}" for sent in range(number, 0, -1)]))
+
+
 def test_a_page_renews_itself_and_keeps_what_is_typed(chrome: Chrome, page: str, cluster: EmbeddedCluster) -> None:
     chrome.get(f"{page}messages?topic=renewed")
     assert "No message is there" in text_of(chrome)

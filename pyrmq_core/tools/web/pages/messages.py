@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from starlette.requests import Request
@@ -12,6 +13,8 @@ from pyrmq_core.tools.web.body_text import FORMS, JSON_BYTES
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.message_reads import FoundMessages, Wanted
 from pyrmq_core.tools.web.pages.page import Shown, needed, page_number, query, time_range, tried, whole_number
+from pyrmq_core.tools.web.rendering import link
+from pyrmq_core.tools.web.tails import TailPlace
 from pyrmq_core.tools.web.zones import zone_of
 
 # The most matches of one millisecond that a search passes over.
@@ -51,6 +54,30 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             "read_from": zone.write(result.go_on),
             "searched_since": zone.write(result.since),
             "older": zone.write(result.messages[-1].store_timestamp) if result.messages and result.more else "",
+        },
+    )
+
+
+async def tail_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the messages that came since the place in the address, with the conditions of a search."""
+    if any(query(request, name) for name in ("key", "id", "before", "last")):
+        raise InvalidArgument("a tail has no key, id or end: take where, as properties.KEYS == 'k1', and times from")
+    needed(request, "topic")
+    text = request.query_params.get("place", "")
+    place = TailPlace.parse(text) if text else None
+    wanted = wanted_of(request)
+    part = await look_ups.tail(wanted if place is None else replace(wanted, since=None), place)
+    conditions = {"topic": wanted.topic} | {name: query(request, name) for name in CONDITIONS}
+    return Shown(
+        "tail.html",
+        {
+            "topic": wanted.topic,
+            "conditions": conditions,
+            "found": part.found,
+            "rows": part.found.rows(),
+            "behind": part.behind,
+            "began": part.place.began_ms,
+            "next": link("/tail", **conditions, place=part.place.text()),
         },
     )
 

@@ -116,16 +116,19 @@ function exchange(fresh) {
   if (focused) [...main.querySelectorAll("a[href]")].find((link) => link.getAttribute("href") === focused)?.focus();
 }
 
+// Returns a page as text, or null, which is said beside the box.
+async function fetched(address) {
+  const answer = await fetch(address).catch(() => null);
+  const text = answer && answer.ok ? await answer.text().catch(() => null) : null;
+  const why = answer ? said("the page's answer is {status}", { status: answer.status }) : said("no answer");
+  renewal.textContent = text === null ? said("not renewed at {time}: {why}", { time: clock(Date.now() / 1e3, true), why }) : "";
+  return text;
+}
+
 async function renew() {
   if (!renewSeconds || !renewBox.checked || document.hidden || isBusy()) return;
-  const answer = await fetch(location.href).catch(() => null);
-  const text = answer && answer.ok ? await answer.text().catch(() => null) : null;
-  if (text === null) {
-    const why = answer ? said("the page's answer is {status}", { status: answer.status }) : said("no answer");
-    renewal.textContent = said("not renewed at {time}: {why}", { time: clock(Date.now() / 1e3, true), why });
-    return;
-  }
-  renewal.textContent = "";
+  const text = await fetched(location.href);
+  if (text === null) return;
   if (!renewBox.checked || isBusy()) return;
   const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("main");
   if (!fresh) return;
@@ -134,6 +137,26 @@ async function renew() {
   // Keeps the height until the curve is drawn again, so that nothing below it jumps.
   [...main.querySelectorAll(".chart")].forEach((place, number) => (place.style.minHeight = `${heights[number] || 0}px`));
   await drawAll();
+}
+
+// Puts what came since on top of the tail, each message once. Beyond this many the oldest leave.
+const TAIL_ROWS = 1000;
+async function follow() {
+  const tail = document.getElementById("tail");
+  let isBehind = false;
+  if (!document.hidden && !document.getElementById("pause").checked) {
+    const text = await fetched(tail.dataset.next);
+    const fresh = text === null ? null : new DOMParser().parseFromString(text, "text/html").getElementById("main");
+    if (fresh) {
+      const rows = main.querySelector(".messages tbody");
+      rows.prepend(...document.importNode(fresh.querySelector(".messages tbody"), true).rows);
+      while (rows.rows.length > TAIL_ROWS) rows.lastElementChild.remove();
+      const part = document.importNode(fresh.querySelector("#tail"), true);
+      tail.replaceWith(part);
+      isBehind = part.dataset.behind !== "0" && part.dataset.next !== tail.dataset.next;
+    }
+  }
+  setTimeout(follow, isBehind ? 500 : tail.dataset.seconds * 1e3);
 }
 
 function remembered(box, name, changed) {
@@ -183,5 +206,6 @@ zoneList.addEventListener("change", () => {
   zoneForm.submit();
 });
 remembered(renewBox, "renew", () => (renewal.textContent = ""));
+if (document.getElementById("tail")) follow();
 if (renewSeconds) setInterval(renew, renewSeconds * 1e3);
 drawAll();

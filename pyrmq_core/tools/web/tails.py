@@ -1,0 +1,167 @@
+"""`read_tail`: what came to a topic since a `TailPlace`, which stands in the address of the next part.
+
+The page keeps nothing of a tail. A place moves only over messages that were read, so what a bound, a failure or a
+broker that is away leaves out comes with a later part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core import MessageExt, MessageQueue, RocketMQError
+from pyrmq_core.client.arguments import first_millisecond
+from pyrmq_core.client.consumer.group.subscriptions import filter_of
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.tools.search.conditions import Condition, LongJson, NoJson
+from pyrmq_core.tools.search.ranges import check_sql, queues_named
+from pyrmq_core.tools.web.masks import MaskedCondition
+from pyrmq_core.tools.web.message_reads import (
+    MAX_QUEUES_READ,
+    QUEUES_READ_AT_ONCE,
+    FoundMessages,
+    MessageKey,
+    MessageReads,
+    Wanted,
+    newest_first,
+)
+
+# The matches and the seconds after which a part ends, and the offsets that its queues read together.
+PART_MESSAGES: Final = 200
+PART_SECONDS: Final = 3.0
+PART_OFFSETS: Final = 4096
+# The offsets that a queue reads before its place moves.
+STEP_OFFSETS: Final = 32
+# 256 queues with offsets of 19 digits take less.
+MAX_CHARACTERS: Final = 12 * 1024
+# The time of the begin in ms, then each broker with its queues and offsets: `1764424800000 broker-a:0.12.1.15`.
+TEXT: Final = re.compile(r"[0-9]{1,14}( [^\s:]{1,255}:[0-9]{1,9}\.[0-9]{1,19}(\.[0-9]{1,9}\.[0-9]{1,19})*)*")
+
+QueueOfBroker = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TailPlace:
+    """The next offset of each queue, by broker name and queue id, and the time at which the tail began."""
+
+    began_ms: int
+    offsets: Mapping[QueueOfBroker, int]
+
+    @classmethod
+    def parse(cls, text: str) -> TailPlace:
+        if len(text) > MAX_CHARACTERS or not TEXT.fullmatch(text):
+            raise InvalidArgument("this is no place of a tail; begin the tail again")
+        began, *brokers = text.split(" ")
+        offsets: dict[QueueOfBroker, int] = {}
+        for part in brokers:
+            name, _, rest = part.partition(":")
+            numbers = list(map(int, rest.split(".")))
+            offsets |= {(name, queue_id): offset for queue_id, offset in zip(numbers[::2], numbers[1::2], strict=True)}
+        return cls(int(began), offsets)
+
+    def text(self) -> str:
+        brokers: dict[str, list[str]] = {}
+        for (name, queue_id), offset in sorted(self.offsets.items()):
+            brokers.setdefault(name, []).append(f"{queue_id}.{offset}")
+        return " ".join([str(self.began_ms), *(f"{name}:{'.'.join(parts)}" for name, parts in brokers.items())])
+
+
+@dataclass(frozen=True, slots=True)
+class TailPart:
+    """The messages that were read, the next place, and how many more were stored behind it by then."""
+
+    found: FoundMessages
+    place: TailPlace
+    behind: int
+
+
+async def read_tail(
+    reads: MessageReads, wanted: Wanted, condition: Condition | None, place: TailPlace | None
+) -> TailPart:
+    """Returns the matches from the place on. Without a place they begin at `since`, or at the queues' present ends."""
+    now = datetime.now(UTC)
+    stats = await reads.admin.topics.stats(wanted.topic)
+    ends = {queue: stats.queues[queue] for queue in queues_named(stats.queues, wanted.queue.split())}
+    if len(ends) > MAX_QUEUES_READ:
+        raise InvalidArgument(f"a tail reads {MAX_QUEUES_READ} queues at most, of {len(ends)} here: name some")
+    if place is None:
+        await check_sql(reads.consumer, ends, wanted.sql or None)
+        begins = {_key(queue): end.max_offset for queue, end in ends.items()} if wanted.since is None else {}
+        place = TailPlace(max(0, first_millisecond(wanted.since or now)), begins)
+    offsets = dict(place.offsets)
+    later = [queue for queue in ends if _key(queue) not in offsets]
+    at = await reads.consumer.offsets_at(dict.fromkeys(later, place.began_ms))
+    offsets |= {_key(queue): offset for queue, offset in at.items()}
+    part = _Part(reads, wanted, condition, offsets, {name: str(error) for name, error in stats.failures.items()})
+    each = max(STEP_OFFSETS, PART_OFFSETS // max(1, len(ends)))
+    async with trio.open_nursery() as nursery:
+        for queue, end in ends.items():
+            offset = offsets[_key(queue)]
+            # Beyond its end the topic was made anew.
+            offsets[_key(queue)] = end.min_offset if offset > end.max_offset else max(offset, end.min_offset)
+            nursery.start_soon(part.read, queue, min(end.max_offset, offsets[_key(queue)] + each))
+    newest_first(part.messages, part.failures, part.faults)
+    text = f"{part.long_json:,} bodies are too long to be parsed" if part.long_json else ""
+    listed = FoundMessages(tuple(part.messages), part.failures, faults=part.faults, searched=text)
+    behind = sum(end.max_offset - offsets[_key(queue)] for queue, end in ends.items())
+    return TailPart(listed, TailPlace(place.began_ms, offsets), behind)
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part under way: its matches so far, and the offsets up to which they are read."""
+
+    reads: MessageReads
+    wanted: Wanted
+    condition: Condition | None
+    offsets: dict[QueueOfBroker, int]
+    failures: dict[str, str]
+    messages: list[MessageExt] = field(default_factory=list)
+    faults: dict[MessageKey, str] = field(default_factory=dict)
+    long_json: int = 0
+    room: trio.CapacityLimiter = field(default_factory=partial(trio.CapacityLimiter, QUEUES_READ_AT_ONCE))
+    until: float = field(default_factory=lambda: trio.current_time() + PART_SECONDS)
+    tags: TagFilter = field(default_factory=TagFilter)
+
+    def __post_init__(self) -> None:
+        wanted = filter_of(self.wanted.tags or "*", self.wanted.sql or None)
+        self.tags = wanted if isinstance(wanted, TagFilter) else self.tags
+        self.condition = self.condition and MaskedCondition(self.reads.masks, self.condition)
+
+    async def read(self, queue: MessageQueue, end: int) -> None:
+        """Reads a queue from its offset up to the end, or until the part has enough."""
+        async with self.room:
+            while (start := self.offsets[_key(queue)]) < end and not self._is_full():
+                step = min(end, start + STEP_OFFSETS)
+                try:
+                    read = await self.reads.read_range(queue, start, step, self.faults, self._matches, self.wanted)
+                except RocketMQError as error:
+                    self.failures[str(queue)] = str(error)
+                    return
+                self.messages += read[0]
+                self.offsets[_key(queue)] = read[1]
+                if read[1] <= start:
+                    return
+
+    def _is_full(self) -> bool:
+        return len(self.messages) >= PART_MESSAGES or trio.current_time() >= self.until
+
+    def _matches(self, message: MessageExt) -> bool:
+        try:
+            return self.tags.matches(message.tags) and (self.condition is None or self.condition.holds(message))
+        except LongJson:
+            self.long_json += 1
+        except NoJson:
+            pass
+        return False
+
+
+def _key(queue: MessageQueue) -> QueueOfBroker:
+    return queue.broker_name, queue.queue_id
