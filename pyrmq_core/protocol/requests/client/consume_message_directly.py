@@ -63,7 +63,7 @@ class CMResult(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumeDirectlyResult:
-    """The answer: a listener's result, and the time that it took. `remark` describes an exception."""
+    """The answer to `ConsumeMessageDirectly`: a listener's result, and its time. `remark` describes an exception."""
 
     order: bool = member("order", False, flag_member)
     auto_commit: bool = member("autoCommit", True, flag_member)

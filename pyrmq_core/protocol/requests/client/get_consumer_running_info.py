@@ -86,7 +86,7 @@ class ConsumeStatus:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRunningInfo:
-    """The answer: a consumer's settings, subscriptions, queues and rates by topic."""
+    """The answer to `GetConsumerRunningInfo`: a consumer's settings, subscriptions, queues and rates by topic."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     subscriptions: tuple[SubscriptionData, ...] = ()

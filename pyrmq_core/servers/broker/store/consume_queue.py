@@ -66,7 +66,7 @@ class ConsumeQueue(EntryFiles):
     def _fill(self, index: int) -> None:
         """Writes fillers, entries without a message, up to `index`.
 
-        A queue without files begins with the file of `index`.
+        If the queue has no files, it begins with the file for `index`.
         """
         if not self._opened:
             self.end = index - index % (self._file_bytes // ENTRY_BYTES)

@@ -41,7 +41,7 @@ def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broke
 
 
 def connection_closed(tables: RouteTables, connection: object) -> Removal:
-    """Removes the address that is alive on this connection, of several addresses only the oldest, as Java does."""
+    """Removes the address of a broker whose connection has closed. Of several, only the oldest goes, as in Java."""
     keys = tables.connections.get(connection)
     if not keys:
         return Removal()
