@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 class Text(str):
@@ -28,9 +28,10 @@ class Text(str):
         return (self.pattern,), self.values
 
 
-def joined(texts: list[Text]) -> Text:
-    """Returns the whole sentences one behind another, with semicolons."""
+def joined(texts: Sequence[str], *, by_commas: bool = False) -> str:
+    """Returns whole sentences one behind another, with semicolons, or the items of a list, with commas."""
     first, *others = texts
     for text in others:
-        first = Text("{first}; {then}", first=first, then=text)
+        values = {"first": first, "then": text}
+        first = Text("{first}, {then}", **values) if by_commas else Text("{first}; {then}", **values)
     return first

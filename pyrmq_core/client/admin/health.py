@@ -37,6 +37,7 @@ from pyrmq_core.client.admin.topics import ORDER_NAMESPACE, Topics
 from pyrmq_core.client.admin.values import BrokerStatus, GroupSummary
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.query_many import query_many
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError
 from pyrmq_core.model import Permission
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -76,7 +77,7 @@ async def take_health(servers: AdminServers, bounds: HealthBounds, *, of_groups:
         try:
             listed = await Groups(servers).list()
         except ResponseError as error:
-            checks.append(HealthCheck("lag", WARN if bounds.max_lag is None else FAIL, f"not known: {error}"))
+            checks.append(HealthCheck("lag", WARN if bounds.max_lag is None else FAIL, _not_known(error)))
         else:
             groups = listed.groups
             checks += [HealthCheck("lag", WARN, str(error)) for error in listed.failures.values()]
@@ -128,11 +129,15 @@ async def _check_replication(servers: AdminServers, rows: Iterable[BrokerStatus]
             awaited = slaves_awaited(await Brokers(servers).config(name))
             following = await _slaves_of(servers, name) if awaited else 0
         except RocketMQError as error:
-            checks.append(HealthCheck("replication", WARN, f"of {name} is not known: {error}", subject=name))
+            text = Text("of {broker} is not known: {error}", broker=name, error=str(error))
+            checks.append(HealthCheck("replication", WARN, text, subject=name))
             continue
         if following < awaited:
-            text = f"{name} waits for {awaited} slaves before it answers a send, and {following} follow it"
-            remedy = "its sends end with FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE: start its slaves"
+            values = {"broker": name, "awaited": awaited, "number": following}
+            text = Text(
+                "{broker} waits for {awaited} slaves before it answers a send, and {number} follow it", **values
+            )
+            remedy = Text("its sends end with FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE: start its slaves")
             checks.append(HealthCheck("replication", FAIL, text, remedy, name))
     return checks
 
@@ -154,7 +159,7 @@ async def _check_queues(servers: AdminServers, info: ClusterInfo) -> list[Health
         values = await servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
         checks = list(check_order(values, info))
     except ResponseError as error:
-        checks = [HealthCheck("order", WARN, f"not known: {error}")]
+        checks = [HealthCheck("order", WARN, _not_known(error))]
     if not headless:
         return [*checks, HealthCheck("queues", OK, "every registered queue has a master")]
 
@@ -165,8 +170,9 @@ async def _check_queues(servers: AdminServers, info: ClusterInfo) -> list[Health
     brokers_with = await query_many(await Topics(servers).list(), brokers_of)
     for name in sorted(headless):
         topics = sorted(topic for topic, brokers in brokers_with.items() if name in brokers)
-        text = f"{name} has no master: its queues of {len(topics)} topics take no message ({first_names(topics)})"
-        checks.append(HealthCheck("queues", FAIL, text, "start its master", name))
+        values = {"broker": name, "number": str(len(topics)), "topics": first_names(topics)}
+        text = Text("{broker} has no master: its queues of {number} topics take no message ({topics})", **values)
+        checks.append(HealthCheck("queues", FAIL, text, Text("start its master"), name))
     return checks
 
 
@@ -185,7 +191,11 @@ async def _check_writes(servers: AdminServers, info: ClusterInfo) -> list[Health
     closed = await query_many(masters, is_closed, trio.CapacityLimiter(QUERIES_AT_ONCE))
     return [
         HealthCheck(
-            "writes", FAIL, f"{name} is closed for writing", f"pyrmq broker add-write-perm {name} opens it", name
+            "writes",
+            FAIL,
+            Text("{broker} is closed for writing", broker=name),
+            Text("pyrmq broker add-write-perm {broker} opens it", broker=name),
+            name,
         )
         for name in masters
         if closed[name]
@@ -214,12 +224,13 @@ async def _check_members(servers: AdminServers, groups: Iterable[GroupSummary]) 
         except InvalidArgument:  # it was deleted meanwhile
             return []
         except RocketMQError as error:
-            return [HealthCheck("members", WARN, f"of group {group} are not known: {error}", subject=group)]
+            return [HealthCheck("members", WARN, _not_known_of(group, error), subject=group)]
 
     answers = await query_many(asked, of, trio.CapacityLimiter(QUERIES_AT_ONCE))
     checks = [check for each in answers.values() for check in each]
     if left:
-        text = f"of {left} groups were not asked what they read: at most {MAX_MEMBERS} are"
+        values = {"number": left, "most": MAX_MEMBERS}
+        text = Text("of {number} groups were not asked what they read: at most {most} members are", **values)
         checks.append(HealthCheck("members", WARN, text))
     return checks
 
@@ -240,18 +251,23 @@ async def _check_dead_letters(servers: AdminServers, since: datetime) -> list[He
     try:
         topics = [name for name in await Topics(servers).list() if is_dead_letter_topic(name)]
     except RocketMQError as error:
-        return [HealthCheck("letters", WARN, f"not known: {error}")]
+        return [HealthCheck("letters", WARN, _not_known(error))]
     counted = await query_many(topics[:MAX_LETTER_TOPICS], new_letters, trio.CapacityLimiter(QUERIES_AT_ONCE))
     checks = []
     for topic, number in counted.items():
         group = topic.removeprefix(DLQ_PREFIX)
         if isinstance(number, RocketMQError):
-            checks.append(HealthCheck("letters", WARN, f"of group {group} are not known: {number}", subject=group))
+            checks.append(HealthCheck("letters", WARN, _not_known_of(group, number), subject=group))
         elif number:
-            text = f"group {group} has {number:,} dead letter{'s' if number > 1 else ''} of the last 24 hours"
-            checks.append(HealthCheck("letters", WARN, text, "mend what refuses them, then send them again", group))
+            text = Text("group {group} has a dead letter of the last 24 hours", group=group)
+            if number > 1:
+                values = {"group": group, "number": number}
+                text = Text("group {group} has {number:,} dead letters of the last 24 hours", **values)
+            advice = Text("mend what refuses them, then send them again")
+            checks.append(HealthCheck("letters", WARN, text, advice, group))
     if len(topics) > MAX_LETTER_TOPICS:
-        text = f"of {len(topics) - MAX_LETTER_TOPICS} groups were not counted: at most {MAX_LETTER_TOPICS} are"
+        values = {"number": len(topics) - MAX_LETTER_TOPICS, "most": MAX_LETTER_TOPICS}
+        text = Text("of {number} groups were not counted: at most {most} are", **values)
         checks.append(HealthCheck("letters", WARN, text))
     return checks
 
@@ -267,12 +283,20 @@ async def _check_named_lags(servers: AdminServers, bounds: HealthBounds) -> list
                 lags[group] = progress.lag
                 beyond[group] = sum(row.lag < 0 for row in progress.queues)
             else:
-                absent = f"group {group} has no offsets, so its lag is not known"
-                advice = "look at its name; it has some when a member consumes"
+                absent = Text("group {group} has no offsets, so its lag is not known", group=group)
+                advice = Text("look at its name; it has some when a member consumes")
                 checks.append(HealthCheck("lag", FAIL, absent, advice, group))
             checks += [
                 HealthCheck("lag", WARN, f"{group}: {error}", subject=group) for error in progress.failures.values()
             ]
     except ResponseError as error:
-        checks.append(HealthCheck("lag", FAIL, f"not known: {error}"))
+        checks.append(HealthCheck("lag", FAIL, _not_known(error)))
     return [*checks, *check_lags(lags, beyond, bounds.max_lag)]
+
+
+def _not_known(error: RocketMQError) -> Text:
+    return Text("not known: {error}", error=str(error))
+
+
+def _not_known_of(group: str, error: RocketMQError) -> Text:
+    return Text("of group {group} are not known: {error}", group=group, error=str(error))

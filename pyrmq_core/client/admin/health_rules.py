@@ -10,6 +10,7 @@ from typing import Final
 
 from pyrmq_core.client.admin.topics import parse_order
 from pyrmq_core.client.admin.values import BrokerStatus, GroupMember, GroupSummary
+from pyrmq_core.client.texts import Text, joined
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.names import is_retry_topic, is_system_group
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
@@ -63,19 +64,20 @@ def check_brokers(rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[Healt
         empty = False
         where, name = _place(row), row.broker_name
         if not row.reachable:
-            yield HealthCheck("broker", FAIL if row.is_master else WARN, f"{where}: {row.error}", subject=name)
+            text = Text("{broker}: {error}", broker=where, error=str(row.error))
+            yield HealthCheck("broker", FAIL if row.is_master else WARN, text, subject=name)
         elif row.error is not None:
-            text = f"{where} answers, and refuses its figures: {row.error}"
+            text = Text("{broker} answers, and refuses its figures: {error}", broker=where, error=str(row.error))
             yield HealthCheck("broker", WARN, text, subject=name)
         elif row.disk_ratio is not None and row.disk_ratio * 100 > max_disk:
-            full = f"{where}: {row.disk_ratio:.0%} of the log's disk are used"
-            yield HealthCheck(
-                "disk", FAIL, full, f"more than {max_disk}%: the broker refuses sends when its disk is full", name
-            )
+            full = Text("{broker}: {used:.0%} of the log's disk are used", broker=where, used=row.disk_ratio)
+            advice = Text("more than {most}%: the broker refuses sends when its disk is full", most=max_disk)
+            yield HealthCheck("disk", FAIL, full, advice, name)
         else:
             yield HealthCheck("broker", OK, f"{where}, {row.version}", subject=name)
     if empty:
-        yield HealthCheck("broker", FAIL, "the NameServer knows none", "start one, or look at its namesrvAddr")
+        advice = Text("start one, or look at its namesrvAddr")
+        yield HealthCheck("broker", FAIL, Text("the NameServer knows none"), advice)
 
 
 def check_versions(rows: Iterable[BrokerStatus]) -> Iterator[HealthCheck]:
@@ -87,8 +89,9 @@ def check_versions(rows: Iterable[BrokerStatus]) -> Iterator[HealthCheck]:
         usual, number = max(counted.items(), key=lambda item: (item[1], item[0]))
         for row in there:
             if row.version != usual:
-                text = f"{_place(row)} is of {row.version}, and {number} of {len(there)} brokers of {usual}"
-                advice = "give all brokers of a cluster one version"
+                values = {"broker": _place(row), "version": row.version, "number": number, "all": len(there)}
+                text = Text("{broker} is of {version}, and {number} of {all} brokers of {usual}", usual=usual, **values)
+                advice = Text("give all brokers of a cluster one version")
                 yield HealthCheck("version", WARN, text, advice, row.broker_name)
 
 
@@ -101,10 +104,15 @@ def check_disks(before: Health, now: Health, rows: Iterable[BrokerStatus], max_d
         left = (now.taken - before.taken) * ((max_disk / 100 - ratio) / (ratio - earlier))
         if left <= FULL_WITHIN:
             at = (now.taken + left).strftime("%Y-%m-%d %H:%M UTC")
-            text = f"{_place(row)}: {ratio:.0%} of the log's disk are used, and {max_disk}% at {at} at the present rate"
-            yield HealthCheck(
-                "disk", WARN, text, "make room, or keep messages shorter: fileReservedTime", row.broker_name
+            text = Text(
+                "{broker}: {used:.0%} of the log's disk are used, and {most}% at {time} at the present rate",
+                broker=_place(row),
+                used=ratio,
+                most=max_disk,
+                time=at,
             )
+            advice = Text("make room, or keep messages shorter: fileReservedTime")
+            yield HealthCheck("disk", WARN, text, advice, row.broker_name)
 
 
 def check_growth(before: Health, now: Health, groups: Iterable[GroupSummary]) -> list[HealthCheck]:
@@ -118,9 +126,10 @@ def check_growth(before: Health, now: Health, groups: Iterable[GroupSummary]) ->
     checks = []
     for messages, group in sorted(grown, key=lambda item: (-item[0], item[1].group)):
         if messages >= GROWN_MESSAGES:
-            why = "" if group.members else "; no member is connected"
-            text = f"group {group.group} is {group.lag:,} messages behind, {messages / seconds:,.1f} a second more{why}"
-            checks.append(HealthCheck("lag", WARN, text, subject=group.group))
+            values = {"group": group.group, "lag": group.lag, "rate": messages / seconds}
+            texts = [Text("group {group} is {lag:,} messages behind, {rate:,.1f} a second more", **values)]
+            texts += [] if group.members else [Text("no member is connected")]
+            checks.append(HealthCheck("lag", WARN, joined(texts), subject=group.group))
     return checks
 
 
@@ -137,9 +146,10 @@ def check_subscriptions(group: str, members: Iterable[GroupMember]) -> Iterator[
         if topics:
             reading.setdefault(tuple(topics), member.client_id)
     if len(reading) > 1:
-        each = [f"{client} reads {', '.join(topics)}" for topics, client in reading.items()]
-        text = f"members of group {group} differ: {'; '.join(each[:MOST_NAMES])}"
-        advice = "a queue has one member, and what it does not read is lost to the group: give all the same"
+        shown = [(client, ", ".join(topics)) for topics, client in reading.items()][:MOST_NAMES]
+        each = joined([Text("{client} reads {topics}", client=client, topics=topics) for client, topics in shown])
+        text = Text("members of group {group} differ: {each}", group=group, each=each)
+        advice = Text("a queue has one member, and what it does not read is lost to the group: give all the same")
         yield HealthCheck("members", FAIL, text, advice, group)
 
 
@@ -153,8 +163,9 @@ def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Health
             yield HealthCheck("order", WARN, str(error), subject=topic)
         else:
             if missing:
-                fault = f"order topic {topic} has queues at {', '.join(missing)}, without a master"
-                yield HealthCheck("order", FAIL, fault, "their keys cannot be sent: start the broker", topic)
+                values = {"topic": topic, "brokers": ", ".join(missing)}
+                fault = Text("order topic {topic} has queues at {brokers}, without a master", **values)
+                yield HealthCheck("order", FAIL, fault, Text("their keys cannot be sent: start the broker"), topic)
 
 
 def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
@@ -162,8 +173,9 @@ def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
     everywhere = set().union(*brokers.values())
     for address, registered in brokers.items():
         if missing := sorted(everywhere - registered):
-            remedy = "NameServers share nothing: name all of them in each broker's namesrvAddr"
-            text = f"{address} lacks {first_names(missing)}, which another NameServer has"
+            remedy = Text("NameServers share nothing: name all of them in each broker's namesrvAddr")
+            values = {"address": address, "brokers": first_names(missing)}
+            text = Text("{address} lacks {brokers}, which another NameServer has", **values)
             yield HealthCheck("nameserver", FAIL, text, remedy, address)
 
 
@@ -172,13 +184,13 @@ def check_lags(lags: Mapping[str, int], beyond: Mapping[str, int], max_lag: int 
     checks = []
     for group, queues in beyond.items():
         if queues:
-            text = f"group {group} has offsets beyond the ends of {queues} queues"
-            advice = f"they became shorter: pyrmq group progress {group}, then reset"
+            text = Text("group {group} has offsets beyond the ends of {number} queues", group=group, number=queues)
+            advice = Text("they became shorter: pyrmq group progress {group}, then reset", group=group)
             checks.append(HealthCheck("lag", WARN, text, advice, group))
     if max_lag is None:
         return checks
     late = [
-        HealthCheck("lag", FAIL, f"group {name} is {lag} messages behind", subject=name)
+        HealthCheck("lag", FAIL, Text("group {group} is {lag} messages behind", group=name, lag=lag), subject=name)
         for name, lag in lags.items()
         if lag > max_lag
     ]

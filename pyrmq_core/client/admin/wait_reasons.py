@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from pyrmq_core.client.admin.values import GroupDescription, GroupMember, QueueProgress, WaitKind, WaitReason
+from pyrmq_core.client.texts import Text, joined
 from pyrmq_core.model import Permission
 from pyrmq_core.protocol.requests.client.get_consumer_running_info import (
     PROP_CONSUME_ORDERLY,
@@ -79,9 +80,10 @@ def _kind_of(
     topic, broker = row.queue.topic, row.queue.broker_name
     config = description.configs.get(broker)
     if config is not None and not config.consume_enable:
-        return WaitKind.NO_RIGHT, f"the group's consumeEnable is off at {broker}"
+        return WaitKind.NO_RIGHT, Text("the group's consumeEnable is off at {broker}", broker=broker)
     if not permissions.get((topic, broker), Permission.READ) & Permission.READ:
-        return WaitKind.NO_RIGHT, f"{topic} may not be read at {broker}: its permission is without 4"
+        text = Text("{topic} may not be read at {broker}: its permission is without 4", topic=topic, broker=broker)
+        return WaitKind.NO_RIGHT, text
     if not description.members:
         return WaitKind.NO_MEMBER, ""
     if holder is None:
@@ -111,10 +113,13 @@ def _without_holder(row: QueueProgress, description: GroupDescription) -> tuple[
     if silent:
         return WaitKind.NO_REPORT, f"{silent[0].client_id}: {silent[0].error or ''}"
     if description.consume_type in (POPPING, PULLING):
-        return WaitKind.NOT_HELD, "no member asks for this queue now"
-    number = len(description.members)
-    members = "its member does not hold" if number == 1 else f"none of its {number} members holds"
-    return WaitKind.NOT_HELD, f"{members} this queue: it started suspended, or queues are being divided anew"
+        return WaitKind.NOT_HELD, Text("no member asks for this queue now")
+    cause = Text("it started suspended, or queues are being divided anew")
+    if (number := len(description.members)) == 1:
+        return WaitKind.NOT_HELD, Text("its member does not hold this queue: {cause}", cause=cause)
+    return WaitKind.NOT_HELD, Text(
+        "none of its {members} members holds this queue: {cause}", members=number, cause=cause
+    )
 
 
 def _kind_by_times(row: QueueProgress, now: datetime, asked_ms: int, worked_ms: int | None) -> tuple[WaitKind, str]:
@@ -163,43 +168,53 @@ def _age(at_ms: int, now: datetime) -> float | None:
 def _text(kind: WaitKind, detail: str, client_id: str | None, sums: _Sums) -> str:
     match kind:
         case WaitKind.NO_RIGHT:
-            return f"no right to read: {detail}"
+            return Text("no right to read: {detail}", detail=detail)
         case WaitKind.NO_MEMBER:
-            return "no member is connected"
+            return Text("no member is connected")
         case WaitKind.NOT_SUBSCRIBED:
-            return f"no member subscribes to {detail}"
+            return Text("no member subscribes to {topic}", topic=detail)
         case WaitKind.NO_REPORT if client_id is None:
-            return f"a member gives no report, so its queues are not known: {detail}"
+            return Text("a member gives no report, so its queues are not known: {error}", error=detail)
         case WaitKind.NO_REPORT:
-            delivered = f"; {sums.delivered:,} are delivered and not acknowledged" if sums.delivered else ""
-            return f"{client_id} gives no report, and may be dead: {detail}{delivered}"
+            silent = Text("{client} gives no report, and may be dead: {error}", client=client_id, error=detail)
+            delivered = Text("{number:,} are delivered and not acknowledged", number=sums.delivered)
+            return joined([silent, delivered]) if sums.delivered else silent
         case WaitKind.NOT_HELD:
             return detail
         case WaitKind.NOT_LOCKED:
-            return f"{client_id} consumes in order and has no lock of the queue: another member may have it"
+            return Text(
+                "{client} consumes in order and has no lock of the queue: another member may have it", client=client_id
+            )
         case WaitKind.IN_MEMORY:
             return _text_in_memory(client_id, sums)
         case WaitKind.ARRIVED_NOW:
-            return f"they came within the last {STILL_SECONDS} s"
+            return Text("they came within the last {seconds} s", seconds=STILL_SECONDS)
         case WaitKind.NOT_ASKED:
-            return f"not asked for by {client_id} since {_seconds(sums.last_asked)}: it is paused, or dead"
+            since = _seconds(sums.last_asked)
+            return Text("not asked for by {client} since {since}: it is paused, or dead", client=client_id, since=since)
         case WaitKind.NOT_DELIVERED:
-            return f"{client_id} asks for them, and nothing is delivered: it is paused, or has no right to read"
+            return Text(
+                "{client} asks for them, and nothing is delivered: it is paused, or has no right to read",
+                client=client_id,
+            )
         case WaitKind.BEING_READ:
-            return f"{client_id} reads them now"
+            return Text("{client} reads them now", client=client_id)
 
 
 def _text_in_memory(client_id: str | None, sums: _Sums) -> str:
-    finished = "" if sums.last_finished is None else f", the last finished {_seconds(sums.last_finished)} ago"
-    cause = "its handler is slow"
+    cause = Text("its handler is slow")
     if sums.is_new:
-        cause = "its handler is at work"
+        cause = Text("its handler is at work")
     elif sums.last_finished is None or sums.last_finished >= HANGING_SECONDS:
-        cause = "its handler is slow, or hangs: look at its stack"
-    return f"{sums.in_memory:,} in the memory of {client_id}{finished}: {cause}"
+        cause = Text("its handler is slow, or hangs: look at its stack")
+    values = {"number": sums.in_memory, "client": client_id, "cause": cause}
+    if sums.last_finished is None:
+        return Text("{number:,} in the memory of {client}: {cause}", **values)
+    age = _seconds(sums.last_finished)
+    return Text("{number:,} in the memory of {client}, the last finished {age} ago: {cause}", age=age, **values)
 
 
-def _seconds(age: float | None) -> str:
+def _seconds(age: float | None) -> Text:
     if age is None:
-        return "its start"
-    return f"{age:.0f} s" if age < 600 else f"{age / 60:.0f} min"
+        return Text("its start")
+    return Text("{seconds:.0f} s", seconds=age) if age < 600 else Text("{minutes:.0f} min", minutes=age / 60)

@@ -21,6 +21,7 @@ from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
 from pyrmq_core.client.consumer.pull_consumer import PullConsumer
+from pyrmq_core.client.texts import Text, joined
 from pyrmq_core.client.unpacking import in_steps, in_thread
 from pyrmq_core.errors import MissingLibrary, NetworkError, RecordError, RocketMQError, RoutingError
 from pyrmq_core.filtering.tags import TagFilter
@@ -146,17 +147,21 @@ class Search:
 
     def rest_text(self) -> str:
         account = self.account
-        text = f"{account.searched:,} of {account.total:,} messages ({account.received_bytes / MIB:,.1f} MiB) searched"
+        values = {"searched": account.searched, "total": account.total, "size": account.received_bytes / MIB}
+        text = Text("{searched:,} of {total:,} messages ({size:,.1f} MiB) searched", **values)
         unsearched = self.unsearched()
         if not unsearched:
             return text
-        names = ", ".join(
-            f"{queue.broker_name}/{queue.queue_id} "
-            + (f"from {left.start}" if self._form.oldest_first else f"before {left.end}")
+        names = [
+            Text("{queue} from {offset}", queue=f"{queue.broker_name}/{queue.queue_id}", offset=left.start)
+            if self._form.oldest_first
+            else Text("{queue} before {offset}", queue=f"{queue.broker_name}/{queue.queue_id}", offset=left.end)
             for queue, left in unsearched[:QUEUES_SHOWN]
-        )
-        more = f" and {len(unsearched) - QUEUES_SHOWN} more queues" if len(unsearched) > QUEUES_SHOWN else ""
-        return f"{text}, not searched: {names}{more}"
+        ]
+        queues = joined(names, by_commas=True)
+        if (more := len(unsearched) - QUEUES_SHOWN) > 0:
+            queues = Text("{queues} and {number} more queues", queues=queues, number=more)
+        return Text("{text}, not searched: {queues}", text=text, queues=queues)
 
     async def _lists(self) -> AsyncGenerator[list[MessageExt], None]:
         async for messages in self._receiver:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import SYSTEM_NAMES, MessageExt
 from pyrmq_core.tools.search.conditions import Condition, LongJson
@@ -127,7 +128,9 @@ class Masks:
     def refuse_sql(self, sql: str) -> None:
         """Raises `InvalidArgument` for a filter that brokers evaluate if it could tell a masked property."""
         if sql and self.properties:
-            raise InvalidArgument("properties are masked here, and brokers evaluate SQL without the masks: use where")
+            raise InvalidArgument(
+                Text("properties are masked here, and brokers evaluate SQL without the masks: use where")
+            )
 
 
 NO_MASKS: Final = Masks()

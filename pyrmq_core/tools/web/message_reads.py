@@ -18,6 +18,7 @@ import trio
 from pyrmq_core import Admin, MessageExt, MessageQueue, OffsetRange, PullConsumer, PullStatus, RocketMQError
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.client.consumer.pull_consumer import raw_pull
+from pyrmq_core.client.texts import Text, joined
 from pyrmq_core.client.unpacking import in_steps, in_thread
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull
@@ -189,9 +190,9 @@ class MessageReads:
         failures = {name: str(error) for name, error in stats.failures.items()}
         queues = sorted(held)[:MAX_QUEUES_READ]
         if len(queues) < len(held):
-            failures[wanted.topic] = (
-                f"only {len(queues)} of {len(held)} queues are read; look for a key or an id instead"
-            )
+            values = {"read": len(queues), "number": len(held)}
+            text = Text("only {read} of {number} queues are read; look for a key or an id instead", **values)
+            failures[wanted.topic] = text
         messages: list[MessageExt] = []
         faults: dict[MessageKey, str] = {}
         older = False
@@ -320,11 +321,11 @@ def _found(
 ) -> FoundMessages:
     account = search.account
     texts = [search.rest_text()]
-    texts += [f"{account.no_json:,} bodies are no JSON"] * bool(account.no_json)
-    texts += [f"{account.long_json:,} bodies are too long to be parsed"] * bool(account.long_json)
-    texts += [f"records that cannot be read: {account.unreadable:,}"] * bool(account.unreadable)
+    texts += [Text("{number:,} bodies are no JSON", number=account.no_json)] * bool(account.no_json)
+    texts += [Text("{number:,} bodies are too long to be parsed", number=account.long_json)] * bool(account.long_json)
+    texts += [Text("records that cannot be read: {number:,}", number=account.unreadable)] * bool(account.unreadable)
     failures = {name: str(error) for name, error in account.failures.items()}
-    failures |= {f"record {number}": text for number, text in enumerate(account.unreadable_texts, 1)}
+    failures |= {Text("record {number}", number=at): text for at, text in enumerate(account.unreadable_texts, 1)}
     messages = tuple(matches[:SHOWN_MESSAGES])
     go_on, skip = (None, 0) if is_whole else (account.bound, 0)
     if len(matches) > SHOWN_MESSAGES:
@@ -336,7 +337,7 @@ def _found(
     return FoundMessages(
         messages,
         failures,
-        searched="; ".join(texts),
+        searched=joined(texts),
         is_whole=is_whole and not account.failures,
         since=since,
         go_on=go_on,
@@ -359,7 +360,8 @@ def shortened(message: MessageExt, masks: Masks) -> MessageExt:
 
 
 def _fault_text(record: UnreadableRecord, message: MessageExt) -> str:
-    return f"cannot be read, {len(message.body):,} bytes as stored: {record.error}"
+    values = {"size": len(message.body), "error": str(record.error)}
+    return Text("cannot be read, {size:,} bytes as stored: {error}", **values)
 
 
 def _key_of(message: MessageExt) -> MessageKey:

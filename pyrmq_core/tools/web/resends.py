@@ -47,7 +47,7 @@ class Run:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     @property
-    def text(self) -> Text:
+    def text(self) -> str:
         figures = {"sent": self.sent, "number": self.number, "missing": self.missing, "failed": self.failed}
         parts = [Text("{sent:,} of {number:,} dead letters of {group} were sent again", group=self.group, **figures)]
         parts += [Text("{missing:,} are no longer kept", **figures)] if self.missing else []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
 
@@ -144,7 +145,7 @@ class TopicFigures:
             except TooManyLookUps:
                 next_at = trio.current_time() + ROUND_SECONDS
             except RocketMQError as error:
-                self._lags = TopicLags(failures={"lags": error})
+                self._lags = TopicLags(failures={Text("lags"): error})
             self._has_changed()
             await trio.sleep_until(next_at)
 

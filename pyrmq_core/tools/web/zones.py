@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.tools.search.ages import time_before
 from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS
@@ -54,8 +55,14 @@ class Zone:
             moment = datetime.fromisoformat(text)
             return (moment if moment.tzinfo is not None else moment.replace(tzinfo=self.info)).astimezone(UTC)
         except (ValueError, OverflowError):
-            example = f"2026-01-31T12:00 ({self.name}) or with +02:00, or an age as 15m, 1h, 2d"
-            raise InvalidArgument(f"{name}={text!r} is no time; write {example}") from None
+            values = {"name": name, "text": text, "zone": self.name}
+            raise InvalidArgument(
+                Text(
+                    "{name}={text!r} is no time; write 2026-01-31T12:00 ({zone}) or with +02:00, "
+                    "or an age as 15m, 1h, 2d",
+                    **values,
+                )
+            ) from None
 
     def write(self, moment: datetime | None) -> str:
         if moment is None:
@@ -96,7 +103,8 @@ def form_zone(name: str, otherwise: Zone) -> Zone:
     """Returns the zone that a form was shown in, so that a link means the same to all viewers."""
     zone = zone_named(name) if name else otherwise
     if zone is None:
-        raise InvalidArgument(f"zone={name[:MAX_NAME_CHARACTERS]!r} is no zone that this machine knows; take UTC+08:00")
+        text = Text("zone={zone!r} is no zone that this machine knows; take UTC+08:00", zone=name[:MAX_NAME_CHARACTERS])
+        raise InvalidArgument(text)
     return zone
 
 

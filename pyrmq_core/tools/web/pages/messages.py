@@ -7,6 +7,7 @@ from typing import Final
 
 from starlette.requests import Request
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.tools.web.body_text import FORMS, JSON_BYTES
@@ -30,7 +31,9 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
     conditions = {name: query(request, name) for name in CONDITIONS}
     result = FoundMessages()
     if [bool(key), bool(message_id), bool(wanted or wanted.queue)].count(True) > 1:
-        raise InvalidArgument("a message is looked up by its key, by its id, or by the other conditions: choose one")
+        raise InvalidArgument(
+            Text("a message is looked up by its key, by its id, or by the other conditions: choose one")
+        )
     if topic and message_id:
         result = await look_ups.by_id(topic, message_id)
     elif topic and key:
@@ -117,7 +120,9 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 def missing(queue: MessageQueue, offset: int) -> InvalidArgument:
-    return InvalidArgument(f"{queue} has no message at {offset}; it may have been removed")
+    return InvalidArgument(
+        Text("{queue} has no message at {offset}; it may have been removed", queue=queue, offset=offset)
+    )
 
 
 def place_of(request: Request) -> tuple[MessageQueue, int]:

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from starlette.requests import Request
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.tools.search.ages import AGE
 from pyrmq_core.tools.web.zones import form_zone, zone_of
@@ -69,7 +70,8 @@ def query(request: Request, name: str) -> str:
     """Returns a value of the request's query. Raises `InvalidArgument` for a text that is too long for a name."""
     value = request.query_params.get(name, "").strip()
     if len(value) > MAX_QUERY_CHARACTERS:
-        raise InvalidArgument(f"{name} has {len(value)} characters; {MAX_QUERY_CHARACTERS} at most")
+        values = {"name": name, "number": len(value), "most": MAX_QUERY_CHARACTERS}
+        raise InvalidArgument(Text("{name} has {number} characters; {most} at most", **values))
     return value
 
 
@@ -77,14 +79,14 @@ def needed(request: Request, name: str) -> str:
     """Returns a required value of the query. Raises `InvalidArgument` if it is missing."""
     value = query(request, name)
     if not value:
-        raise InvalidArgument(f"the address lacks {name}=...; follow a link to this page")
+        raise InvalidArgument(Text("the address lacks {name}=...; follow a link to this page", name=name))
     return value
 
 
 def whole_number(values: Mapping[str, str], name: str) -> int:
     text = values.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) < 2**63):
-        raise InvalidArgument(f"{name}={text[:MAX_DIGITS]!r} is not a number from 0 on")
+        raise InvalidArgument(Text("{name}={value!r} is not a number from 0 on", name=name, value=text[:MAX_DIGITS]))
     return int(text)
 
 

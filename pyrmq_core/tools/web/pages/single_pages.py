@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument, NoRoute
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic, is_retry_topic
 from pyrmq_core.tools.web.health_looks import MOST_LINES, lines_of
 from pyrmq_core.tools.web.history import Curve
+from pyrmq_core.tools.web.languages import language_of
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.message_reads import FoundMessages, Wanted
 from pyrmq_core.tools.web.pages.messages import place_of
@@ -147,6 +149,7 @@ def curve_data(request: Request, look_ups: LookUps) -> dict[str, object]:
     """Returns a curve's times, and figures by line, from its samples. It queries no broker."""
     kind = needed(request, "kind")
     if kind not in KINDS:
-        raise InvalidArgument(f"kind={kind!r} is none of {', '.join(KINDS)}")
+        raise InvalidArgument(Text("kind={kind!r} is none of {known}", kind=kind, known=", ".join(KINDS)))
     seconds, lines = look_ups.history.columns(Curve(kind, needed(request, "name")))
-    return {"seconds": seconds, "lines": lines}
+    language = language_of(request)
+    return {"seconds": seconds, "lines": {language.say(name): line for name, line in lines.items()}}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from pyrmq_core.tools.web.history import Curve
@@ -33,7 +34,13 @@ TOPIC_ORDERS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
     "lag": lambda row: (-_or_unknown(row.lag), row.name),
     "groups": lambda row: (-row.groups, row.name),
 }
-KINDS: Final = ("own", "retry", "dead letters", "RocketMQ's", "manifests")
+KINDS: Final[tuple[str, ...]] = (
+    Text("own"),
+    Text("retry"),
+    Text("dead letters"),
+    Text("RocketMQ's"),
+    Text("manifests"),
+)
 
 
 @dataclass(frozen=True, slots=True)
