@@ -163,7 +163,7 @@ def download_routes(look_ups: LookUps) -> list[Route]:
     async def hits(request: Request) -> Response:
         wanted, form = wanted_of(request), needed(request, "as")
         if form not in WRITERS:
-            raise InvalidArgument(f"as={form!r} is none of {', '.join(WRITERS)}")
+            raise InvalidArgument(Text("as={form!r} is none of {known}", form=form, known=", ".join(WRITERS)))
         file = await look_ups.of_viewer(_address(request)).hits(wanted, form)
         return Download(file, file_name(needed(request, "topic"), suffix=form), downloads, _address(request))
 

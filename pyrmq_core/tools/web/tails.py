@@ -18,6 +18,7 @@ import trio
 from pyrmq_core import MessageExt, MessageQueue, RocketMQError
 from pyrmq_core.client.arguments import first_millisecond
 from pyrmq_core.client.consumer.group.subscriptions import filter_of
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.tools.search.conditions import Condition, LongJson, NoJson
@@ -57,7 +58,7 @@ class TailPlace:
     @classmethod
     def parse(cls, text: str) -> TailPlace:
         if len(text) > MAX_CHARACTERS or not TEXT.fullmatch(text):
-            raise InvalidArgument("this is no place of a tail; begin the tail again")
+            raise InvalidArgument(Text("this is no place of a tail; begin the tail again"))
         began, *brokers = text.split(" ")
         offsets: dict[QueueOfBroker, int] = {}
         for part in brokers:
@@ -90,7 +91,8 @@ async def read_tail(
     stats = await reads.admin.topics.stats(wanted.topic)
     ends = {queue: stats.queues[queue] for queue in queues_named(stats.queues, wanted.queue.split())}
     if len(ends) > MAX_QUEUES_READ:
-        raise InvalidArgument(f"a tail reads {MAX_QUEUES_READ} queues at most, of {len(ends)} here: name some")
+        values = {"most": MAX_QUEUES_READ, "number": len(ends)}
+        raise InvalidArgument(Text("a tail reads {most} queues at most, of {number} here: name some", **values))
     if place is None:
         await check_sql(reads.consumer, ends, wanted.sql or None)
         begins = {_key(queue): end.max_offset for queue, end in ends.items()} if wanted.since is None else {}
@@ -108,7 +110,7 @@ async def read_tail(
             offsets[_key(queue)] = end.min_offset if offset > end.max_offset else max(offset, end.min_offset)
             nursery.start_soon(part.read, queue, min(end.max_offset, offsets[_key(queue)] + each))
     newest_first(part.messages, part.failures, part.faults)
-    text = f"{part.long_json:,} bodies are too long to be parsed" if part.long_json else ""
+    text = Text("{number:,} bodies are too long to be parsed", number=part.long_json) if part.long_json else ""
     listed = FoundMessages(tuple(part.messages), part.failures, faults=part.faults, searched=text)
     behind = sum(end.max_offset - offsets[_key(queue)] for queue, end in ends.items())
     return TailPart(listed, TailPlace(place.began_ms, offsets), behind)

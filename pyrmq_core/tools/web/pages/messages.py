@@ -64,7 +64,9 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
 async def tail_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the messages that came since the place in the address, with the conditions of a search."""
     if any(query(request, name) for name in ("key", "id", "before", "last")):
-        raise InvalidArgument("a tail has no key, id or end: take where, as properties.KEYS == 'k1', and times from")
+        raise InvalidArgument(
+            Text("a tail has no key, id or end: take where, as properties.KEYS == 'k1', and times from")
+        )
     needed(request, "topic")
     text = request.query_params.get("place", "")
     place = TailPlace.parse(text) if text else None
