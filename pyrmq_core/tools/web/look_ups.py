@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import trio
 
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, RocketMQError
+from pyrmq_core.client.texts import Text
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.tools.web.body_text import SUMMARY_BYTES
 from pyrmq_core.tools.web.health_looks import HealthLooks
@@ -167,7 +168,8 @@ class LookUps:
 
         async def look_up() -> TopicRates:
             rates = await self._admin.topics.rates(topic, groups)
-            lines = {"stored": rates.put_tps, **{f"to {group}": rate for group, rate in rates.get_tps.items()}}
+            lines: dict[str, float] = {Text("stored"): rates.put_tps}
+            lines |= {Text("to {group}", group=group): rate for group, rate in rates.get_tps.items()}
             self.history.add(Curve("topic", topic), Sample(time.time(), lines))
             return rates
 
@@ -189,7 +191,8 @@ class LookUps:
             progress = await self._admin.groups.progress(group, members=True)
             self.history.acknowledged.add(group, progress)
             if progress.lag is not None:
-                self.history.add(Curve("lag", group), Sample(time.time(), {"messages behind": progress.lag}))
+                lines: dict[str, float] = {Text("messages behind"): progress.lag}
+                self.history.add(Curve("lag", group), Sample(time.time(), lines))
             return progress
 
         return await self._get(("progress", group), look_up, SAMPLE_SECONDS / 2)
@@ -320,7 +323,7 @@ def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
     for broker in brokers:
         put += [broker.put_tps] if broker.put_tps is not None else []
         got += [broker.get_tps] if broker.get_tps is not None else []
-    return {name: sum(rates) for name, rates in (("in", put), ("out", got)) if rates}
+    return {name: sum(rates) for name, rates in ((Text("in"), put), (Text("out"), got)) if rates}
 
 
 def _size_of(answer: object) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.protocol.messages.names import is_dead_letter_topic, is_retry_topic, is_system_group
 from pyrmq_core.tools.web.history import Curve
 from pyrmq_core.tools.web.look_ups import LookUps
@@ -19,7 +20,7 @@ from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, pa
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupMember, GroupProgress, GroupSummary, QueueProgress
 
-KINDS: Final = ("own", "RocketMQ's")
+KINDS: Final[tuple[str, ...]] = (Text("own"), Text("RocketMQ's"))
 # The longest stack that a page shows.
 MAX_STACK_CHARACTERS: Final = 256 * 1024
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
