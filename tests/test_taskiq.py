@@ -20,7 +20,7 @@ from taskiq.api import run_receiver_task
 from taskiq.exceptions import SendTaskError
 
 from pyrmq_core.blocking import Admin, EmbeddedCluster
-from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.errors import InvalidArgument, InvalidState, ResponseError
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.testing import PASS
@@ -297,13 +297,18 @@ def test_wrong_arguments_and_sends_before_the_start_are_refused(cluster: Embedde
     assert isinstance(refused.value.__cause__, InvalidState)
 
 
-def test_a_refusal_that_no_later_try_changes_ends_the_worker(cluster: EmbeddedCluster) -> None:
-    async def main() -> AckableMessage:
-        async with started(cluster, "no topic") as broker:
-            return await anext(broker.listen())
+def test_a_refusal_that_no_later_try_changes_ends_the_worker(cluster: EmbeddedCluster, topic: str) -> None:
+    async def refuse(request: Command, peer: object) -> Command:
+        return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "a broker before 5.0")
 
-    with pytest.raises(InvalidArgument):
+    async def main() -> AckableMessage:
+        async with started(cluster, topic) as broker:
+            return await asyncio.wait_for(anext(broker.listen()), SECONDS)
+
+    rule = cluster.control(RequestCode.POP_MESSAGE, refuse)
+    with pytest.raises(ResponseError):
         asyncio.run(main())
+    rule.remove()
 
 
 def test_the_task_of_a_killed_worker_runs_again(cluster: EmbeddedCluster) -> None:

@@ -21,7 +21,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
 
 from pyrmq_core import ConsumeFromWhere, InvalidArgument, Message
-from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer, PushConsumer
+from pyrmq_core.blocking import Admin, EmbeddedCluster, PopConsumer, Producer, PullConsumer, PushConsumer
 from pyrmq_core.network.byte_server import BytePort
 from pyrmq_core.otel import Instrumentation
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
@@ -81,6 +81,28 @@ def test_figures_of_topics_groups_and_connections(cluster: EmbeddedCluster, port
     assert 0 < ages["late"] < 60_000
     (producers,) = page["rocketmq_producer_connections"]
     assert (producers[0]["language"], producers[0]["version"]) == ("python", "v5_3_3")
+
+
+def test_figures_of_pops(cluster: EmbeddedCluster, port: int) -> None:
+    """Two messages are popped, and one of them is acknowledged. The other one becomes visible again."""
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("jobs", queues=1)
+    with Producer("g", nameserver=cluster.nameserver) as producer:
+        producer.send(Message("jobs", b"x"))
+        producer.send(Message("jobs", b"y"))
+    own = {"consumer_group": "workers", "topic": "jobs"}
+    with PopConsumer("workers", nameserver=cluster.nameserver) as consumer:
+        (acknowledged,) = consumer.receive("jobs", 1, invisible=600)
+        acknowledged.ack()
+        assert len(consumer.receive("jobs", 1, invisible=1)) == 1
+        page_with(port, "rocketmq_pop_revive_retry_messages_total", 1, **own, put_status="PUT_OK")
+    # What became visible again is acknowledged, too, and its checkpoint is over.
+    page_with(port, "rocketmq_pop_revive_out_message_total", 1, **own, revive_message_type="ACK")
+    page_with(port, "rocketmq_pop_revive_out_message_total", 1, **own, revive_message_type="CK")
+    for kind in ("CK", "ACK"):
+        page_with(port, "rocketmq_pop_revive_in_message_total", 2, **own, revive_message_type=kind, put_status="PUT_OK")
+    page = page_with(port, "rocketmq_pop_revive_lag_milliseconds", 0)
+    assert [value for _, value in page["rocketmq_pop_revive_latency_milliseconds"]] == [0] * 8
 
 
 def test_a_hostile_name_stays_in_its_label(cluster: EmbeddedCluster, port: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyrmq_core.servers.broker.pop.records import PopKey, ReviveEntry
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
 from pyrmq_core.servers.broker.statistics.measures import Measures
 from pyrmq_core.servers.broker.store.appending import Append, AppendResult
@@ -28,6 +29,18 @@ class Counts:
     def note_dead(self, topic: str, group: str) -> None:
         if self.measures is not None:
             self.measures.note_dead(topic, group)
+
+    def revive_entry_written(self, entry: ReviveEntry) -> None:
+        if self.measures is not None:
+            self.measures.note_revive_entry_in(entry.key.group, entry.key.topic, entry.kind)
+
+    def revive_entry_read(self, entry: ReviveEntry, queue_id: int) -> None:
+        if self.measures is not None:
+            self.measures.note_revive_entry_out(entry.key.group, entry.key.topic, entry.kind, queue_id)
+
+    def revived(self, key: PopKey) -> None:
+        if self.measures is not None:
+            self.measures.note_revived(key.group, key.topic)
 
     def timer_taken(self, message: TimerMessage) -> None:
         self.figures.store.timers_in += 1

@@ -64,6 +64,7 @@ class BrokerMetrics:
             self._storage(),
             self._timers(),
             self._transactions(),
+            self._pops(),
             counted,
         )
 
@@ -233,6 +234,17 @@ class BrokerMetrics:
     def _transactions(self) -> Iterator[Family]:
         waiting = [Sample((topic,), number) for topic, number in self.deliveries.transactions.waiting_by_topic.items()]
         yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
+
+    def _pops(self) -> Iterator[Family]:
+        """Yields what is left of each revive queue. The first has RocketMQ's name, and counts entries."""
+        reviver, now_ms = self.deliveries.reviver, clock.now_ms()
+        late = {at: max(0, now_ms - (queue.next_ms or now_ms)) for at, queue in reviver.queues.items()}
+        for name, text, values in (
+            ("rocketmq_pop_revive_lag_milliseconds", "Entries that are not over.", map(reviver.left, late)),
+            ("rocketmq_pop_revive_latency_milliseconds", "Time by which the revival is late.", late.values()),
+        ):
+            samples = [Sample((str(at),), value) for at, value in zip(late, values, strict=True)]
+            yield Family(name, Kind.GAUGE, text, ("queue_id",), samples)
 
 
 def _program(info: ClientInfo) -> tuple[str, ...]:

@@ -87,15 +87,14 @@ class Reviver:
         """Returns the revive queue for the next pop."""
         return next(self.numbers) % self.log.queues
 
+    def left(self, queue_id: int) -> int:
+        """Returns the number of entries of a revive queue from the first one on that is not over."""
+        return self.store.reader.bounds((self.log.topic, queue_id))[1] - self.queues[queue_id].done
+
     @property
     def is_behind(self) -> bool:
         """True while so much is in flight that no more may be popped."""
-        ends = [self.store.reader.bounds((self.log.topic, queue_id))[1] - queue.done for queue_id, queue in self._rows]
-        return sum(ends) > MOST_BEHIND
-
-    @property
-    def _rows(self) -> Sequence[tuple[int, Revival]]:
-        return list(self.queues.items())
+        return sum(map(self.left, self.queues)) > MOST_BEHIND
 
     async def run(self) -> None:
         if not self.timers.enabled:
@@ -109,7 +108,7 @@ class Reviver:
             self.waits.revive_arrived = trio.Event()
             self.ordered.wake_freed(clock.now_ms())
             try:
-                for queue_id, queue in self._rows:
+                for queue_id, queue in self.queues.items():
                     await self._work(queue_id, queue)
                 failure = ""
             except StoreError as error:
@@ -164,7 +163,10 @@ class Reviver:
         at = 0
         while at < len(result.records):
             record = unpack_record(result.records, at)
-            queue.take(record.queue_offset, *self.log.read(record))
+            entry, deliver_ms = self.log.read(record)
+            queue.take(record.queue_offset, entry, deliver_ms)
+            if entry is not None:
+                self.counts.revive_entry_read(entry, key[1])
             at += record.store_size
         return queue.position < result.max_offset
 
@@ -184,8 +186,8 @@ class Reviver:
             if not topic.startswith(DLQ_PREFIX) and self.offsets.committed(key.group, topic, 0) is None:
                 self.offsets.commit(key.group, topic, 0, self.store.reader.bounds((topic, 0))[0])
         now_ms = clock.now_ms()
+        end = Ack(key, due.offsets, due.check_point.revive_ms, BATCH_ACK_TAG)
         if copies:
-            end = Ack(key, due.offsets, due.check_point.revive_ms, BATCH_ACK_TAG)
             copies.append(self.log.append(end, queue_id, now_ms))
         for copy, stored in zip(copies, self.store.put_all(copies, now_ms), strict=True):
             if isinstance(stored, (DoesNotFit, UnsafePath)):
@@ -196,6 +198,10 @@ class Reviver:
                 self.counts.note_put(copy, stored, 0)
                 if copy.topic.startswith(DLQ_PREFIX):
                     self.counts.note_dead(popped_topic(key.topic, key.group), key.group)
+                elif is_retry_topic(copy.topic):
+                    self.counts.revived(key)
+        if copies:
+            self.counts.revive_entry_written(end)
 
     def _message(self, key: QueueKey, offset: int) -> RawRecord | None:
         try:

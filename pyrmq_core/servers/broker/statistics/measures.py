@@ -1,8 +1,9 @@
 """`Measures`: what a broker counts for its page of metrics alone. A broker without the page has none.
 
 Source: broker/metrics/BrokerMetricsManager.java, store/metrics/DefaultStoreMetricsManager.java, broker/processor/
-EndTransactionProcessor.java, AdminBrokerProcessor.java (5.4.0). RocketMQ counts the time of a commit in whole seconds
-under a name in milliseconds (`rocketmq_finish_message_latency`), and its bounds are seconds. So does this broker.
+EndTransactionProcessor.java, AdminBrokerProcessor.java, broker/metrics/PopMetricsManager.java (5.4.0). RocketMQ counts
+the time of a commit in whole seconds under a name in milliseconds (`rocketmq_finish_message_latency`), and its bounds
+are seconds. So does this broker.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ BY_TOPIC: Final = ("topic",)
 IN_STORE: Final = ("storage_type", "storage_medium", "topic")
 LOCAL_DISK: Final = ("local", "disk")
 SECOND_MS: Final = 1_000
+BY_GROUP: Final = ("consumer_group", "topic")
+# PutMessageStatus.java: this broker counts what it has stored.
+PUT: Final = "PUT_OK"
 
 
 class Measures:
@@ -40,6 +44,7 @@ class Measures:
         self._delays = Histogram(DELAY_BOUNDS)
         self._dead, self._committed, self._rolled_back = Counts(), Counts(), Counts()
         self._enqueued, self._dequeued = Counts(), Counts()
+        self._entries_in, self._entries_out, self._revived = Counts(), Counts(), Counts()
 
     def note_put(self, topic: str, messages: int, size_bytes: int) -> None:
         # RocketMQ counts the mean size of a request's messages.
@@ -64,6 +69,15 @@ class Measures:
 
     def note_timer_out(self, topic: str) -> None:
         self._dequeued.add((*LOCAL_DISK, topic))
+
+    def note_revive_entry_in(self, group: str, topic: str, kind: str) -> None:
+        self._entries_in.add((group, topic, kind, PUT))
+
+    def note_revive_entry_out(self, group: str, topic: str, kind: str, queue_id: int) -> None:
+        self._entries_out.add((group, topic, kind, str(queue_id)))
+
+    def note_revived(self, group: str, topic: str) -> None:
+        self._revived.add((group, topic, PUT))
 
     def _request_ended(self, request: Command, code: int, took_ms: float) -> None:
         status = "success" if code == ResponseCode.SUCCESS else "failure"
@@ -105,6 +119,24 @@ class Measures:
             ("rocketmq_rollback_messages_total", "Transactions rolled back.", BY_TOPIC, self._rolled_back),
             ("rocketmq_timer_enqueue_total", "Timer messages taken into the wheel.", IN_STORE, self._enqueued),
             ("rocketmq_timer_dequeue_total", "Timer messages delivered.", IN_STORE, self._dequeued),
+            (
+                "rocketmq_pop_revive_in_message_total",
+                "Checkpoints and acknowledgements written to the revive log.",
+                (*BY_GROUP, "revive_message_type", "put_status"),
+                self._entries_in,
+            ),
+            (
+                "rocketmq_pop_revive_out_message_total",
+                "Checkpoints and acknowledgements read from the revive log.",
+                (*BY_GROUP, "revive_message_type", "queue_id"),
+                self._entries_out,
+            ),
+            (
+                "rocketmq_pop_revive_retry_messages_total",
+                "Popped messages that became visible again.",
+                (*BY_GROUP, "put_status"),
+                self._revived,
+            ),
         )
         for name, text, labels, counts in counted:
             yield Family(name, Kind.COUNTER, text, labels, counts.samples())
