@@ -22,7 +22,7 @@ from pyrmq_core.client.consumer.pop.delivery import PopDelivery
 from pyrmq_core.client.consumer.pop.receiving import POLL_SECONDS, Receiving
 from pyrmq_core.client.consumer.pop.requests import PopOptions, PopRequests
 from pyrmq_core.client.consumer.pop.running_pop import RunningPop
-from pyrmq_core.client.consumer.pop.settings import PopSettings, check_count, check_wait, invisible_ms
+from pyrmq_core.client.consumer.pop.settings import PopSettings, check_wait, invisible_ms
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.session_owner import SessionOwner
 from pyrmq_core.errors import InvalidArgument, InvalidState
@@ -30,6 +30,7 @@ from pyrmq_core.model import MessageExt, Problem
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.messages.namespaces import with_namespace
+from pyrmq_core.protocol.requests.pop.pop_message import MOST_MESSAGES
 from pyrmq_core.protocol.shown_values import shown
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,8 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         letters. The messages of a cancelled call come again at once. Raises `NoRoute` for an unknown topic, and
         `ResponseError` for refusals: of a broker before 5.0, with the code 3.
         """
-        wanted = self._options(topic, check_count(max_messages), invisible, tags, sql, order)
+        whole_number("max_messages", max_messages, 1, MOST_MESSAGES)
+        wanted = self._options(topic, max_messages, invisible, tags, sql, order)
         return await self._opened().receive(wanted, check_wait("wait", wait))
 
     async def run(
@@ -191,14 +193,11 @@ def _handler_of_lists(handler: OneHandler) -> Handler:
     if not callable(handler):
         raise InvalidArgument(f"handler={shown(handler)}: it is a function of a message")
     called: Callable[[MessageExt], Any] = handler
-    if is_async(handler):
 
-        async def handle_later(messages: Messages) -> None:
-            await called(messages[0])
-
-        return functools.update_wrapper(handle_later, handler)
+    async def handle_later(messages: Messages) -> None:
+        await called(messages[0])
 
     def handle(messages: Messages) -> None:
         called(messages[0])
 
-    return functools.update_wrapper(handle, handler)
+    return functools.update_wrapper(handle_later if is_async(handler) else handle, handler)

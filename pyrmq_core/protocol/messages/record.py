@@ -118,6 +118,12 @@ class StoredRecord:
     store_size: int
     magic: int
 
+    def encode(self) -> bytes:
+        """Returns the record's bytes, with a size, CRC and magic number of its own. Raises as `encode_record`."""
+        own = {name: getattr(self, name) for name in self.__slots__}
+        del own["body_crc"], own["store_size"], own["magic"]
+        return encode_record(**own)
+
 
 def body_crc(body: bytes | memoryview) -> int:
     return zlib.crc32(body) & CRC_MASK

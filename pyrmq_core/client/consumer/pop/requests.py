@@ -214,17 +214,10 @@ class PopRequests:
             for topic in topics
             for row in ack_entries(topic, self._group, [ack.receipt for ack in batch if ack.topic == topic])
         ]
-        error: RocketMQError | None = None
-        try:
-            command = BatchAckMessage(broker_name, tuple(rows)).to_command()
-            await self._ask(batch[0].topic, batch[0].receipt, command)
-        except ResponseError as refused:
-            if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                self._takes_no_batch.add(broker_name)
-                return batch
-            error = refused
-        except RocketMQError as failed:
-            error = failed
+        error = await self._error_of(batch[0], BatchAckMessage(broker_name, tuple(rows)))
+        if isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._takes_no_batch.add(broker_name)
+            return batch
         for ack in batch:
             self._end(ack, error)
         return []
@@ -239,12 +232,14 @@ class PopRequests:
             offset=receipt.queue_offset,
             broker_name=receipt.broker_name,
         )
-        failure: RocketMQError | None = None
+        self._end(ack, await self._error_of(ack, request))
+
+    async def _error_of(self, ack: _Ack, request: AckMessage | BatchAckMessage) -> RocketMQError | None:
         try:
-            await self._ask(ack.topic, receipt, request.to_command())
+            await self._ask(ack.topic, ack.receipt, request.to_command())
         except RocketMQError as error:
-            failure = error
-        self._end(ack, failure)
+            return error
+        return None
 
     async def _ask(self, topic: str, receipt: Receipt, command: Command) -> Command:
         queue = MessageQueue(topic, receipt.broker_name, receipt.queue_id)

@@ -7,6 +7,7 @@ handled one after another. After a failure those behind it come again with it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
@@ -34,46 +35,35 @@ FINAL_CODES: Final = frozenset(
 )
 
 
+@dataclass(eq=False, slots=True)
 class RunningPop:
     """The work of one `run`. `receive` returns up to a number of deliveries, perhaps none after a while."""
 
-    def __init__(
-        self,
-        receive: Callable[[int], Awaitable[Sequence[PopDelivery]]],
-        calls: HandlerCalls,
-        topic: str,
-        at_once: int,
-        invisible: float,
-        consume_timeout: float,
-        problems: Problems,
-        *,
-        order: bool,
-    ) -> None:
-        self._receive = receive
-        self._calls = calls
-        self._topic = topic
-        self._at_once = at_once
-        self._invisible = invisible
-        self._timeout = consume_timeout
-        self._problems = problems
-        self._order = order
-        self._handled: dict[PopDelivery, float] = {}  # by the time of their arrival
-        self._changed = trio.Event()
+    receive: Callable[[int], Awaitable[Sequence[PopDelivery]]]
+    calls: HandlerCalls
+    topic: str
+    at_once: int
+    invisible: float
+    consume_timeout: float
+    problems: Problems
+    order: bool
+    handled: dict[PopDelivery, float] = field(default_factory=dict)  # by the time of their arrival
+    changed: trio.Event = field(default_factory=trio.Event)
 
     async def work(self, nursery: trio.Nursery) -> None:
         """Receives for ever, and handles messages in the nursery. Raises refusals that no later try changes."""
         nursery.start_soon(self._extend_in_turn)
         while True:
-            await self._wait_below(self._at_once)
+            await self._wait_below(self.at_once)
             try:
-                deliveries = await self._receive(min(self._at_once - len(self._handled), MOST_MESSAGES))
+                deliveries = await self.receive(min(self.at_once - len(self.handled), MOST_MESSAGES))
             except RocketMQError as error:
                 if is_final(error):
                     raise
-                self._problems.failed(RECEIVING, self._topic, error)
+                self.problems.failed(RECEIVING, self.topic, error)
                 await trio.sleep(PAUSE_SECONDS)
             else:
-                self._problems.passed(RECEIVING, self._topic)
+                self.problems.passed(RECEIVING, self.topic)
                 self._begin(nursery, deliveries)
 
     async def finish(self) -> None:
@@ -81,14 +71,14 @@ class RunningPop:
         await self._wait_below(1)
 
     async def _wait_below(self, count: int) -> None:
-        while len(self._handled) >= count:
-            self._changed = trio.Event()
-            await self._changed.wait()
+        while len(self.handled) >= count:
+            self.changed = trio.Event()
+            await self.changed.wait()
 
     def _begin(self, nursery: trio.Nursery, deliveries: Sequence[PopDelivery]) -> None:
         now = trio.current_time()
-        self._handled.update(dict.fromkeys(deliveries, now))
-        if self._order:
+        self.handled.update(dict.fromkeys(deliveries, now))
+        if self.order:
             for _, queue in groupby(deliveries, key=lambda delivery: delivery.message.queue):
                 nursery.start_soon(self._handle_in_turn, list(queue))
         else:
@@ -113,7 +103,7 @@ class RunningPop:
 
     async def _handle(self, delivery: PopDelivery) -> bool:
         """Calls the handler and settles the message by its end. Returns whether it was acknowledged."""
-        outcome = await self._calls.call([delivery.message])
+        outcome = await self.calls.call([delivery.message])
         if outcome.reason is not None:
             await delivery._fail(outcome.reason)
             return False
@@ -121,24 +111,24 @@ class RunningPop:
             try:
                 await delivery.ack()
             except RocketMQError as error:
-                self._problems.failed(ACKNOWLEDGING, self._topic, error)
+                self.problems.failed(ACKNOWLEDGING, self.topic, error)
                 is_final = isinstance(error, ResponseError) and error.code not in PASSING_CODES
                 if is_final or delivery._is_over:
                     return False
                 await trio.sleep(PAUSE_SECONDS)
             else:
-                self._problems.passed(ACKNOWLEDGING, self._topic)
+                self.problems.passed(ACKNOWLEDGING, self.topic)
                 return True
 
     def _end(self, delivery: PopDelivery) -> None:
-        del self._handled[delivery]
-        self._changed.set()
+        del self.handled[delivery]
+        self.changed.set()
 
     async def _extend_in_turn(self) -> None:
         while True:
-            await trio.sleep(self._invisible / LOOKS)
-            oldest = trio.current_time() - self._timeout
-            due = [delivery for delivery, began in self._handled.items() if delivery._is_half_over and began > oldest]
+            await trio.sleep(self.invisible / LOOKS)
+            oldest = trio.current_time() - self.consume_timeout
+            due = [delivery for delivery, began in self.handled.items() if delivery._is_half_over and began > oldest]
             await self._extend(due)
 
     async def _extend(self, deliveries: Iterable[PopDelivery]) -> None:
@@ -148,11 +138,11 @@ class RunningPop:
 
     async def _extend_one(self, delivery: PopDelivery) -> None:
         try:
-            await delivery._extend_if_open(self._invisible)
+            await delivery._extend_if_open(self.invisible)
         except RocketMQError as error:
-            self._problems.failed(EXTENDING, self._topic, error)
+            self.problems.failed(EXTENDING, self.topic, error)
         else:
-            self._problems.passed(EXTENDING, self._topic)
+            self.problems.passed(EXTENDING, self.topic)
 
 
 def is_final(error: RocketMQError) -> bool:

@@ -14,7 +14,7 @@ from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, 
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import ConsumeFromWhere
-from pyrmq_core.protocol.requests.pop.pop_message import MOST_MESSAGES, InitMode
+from pyrmq_core.protocol.requests.pop.pop_message import InitMode
 
 # The longest time that a proxy of RocketMQ lets a message be invisible. Brokers have no limit.
 MOST_INVISIBLE_SECONDS: Final = 12 * 3600.0
@@ -23,7 +23,7 @@ RETRY_SECONDS: Final = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600,
 # An ordered queue waits for its failed message, so it waits for a short time.
 ORDERED_RETRY_SECONDS: Final = 1.0
 # The delays of levels 1 to 18 (messageDelayLevel of MessageStoreConfig.java), for handlers that raise `ConsumeLater`.
-LEVEL_SECONDS: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+LEVEL_SECONDS: Final = (1, 5, *RETRY_SECONDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +49,6 @@ class PopSettings(ConsumerSettings[AnyClient]):
     @property
     def init_mode(self) -> InitMode:
         return InitMode.MIN if self.consume_from_where is ConsumeFromWhere.FIRST_OFFSET else InitMode.MAX
-
-
-def check_count(max_messages: object) -> int:
-    return whole_number("max_messages", max_messages, 1, MOST_MESSAGES)
 
 
 def check_wait(name: str, seconds: object) -> float:

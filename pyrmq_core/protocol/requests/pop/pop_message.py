@@ -16,7 +16,7 @@ Sources: remoting/protocol/header/PopMessageRequestHeader.java, PopMessageRespon
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self, TypeAlias, TypeVar
 
@@ -109,11 +109,7 @@ def write_start_offsets(starts: Mapping[QueueKey, int]) -> str:
 
 def read_start_offsets(text: str) -> dict[QueueKey, int]:
     """Returns the first offset of each queue. Raises `HeaderError`, as do the next two functions."""
-    starts: dict[QueueKey, int] = {}
-    for mark, queue, offset in _entries(text, "startOffsetInfo"):
-        key = mark, _number(parse_int, queue, text)
-        _add(starts, key, _number(parse_long, offset, text), text)
-    return starts
+    return _table(text, "startOffsetInfo", _queue_key, parse_long)
 
 
 def write_message_offsets(offsets: Mapping[QueueKey, Sequence[int]]) -> str:
@@ -124,11 +120,7 @@ def write_message_offsets(offsets: Mapping[QueueKey, Sequence[int]]) -> str:
 
 def read_message_offsets(text: str) -> dict[QueueKey, tuple[int, ...]]:
     """Returns the offsets of the messages of each queue."""
-    offsets: dict[QueueKey, tuple[int, ...]] = {}
-    for mark, queue, numbers in _entries(text, "msgOffsetInfo"):
-        key = mark, _number(parse_int, queue, text)
-        _add(offsets, key, tuple(_number(parse_long, number, text) for number in numbers.split(",")), text)
-    return offsets
+    return _table(text, "msgOffsetInfo", _queue_key, lambda numbers: tuple(map(parse_long, numbers.split(","))))
 
 
 def write_order_counts(counts: Mapping[OrderKey, int]) -> str:
@@ -140,30 +132,27 @@ def write_order_counts(counts: Mapping[OrderKey, int]) -> str:
 
 def read_order_counts(text: str) -> dict[OrderKey, int]:
     """Returns how often ordered messages were popped before, by message and by queue."""
-    counts: dict[OrderKey, int] = {}
-    for mark, key, count in _entries(text, "orderCountInfo"):
-        queue, is_message, offset = key.removeprefix(MESSAGE_KEY).partition("%")
-        message = mark, _number(parse_int, queue, text), _number(parse_long, offset, text) if is_message else None
-        _add(counts, message, _number(parse_int, count, text), text)
-    return counts
+    return _table(text, "orderCountInfo", _order_key, parse_int)
 
 
-def _entries(text: str, what: str) -> Iterator[tuple[str, str, str]]:
+def _queue_key(mark: str, queue: str) -> QueueKey:
+    return mark, parse_int(queue)
+
+
+def _order_key(mark: str, key: str) -> OrderKey:
+    queue, is_message, offset = key.removeprefix(MESSAGE_KEY).partition("%")
+    return mark, parse_int(queue), parse_long(offset) if is_message else None
+
+
+def _table(text: str, what: str, key_of: Callable[[str, str], K], value_of: Callable[[str], V]) -> dict[K, V]:
+    table: dict[K, V] = {}
     for entry in text.split(ENTRY_SEPARATOR) if text else ():
-        words = entry.split(SEPARATOR)
-        if len(words) != 3 or words[0] not in MARKS:
-            raise HeaderError(f"POP_MESSAGE answer: {what} has the entry {entry[:80]!r}")
-        yield words[0], words[1], words[2]
-
-
-def _number(read: Callable[[str], int], text: str, info: str) -> int:
-    try:
-        return read(text)
-    except ValueError as error:
-        raise HeaderError(f"POP_MESSAGE answer: {text[:40]!r} in {info[:80]!r}: {error}") from error
-
-
-def _add(table: dict[K, V], key: K, value: V, text: str) -> None:
-    if key in table:
-        raise HeaderError(f"POP_MESSAGE answer: {text[:80]!r} names a queue twice")
-    table[key] = value
+        try:
+            mark, name, number = entry.split(SEPARATOR)
+            key, value = key_of(mark, name), value_of(number)
+        except ValueError as error:
+            raise HeaderError(f"POP_MESSAGE answer: {what} has the entry {entry[:80]!r}: {error}") from error
+        if mark not in MARKS or key in table:
+            raise HeaderError(f"POP_MESSAGE answer: the entry {entry[:80]!r} of {what} is wrong, or there twice")
+        table[key] = value
+    return table

@@ -65,15 +65,9 @@ class InvisibleTimeChanged(HeaderResponse):
 
     def receipt(self, before: Receipt) -> Receipt:
         """Returns the receipt that replaces the one of the request."""
+        times = self.pop_time_ms, self.invisible_ms, self.revive_queue_id
         return Receipt(
-            before.queue_offset,
-            self.pop_time_ms,
-            self.invisible_ms,
-            self.revive_queue_id,
-            before.mark,
-            before.broker_name,
-            before.queue_id,
-            before.queue_offset,
+            before.queue_offset, *times, before.mark, before.broker_name, before.queue_id, before.queue_offset
         )
 
 

@@ -46,10 +46,7 @@ class NotificationRequests:
 
     def notify(self, request: Command, peer: Peer) -> Answer:
         header, now_ms = AwaitMessage.from_command(request), clock.now_ms()
-        refused = broker_refusal(self.settings, "peeking message") or popping_refusal(
-            self.topics, self.groups, header, peer
-        )
-        if refused is not None:
+        if (refused := self._refuse(header, peer)) is not None:
             return refused
         left_ms = min((header.born_time_ms or now_ms) + header.poll_time_ms - now_ms, header.poll_time_ms)
         has_message = self.has_message(header)
@@ -68,12 +65,12 @@ class NotificationRequests:
 
     def polling_info(self, request: Command, peer: Peer) -> Answer:
         header = GetPollingInfo.from_command(request)
-        refused = broker_refusal(self.settings, "peeking message") or popping_refusal(
-            self.topics, self.groups, header, peer
-        )
-        if refused is not None:
-            return refused
-        return PollingInfo(self.reviver.waits.count(waiter_of(header))).to_command()
+        answer = PollingInfo(self.reviver.waits.count(waiter_of(header))).to_command()
+        return self._refuse(header, peer) or answer
+
+    def _refuse(self, header: AwaitMessage | GetPollingInfo, peer: Peer) -> Command | None:
+        refused = broker_refusal(self.settings, "peeking message")
+        return refused or popping_refusal(self.topics, self.groups, header, peer)
 
     def has_message(self, header: AwaitMessage) -> bool:
         """Returns whether the group has a message to pop: in the topic's queue, in any, or in a retry topic."""

@@ -24,9 +24,10 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.names import is_retry_topic
 from pyrmq_core.protocol.messages.properties import POP_CK, decode_properties, encode_properties
-from pyrmq_core.protocol.messages.record import INT, QUEUE_OFFSET_POSITION, StoredRecord, encode_record, iterate_records
+from pyrmq_core.protocol.messages.record import INT, QUEUE_OFFSET_POSITION, iterate_records
 from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, GetPollingInfo
 from pyrmq_core.protocol.requests.pop.pop_message import (
+    MOST_MESSAGES,
     POLLING_FULL,
     POLLING_TIMEOUT,
     InitMode,
@@ -69,7 +70,6 @@ from pyrmq_core.servers.broker.tables.topics import READ, TopicTable
 
 log = line_logger(__name__)
 
-MOST_MESSAGES: Final = 32
 # The longest attempt id: one is kept for each queue.
 MOST_ATTEMPT_CHARS: Final = 255
 # A pop that comes this long after its time is not looked at, and one that ends so soon does not wait.
@@ -78,8 +78,6 @@ ENDS_SOON_MS: Final = 50
 # The default of priority.factor: the percentage of pops that take the highest queue first.
 ALL_IN_ORDER: Final = 100
 NO_TRIES: Final[Mapping[int, int]] = {}
-FOUND: Final = "FOUND"
-NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
 WRONG_OFFSETS: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
 PASSED_OVER: Final = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING)
 
@@ -296,7 +294,7 @@ class PopRequests:
             counts[*key, None] = min(popped.tries.get(offset, 0) for offset in popped.offsets)
         return PopAnswer(
             code=ResponseCode.SUCCESS if outcome.queues else code,
-            remark=FOUND if outcome.queues else NOTHING,
+            remark="FOUND" if outcome.queues else "NO_MESSAGE_IN_QUEUE",
             pop_time_ms=outcome.pop_time_ms,
             invisible_ms=header.invisible_ms,
             revive_queue_id=outcome.revive_queue_id,
@@ -311,23 +309,15 @@ class PopRequests:
         """Returns the records of one queue. Those of a retry topic name the popped topic, and have their receipts."""
         if popped.topic == header.topic:
             return popped.records
-        mark, records = topic_mark(popped.topic), []
-        receipt = Receipt(
-            popped.start,
-            outcome.pop_time_ms,
-            header.invisible_ms,
-            outcome.revive_queue_id,
-            mark,
-            self.settings.config.broker_name,
-            popped.queue_id,
-            popped.start,
-        )
-        position = 0
+        records, position = [], 0
+        times = outcome.pop_time_ms, header.invisible_ms, outcome.revive_queue_id
+        place = topic_mark(popped.topic), self.settings.config.broker_name, popped.queue_id
         for record in iterate_records(popped.records):
             properties = decode_properties(record.properties)
-            properties.setdefault(POP_CK, replace(receipt, queue_offset=record.queue_offset).encode())
+            properties.setdefault(POP_CK, Receipt(popped.start, *times, *place, record.queue_offset).encode())
             try:
-                records.append(_renamed(record, header.topic, encode_properties(properties)))
+                renamed = replace(record, topic=header.topic, properties=encode_properties(properties))
+                records.append(renamed.encode())
             except InvalidArgument:  # with the receipt, the properties are too long
                 records.append(popped.records[position : position + record.store_size])
             position += record.store_size
@@ -339,14 +329,11 @@ class PopRequests:
         if refused is not None:
             return refused
         if header.max_msg_nums > MOST_MESSAGES:
-            return refusal(
-                ResponseCode.INVALID_PARAMETER, f"the broker[{ip}] pop message's num is greater than {MOST_MESSAGES}"
-            )
+            remark = f"the broker[{ip}] pop message's num is greater than {MOST_MESSAGES}"
+            return refusal(ResponseCode.INVALID_PARAMETER, remark)
         if not self.reviver.timers.enabled:
-            return refusal(
-                ResponseCode.SYSTEM_ERROR,
-                f"the broker[{ip}] pop message is forbidden because timerWheelEnable is false",
-            )
+            remark = f"the broker[{ip}] pop message is forbidden because timerWheelEnable is false"
+            return refusal(ResponseCode.SYSTEM_ERROR, remark)
         return popping_refusal(self.topics, self.groups, header, peer) or self._refuse_time(header)
 
     def _refuse_time(self, header: PopMessage) -> Command | None:
@@ -376,26 +363,29 @@ def popping_refusal(
     """Returns the refusal of a request about popped messages that concerns its topic, queue or group."""
     topic: TopicConfig | None = topics.get(header.topic)
     if topic is None:
-        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{HELP}")
+        return unknown_topic(header.topic)
     if not topic.perm & READ:
         return forbidden(f"the topic[{header.topic}] peeking message is forbidden", 3)
     if header.queue_id >= topic.read_queue_nums:
-        return refusal(
-            ResponseCode.INVALID_PARAMETER,
-            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-            f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]",
-        )
+        return illegal_queue(ResponseCode.INVALID_PARAMETER, topic, header.queue_id, peer)
     group = groups.find(header.consumer_group, clock.now_ms())
     if group is None:
-        return refusal(
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-            f"subscription group [{header.consumer_group}] does not exist, {HELP}",
-        )
+        remark = f"subscription group [{header.consumer_group}] does not exist, {HELP}"
+        return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     if not group["consumeEnable"]:
         return forbidden(f"subscription group no permission, {header.consumer_group}", 2)
     if not groups.is_readable(header.consumer_group, header.topic):
         return forbidden(f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]", 5)
     return None
+
+
+def unknown_topic(topic: str) -> Command:
+    return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! \n{HELP}")
+
+
+def illegal_queue(code: ResponseCode, topic: TopicConfig, queue_id: int, peer: Peer) -> Command:
+    numbers = f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]"
+    return refusal(code, f"queueId[{queue_id}] is illegal, topic:[{topic.topic}] {numbers}")
 
 
 def _offsets_of(records: bytes) -> tuple[int, ...]:
@@ -404,23 +394,3 @@ def _offsets_of(records: bytes) -> tuple[int, ...]:
         offsets.append(int.from_bytes(records[at + QUEUE_OFFSET_POSITION : at + QUEUE_OFFSET_POSITION + 8]))
         at += INT.unpack_from(records, at)[0]
     return tuple(offsets)
-
-
-def _renamed(record: StoredRecord, topic: str, properties: str) -> bytes:
-    """Returns the record as one of another topic. Raises `InvalidArgument` if the properties are too long."""
-    return encode_record(
-        topic=topic,
-        queue_id=record.queue_id,
-        queue_offset=record.queue_offset,
-        commit_log_offset=record.commit_log_offset,
-        body=record.body,
-        properties=properties,
-        born_timestamp_ms=record.born_timestamp_ms,
-        born_host=record.born_host,
-        store_timestamp_ms=record.store_timestamp_ms,
-        store_host=record.store_host,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times,
-        prepared_transaction_offset=record.prepared_transaction_offset,
-    )

@@ -40,8 +40,9 @@ from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.pop.ordered import Queue
 from pyrmq_core.servers.broker.pop.records import BATCH_ACK_TAG, Ack, CheckPoint, PopKey, ReviveEntry
 from pyrmq_core.servers.broker.pop.reviver import Reviver
-from pyrmq_core.servers.broker.processors.handlers import HELP, Handlers
+from pyrmq_core.servers.broker.processors.handlers import Handlers
 from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, topic_fault
+from pyrmq_core.servers.broker.processors.pops.pop_message import illegal_queue, unknown_topic
 from pyrmq_core.servers.broker.processors.put_message import MessageWriter, RequestRefused
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.tables.topics import TopicTable
@@ -77,10 +78,8 @@ class SettleRequests:
             return refused
         low, high = self.reviver.store.reader.bounds((header.topic, header.queue_id))
         if not low <= header.offset <= high:
-            remark = (
-                f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}"
-            )
-            return refusal(ResponseCode.NO_MESSAGE, remark)
+            which = f"{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}"
+            return refusal(ResponseCode.NO_MESSAGE, f"offset is illegal, key:{which}")
         try:
             receipt = self._receipt(header)
             if receipt.is_ordered:
@@ -100,7 +99,8 @@ class SettleRequests:
             for entry in batch.entries:
                 if fault := topic_fault(entry.topic) or group_fault(entry.consumer_group):
                     raise illegal(fault)
-                self._check_mark(entry.mark)
+                if entry.mark not in MARKS:
+                    raise illegal(f"the mark of the topic is {entry.mark[:20]!r} instead of 0, 1 or 2")
                 self._check_place(batch.broker_name, entry.revive_queue_id)
             for number, entry in enumerate(batch.entries, 1):
                 offsets = self._stored_offsets(entry)
@@ -130,9 +130,8 @@ class SettleRequests:
             receipt = self._receipt(header)
             if receipt.is_ordered:
                 return self._change_ordered(header, receipt, now_ms).to_command()
-            key = PopKey(
-                header.topic, header.consumer_group, header.queue_id, header.offset, now_ms, receipt.broker_name
-            )
+            place = header.topic, header.consumer_group, header.queue_id
+            key = PopKey(*place, header.offset, now_ms, receipt.broker_name)
             point = CheckPoint(key, header.invisible_ms, (header.offset,))
             await self._write([point, self._ack_of(header, receipt)], receipt.revive_queue_id)
         except RequestRefused as error:
@@ -160,15 +159,9 @@ class SettleRequests:
     def _refuse(self, header: AckMessage | ChangeInvisibleTime, peer: Peer) -> Command | None:
         topic = self.topics.get(header.topic)
         if topic is None:
-            return refusal(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{HELP}"
-            )
+            return unknown_topic(header.topic)
         if not 0 <= header.queue_id < topic.read_queue_nums:
-            return refusal(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]",
-            )
+            return illegal_queue(ResponseCode.MESSAGE_ILLEGAL, topic, header.queue_id, peer)
         return None
 
     def _receipt(self, header: AckMessage | ChangeInvisibleTime) -> Receipt:
@@ -191,24 +184,13 @@ class SettleRequests:
 
     @staticmethod
     def _ack_of(header: AckMessage | ChangeInvisibleTime, receipt: Receipt) -> Ack:
-        key = PopKey(
-            header.topic,
-            header.consumer_group,
-            header.queue_id,
-            receipt.start_offset,
-            receipt.pop_time_ms,
-            receipt.broker_name,
-        )
+        place = header.topic, header.consumer_group, header.queue_id
+        key = PopKey(*place, receipt.start_offset, receipt.pop_time_ms, receipt.broker_name)
         return Ack(key, (header.offset,), receipt.pop_time_ms + receipt.invisible_ms)
 
     def _stored_offsets(self, entry: AckEntry) -> tuple[int, ...]:
         low, high = self.reviver.store.reader.bounds((self._topic_of(entry), entry.queue_id))
         return tuple(offset for offset in entry.offsets if low <= offset <= high)
-
-    @staticmethod
-    def _check_mark(mark: str) -> None:
-        if mark not in MARKS:
-            raise illegal(f"the mark of the topic is {mark[:20]!r} instead of 0, 1 or 2")
 
     @staticmethod
     def _topic_of(entry: AckEntry) -> str:
