@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyrmq_core.servers.broker.pop.records import PopKey, ReviveEntry
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
 from pyrmq_core.servers.broker.statistics.measures import Measures
 from pyrmq_core.servers.broker.store.appending import Append, AppendResult
 from pyrmq_core.servers.broker.timers.timer_copies import TimerMessage
 from pyrmq_core.servers.broker.transactions.half_messages import HalfMessage
+from pyrmq_core.servers.exporter.series import Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class Counts:
         if self.measures is not None:
             self.measures.note_dead(topic, group)
 
-    def revive_entry_written(self, entry: ReviveEntry) -> None:
+    def revive_entry_written(self, labels: Labels) -> None:
         if self.measures is not None:
-            self.measures.note_revive_entry_in(entry.key.group, entry.key.topic, entry.kind)
+            self.measures.note_revive_entry_in(labels)
 
-    def revive_entry_read(self, entry: ReviveEntry, queue_id: int) -> None:
+    def revive_entry_read(self, labels: Labels, queue_id: int) -> None:
         if self.measures is not None:
-            self.measures.note_revive_entry_out(entry.key.group, entry.key.topic, entry.kind, queue_id)
+            self.measures.note_revive_entry_out(labels, queue_id)
 
-    def revived(self, key: PopKey) -> None:
+    def revived(self, group: str, topic: str) -> None:
         if self.measures is not None:
-            self.measures.note_revived(key.group, key.topic)
+            self.measures.note_revived(group, topic)
 
     def timer_taken(self, message: TimerMessage) -> None:
         self.figures.store.timers_in += 1

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java.integers import int_member, long_member
@@ -69,11 +69,15 @@ class PopKey(NamedTuple):
 class CheckPoint:
     """The messages that one pop took from one queue."""
 
-    kind: ClassVar[str] = "CK"
     key: PopKey
     invisible_ms: int
     offsets: tuple[int, ...]
     tag: str = CHECK_POINT_TAG
+
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        """Group, topic and kind, as metrics name them."""
+        return self.key.group, self.key.topic, "CK"
 
     @property
     def revive_ms(self) -> int:
@@ -104,11 +108,14 @@ class CheckPoint:
 class Ack:
     """Acknowledged messages of a checkpoint. `revive_ms` is when they would have become visible again."""
 
-    kind: ClassVar[str] = "ACK"
     key: PopKey
     offsets: tuple[int, ...]
     revive_ms: int
     tag: str = ACK_TAG
+
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        return self.key.group, self.key.topic, "ACK"
 
     @property
     def deliver_ms(self) -> int:

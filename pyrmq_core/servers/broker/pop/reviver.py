@@ -166,7 +166,7 @@ class Reviver:
             entry, deliver_ms = self.log.read(record)
             queue.take(record.queue_offset, entry, deliver_ms)
             if entry is not None:
-                self.counts.revive_entry_read(entry, key[1])
+                self.counts.revive_entry_read(entry.labels, key[1])
             at += record.store_size
         return queue.position < result.max_offset
 
@@ -199,9 +199,9 @@ class Reviver:
                 if copy.topic.startswith(DLQ_PREFIX):
                     self.counts.note_dead(popped_topic(key.topic, key.group), key.group)
                 elif is_retry_topic(copy.topic):
-                    self.counts.revived(key)
+                    self.counts.revived(key.group, key.topic)
         if copies:
-            self.counts.revive_entry_written(end)
+            self.counts.revive_entry_written(end.labels)
 
     def _message(self, key: QueueKey, offset: int) -> RawRecord | None:
         try:

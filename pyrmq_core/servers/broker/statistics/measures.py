@@ -16,7 +16,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_retry_topic
 from pyrmq_core.servers.exporter.families import Family, Kind
 from pyrmq_core.servers.exporter.rpc_latency import RpcLatency
-from pyrmq_core.servers.exporter.series import Counts, Histogram
+from pyrmq_core.servers.exporter.series import Counts, Histogram, Labels
 
 SIZE_BOUNDS: Final = (1024.0, 4096.0, 524_288.0, 1_048_576.0, 2_097_152.0, 4_194_304.0)
 CREATION_BOUNDS: Final = (10.0, 100.0, 1_000.0, 3_000.0, 5_000.0)
@@ -70,11 +70,11 @@ class Measures:
     def note_timer_out(self, topic: str) -> None:
         self._dequeued.add((*LOCAL_DISK, topic))
 
-    def note_revive_entry_in(self, group: str, topic: str, kind: str) -> None:
-        self._entries_in.add((group, topic, kind, PUT))
+    def note_revive_entry_in(self, labels: Labels) -> None:
+        self._entries_in.add((*labels, PUT))
 
-    def note_revive_entry_out(self, group: str, topic: str, kind: str, queue_id: int) -> None:
-        self._entries_out.add((group, topic, kind, str(queue_id)))
+    def note_revive_entry_out(self, labels: Labels, queue_id: int) -> None:
+        self._entries_out.add((*labels, str(queue_id)))
 
     def note_revived(self, group: str, topic: str) -> None:
         self._revived.add((group, topic, PUT))

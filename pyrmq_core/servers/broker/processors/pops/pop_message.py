@@ -258,7 +258,7 @@ class PopRequests:
                 point = CheckPoint(key, header.invisible_ms, offsets)
                 append = self.reviver.log.append(point, outcome.revive_queue_id, pop_time_ms)
                 outcome.log_end = self.writer.put(append).end
-                self.writer.counts.revive_entry_written(point)
+                self.writer.counts.revive_entry_written(point.labels)
                 self.offsets.commit(*queue, result.next_offset)
             outcome.queues.append(Popped(topic, queue_id, offset, offsets, result.records, tries))
             outcome.messages += len(offsets)

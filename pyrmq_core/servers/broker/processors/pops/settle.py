@@ -211,7 +211,7 @@ class SettleRequests:
             raise illegal(str(error)) from error
         ends = [self.writer.put(append).end for append in appends]
         for entry in entries:
-            self.writer.counts.revive_entry_written(entry)
+            self.writer.counts.revive_entry_written(entry.labels)
         if self.writer.has_to_wait:
             await self.writer.wait_until_safe(ends[-1])
 
