@@ -80,7 +80,9 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
             tries = counts.get((mark, queue_id, offset), counts.get((mark, queue_id, None), 0))
             if tries > 0:
                 message = replace(message, reconsume_times=tries)
-        popped.append(Popped(replace(message, topic=topic), receipt, error))
+        if message.topic != topic:
+            message = replace(message, topic=topic)
+        popped.append(Popped(message, receipt, error))
     return popped
 
 
