@@ -41,6 +41,14 @@ class SettingRow:
     differs: bool
     changed: bool
 
+    @property
+    def by_value(self) -> dict[str | None, list[str]]:
+        """The servers with each value."""
+        servers: dict[str | None, list[str]] = {}
+        for server, value in self.values.items():
+            servers.setdefault(value, []).append(server)
+        return servers
+
 
 @dataclass(frozen=True, slots=True)
 class SettingsTable(ShownAsTable):

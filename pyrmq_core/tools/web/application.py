@@ -30,6 +30,7 @@ from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.groups import group_page, groups_page, stack_page
 from pyrmq_core.tools.web.pages.messages import message_page, messages_page, missing, place_of, tail_page, wanted_of
 from pyrmq_core.tools.web.pages.page import Shown, needed, query
+from pyrmq_core.tools.web.pages.settings import group_settings_page, servers_page, topic_settings_page
 from pyrmq_core.tools.web.pages.single_pages import (
     cluster_page,
     consume_page,
@@ -60,6 +61,9 @@ PAGES: Final[Mapping[str, PageOf]] = {
     "/tail": tail_page,
     "/producers": producers_page,
     "/dead-letters": dead_letters_page,
+    "/topic-settings": topic_settings_page,
+    "/group-settings": group_settings_page,
+    "/servers": servers_page,
 }
 FORMS: Final[Mapping[str, PageOf]] = {
     "/send": send_page,

@@ -7,11 +7,9 @@ the page shows the new ones and asks again.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import shlex
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
@@ -20,16 +18,23 @@ import trio
 from pyrmq_core import Admin, Message, MessageExt, MessageQueue, Producer
 from pyrmq_core.client.admin.values import OffsetChange
 from pyrmq_core.client.query_many import query_many
-from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError
-from pyrmq_core.model import TopicConfig
+from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group, is_system_topic
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.tools.web.change_log import DONE, FAILED, ChangeLog, Viewer
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.messages import missing
 from pyrmq_core.tools.web.pages.page import MAX_DIGITS, Shown, whole_number
+from pyrmq_core.tools.web.prepared import Change, Form, Result
 from pyrmq_core.tools.web.rendering import link
 from pyrmq_core.tools.web.resends import Resends
+from pyrmq_core.tools.web.setting_changes import (
+    create_commands,
+    group_change,
+    group_command,
+    topic_change,
+    topic_command,
+)
 from pyrmq_core.tools.web.zones import UTC_ZONE, Zone, form_zone
 
 if TYPE_CHECKING:
@@ -48,34 +53,7 @@ MOST_NAMES: Final = 5
 MAX_RATE: Final = 100
 CHOSEN: Final = "letter "
 
-Form = Mapping[str, str]
 Item = TypeVar("Item")
-Plan = Callable[[], Awaitable[tuple[OffsetChange, ...]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A prepared change: its sentence for the confirmation, its action, and the page that follows it.
-
-    `offsets` are the changes of a reset as they were shown, and `plan` looks them up again.
-    """
-
-    sentence: str
-    perform: Callable[[], Awaitable[Result]]
-    back: str
-    offsets: tuple[OffsetChange, ...] = ()
-    plan: Plan | None = None
-    warning: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The result of a change: a sentence, and how to undo it: by the group's former offsets, or by commands to type."""
-
-    sentence: str
-    group: str = ""
-    offsets: tuple[OffsetChange, ...] = ()
-    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +100,9 @@ class Changes:
         moves = [QueueMove(offsets) for offsets in change.offsets]
         values = {"sentence": change.sentence, "ticket": ticket, "back": change.back, "moves": moves[:MOST_QUEUES]}
         totals = {"repeated": sum(move.repeated for move in moves), "skipped": sum(move.skipped for move in moves)}
-        return Shown(
-            "confirm.html", {**values, **totals, "queues": len(moves), "moved": moved, "warning": change.warning}
-        )
+        settings = {"differences": change.differences[:MOST_QUEUES], "settings": len(change.differences)}
+        counts = {"queues": len(moves), "moved": moved, "warning": change.warning}
+        return Shown("confirm.html", {**values, **totals, **counts, **settings})
 
     async def perform(self, form: Form, viewer: Viewer) -> Shown:
         """Makes the confirmed change, and returns a page that reports it. A confirmation is valid once.
@@ -314,27 +292,16 @@ class Changes:
         if is_system_topic(topic):
             raise InvalidArgument(f"topic {topic} is RocketMQ's own")
         stats, groups = await self._admin.topics.stats(topic), await self._admin.topics.groups(topic)
-        queues = Counter(queue.broker_name for queue in stats.queues)
-        create = await self._create_command(topic, max(queues.values(), default=1))
+        create = create_commands((await self._admin.topics.configs(topic)).answers, topic_command)
 
         async def perform() -> Result:
             await self._admin.delete_topic(topic)
-            return Result(f"Topic {topic} is deleted. Its messages are gone.", commands=(create,))
+            return Result(f"Topic {topic} is deleted. Its messages are gone.", commands=create)
 
         lost = f"{stats.messages:,} messages in {len(stats.queues)} queues"
         readers = f"{', '.join(groups[:MOST_NAMES])}{', ...' if len(groups) > MOST_NAMES else ''}" or "no group"
         warning = f"{lost} are lost for good. It is read by: {readers}. A command can make the topic again, empty."
         return Change(f"Delete topic {topic} with {lost}.", perform, "/topics", warning=warning)
-
-    async def _create_command(self, topic: str, queues: int) -> str:
-        """Returns the command that makes the topic again, with the attributes that brokers of 5.0 or later list."""
-        configs: Iterable[TopicConfig] = ()
-        with contextlib.suppress(ResponseError):  # an older broker
-            configs = (await self._admin.topic_config(topic)).values()
-        attributes = {name: value for config in configs for name, value in config.attributes.items()}
-        named = "".join(f" --attribute {shlex.quote(f'{name}={value}')}" for name, value in sorted(attributes.items()))
-        ordered = " --order" if any(config.order for config in configs) else ""
-        return f"pyrmq topic create {shlex.quote(topic)} -r {queues} -w {queues}{ordered}{named}"
 
     async def _delete_group(self, group: str) -> Change:
         check_group(group)
@@ -350,15 +317,22 @@ class Changes:
             for row in (await self._admin.groups.progress(group)).queues
         ]
 
+        create = create_commands(await self._admin.groups.config(group), group_command)
+
         async def perform() -> Result:
             await self._admin.groups.delete(group)
-            create = (f"pyrmq group create {shlex.quote(group)}",)
             text = f"Group {group} is deleted, with its retries and dead letters."
             return Result(text, commands=(*create, *undo_of(Result("", group, tuple(former)))))
 
         sentence = f"Delete group {group} with its offsets in {len(former)} queues, its retries and its dead letters."
         warning = "Commands can make the group again with its offsets. Retries and dead letters are lost for good."
         return Change(sentence, perform, "/groups", warning=warning)
+
+    async def _topic(self, form: Form) -> Change:
+        return await topic_change(self._admin, form)
+
+    async def _group(self, form: Form) -> Change:
+        return await group_change(self._admin, form)
 
     async def _letter(self, queue: MessageQueue, offset: int) -> MessageExt:
         message = await self._look_ups.at(queue, offset)
@@ -436,4 +410,6 @@ PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Awaitable[Change]]]] =
     "/stop": Changes._stop,
     "/consume": Changes._consume,
     "/delete": Changes._delete,
+    "/topic-settings": Changes._topic,
+    "/group-settings": Changes._group,
 }

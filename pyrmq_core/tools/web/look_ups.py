@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pyrmq_core.client.admin.message_tracks import MessageTrack
     from pyrmq_core.client.admin.messages import MessageTrace
     from pyrmq_core.client.admin.producers import ProducerList
+    from pyrmq_core.client.admin.servers import Gathered
+    from pyrmq_core.client.admin.settings_tables import SettingsTable
     from pyrmq_core.client.admin.values import (
         BrokerStatus,
         GroupDescription,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         TopicRates,
         TopicStats,
     )
+    from pyrmq_core.model import TopicConfig
 
 Answer = TypeVar("Answer")
 
@@ -174,6 +177,15 @@ class LookUps:
             return rates
 
         return await self._get(("rates", topic), look_up, SAMPLE_SECONDS / 2)
+
+    async def topic_configs(self, topic: str) -> Gathered[TopicConfig]:
+        return await self._get(("topic settings", topic), partial(self._admin.topics.configs, topic))
+
+    async def broker_settings(self) -> SettingsTable:
+        return await self._get("broker settings", self._admin.brokers.settings)
+
+    async def nameserver_settings(self) -> SettingsTable:
+        return await self._get("nameserver settings", self._admin.nameservers.settings)
 
     async def groups(self) -> GroupList:
         return await self._get("groups", self._admin.groups.list, GROUPS_FRESH_SECONDS)

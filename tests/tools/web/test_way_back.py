@@ -244,7 +244,7 @@ async def test_a_group_is_deleted(changing: Served) -> None:
     assert "its offsets in 4 queues" in text
     done = await changing.http.post("/confirmed", data=confirmation)
     create, *seeks = undo_of(done.text)
-    assert create == "pyrmq group create billing"
+    assert create == "pyrmq group create billing -r 16 -q 1 --consume --broadcast --no-orderly"
     assert [command.split()[-1] for command in seeks] == [str(offset) for _, offset in sorted(before.items())]
     async with Admin(nameserver=changing.cluster.nameserver) as admin:
         assert "billing" not in {group.group for group in (await admin.groups.list()).groups}

@@ -1,0 +1,123 @@
+"""The settings of a topic, of a group, and of brokers and NameServers, and the forms that change the first two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+
+from pyrmq_core.client.admin.health_rules import check_subscriptions
+from pyrmq_core.client.admin.settings_tables import SettingRow, SettingsTable, group_table, settings_table, topic_table
+from pyrmq_core.client.texts import Text
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.protocol.messages.names import is_retry_topic, is_system_group, is_system_topic
+from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
+from pyrmq_core.tools.web.look_ups import LookUps
+from pyrmq_core.tools.web.pages.page import Shown, matching, query, tried
+from pyrmq_core.tools.web.prepared import MESSAGE_TYPES, PERMISSIONS
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.values import GroupMember
+
+NEW_TOPIC_QUEUES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table of settings under its heading, with the rows that are shown of it."""
+
+    heading: str
+    table: SettingsTable
+    rows: tuple[SettingRow, ...]
+
+
+async def topic_settings_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns a topic's settings by broker, and the form of its settings, without a topic that of a new one."""
+    topic, sections, config = (
+        query(request, "topic"),
+        list[Section](),
+        TopicConfig("", NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES),
+    )
+    if topic:
+        configs = await look_ups.topic_configs(topic)
+        table = topic_table(configs.answers, configs.failures)
+        sections.append(Section("", table, table.rows))
+        config = next(iter(configs.answers.values()), config)
+    return await _shown(look_ups, "topic", topic, sections, config, is_fixed=is_system_topic(topic))
+
+
+async def group_settings_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns a group's settings by broker, and what each of its members reads, where they differ."""
+    group, sections, faults = query(request, "group"), list[Section](), list[str]()
+    config, mode = SubscriptionGroupConfig(), ""
+    if group:
+        described = await look_ups.describe(group)
+        table = group_table(described.configs, described.failures)
+        reads = _subscriptions(described.members)
+        sections = [Section("", table, table.rows), Section(Text("What its members read"), reads, reads.rows)]
+        faults = [
+            Text("{first}; {then}", first=check.found, then=check.advice)
+            for check in check_subscriptions(group, described.members)
+        ]
+        config = next(iter(described.configs.values()), config)
+        parts = (described.message_model, described.consume_type, described.consume_from_where)
+        mode = ", ".join(part.removeprefix("CONSUME_").replace("_", " ").lower() for part in parts if part)
+    is_fixed = is_system_group(group)
+    return await _shown(look_ups, "group", group, sections, config, is_fixed=is_fixed, faults=faults, mode=mode)
+
+
+async def servers_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the settings of brokers and NameServers that differ between them or from the default, or all."""
+    sections, failed = [], list[str]()
+    for heading, look_up in (
+        (Text("Brokers"), look_ups.broker_settings),
+        (Text("NameServers"), look_ups.nameserver_settings),
+    ):
+        table, error = await tried(look_up)
+        if table is None:
+            failed.append(f"{heading}: {error}")
+        else:
+            is_all = query(request, "filter") or query(request, "all")
+            rows = matching(request, table.rows if is_all else table.unusual, lambda row: (row.name,))
+            sections.append(Section(heading, table, tuple(rows)))
+    values = {"sections": sections, "faults": failed, "filter": query(request, "filter"), "all": query(request, "all")}
+    return Shown("servers.html", values)
+
+
+async def _shown(
+    look_ups: LookUps,
+    kind: str,
+    name: str,
+    sections: list[Section],
+    config: TopicConfig | SubscriptionGroupConfig,
+    *,
+    is_fixed: bool,
+    faults: list[str] | None = None,
+    mode: str = "",
+) -> Shown:
+    clusters = sorted({broker.cluster for broker in await look_ups.brokers()})
+    values = {"kind": kind, "name": name, "sections": sections, "config": config, "is_fixed": is_fixed, "mode": mode}
+    choices: dict[str, object] = {"clusters": [("", Text("all")), *((cluster, cluster) for cluster in clusters)]}
+    if isinstance(config, TopicConfig):
+        choices["permissions"] = [(letters, letters) for letters in PERMISSIONS]
+        choices["perm"] = next((letters for letters, perm in PERMISSIONS.items() if perm == config.perm), "rw")
+        choices["types"] = [("", Text("as it is, or RocketMQ's default")), *((name, name) for name in MESSAGE_TYPES)]
+        choices["type"] = config.attributes.get("message.type", "")
+    return Shown("settings.html", {**values, **choices, "faults": faults or ()})
+
+
+def _subscriptions(members: tuple[GroupMember, ...]) -> SettingsTable:
+    reads: dict[str, Mapping[str, str]] = {
+        member.client_id: {
+            data.topic: data.sub_string or "*"
+            for data in member.running_info.subscriptions
+            if not is_retry_topic(data.topic)
+        }
+        for member in members
+        if member.running_info is not None
+    }
+    silent: dict[str, RocketMQError] = {member.client_id: member.error for member in members if member.error}
+    return settings_table(reads, {client: {} for client in reads}, silent)

@@ -1,0 +1,191 @@
+"""Prepares the creation of topics and groups and changes of their settings, with the checks of the command line.
+
+The settings of each broker are shown as they are and as they will be. A change is refused if they are others when it is
+confirmed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+
+from pyrmq_core import Admin
+from pyrmq_core.client.admin.settings_tables import changes_of, group_settings, topic_settings
+from pyrmq_core.client.texts import Text
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.protocol.messages.names import is_system_group
+from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
+from pyrmq_core.tools.web.pages.page import whole_number
+from pyrmq_core.tools.web.prepared import PERMISSIONS, Change, Difference, Form, Result
+from pyrmq_core.tools.web.rendering import link
+
+Config = TypeVar("Config", TopicConfig, SubscriptionGroupConfig)
+Value = TypeVar("Value")
+
+FLAGS: Final = {"yes": True, "no": False, "": None}
+WHOLE: Final = re.compile("-?[0-9]{1,9}")
+
+
+async def topic_change(admin: Admin, form: Form) -> Change:
+    """Prepares a topic's creation, or a change of its settings."""
+    topic, cluster = form.get("topic", "").strip(), form.get("cluster") or None
+    reading, queues = whole_number(form, "readQueueNums"), whole_number(form, "writeQueueNums")
+    perm, order = _chosen(form, "perm", PERMISSIONS), bool(_chosen(form, "order", FLAGS))
+    attributes = _attributes(form.get("attributes", ""))
+    if message_type := form.get("type"):
+        attributes["message.type"] = message_type
+    wanted = TopicConfig(topic, reading, queues, perm, order=order, attributes=attributes)
+    previews = await admin.preview_topic(wanted, cluster=cluster)
+
+    async def perform() -> Result:
+        _check_unchanged(previews, await admin.preview_topic(wanted, cluster=cluster))
+        await admin.create_topic(
+            topic,
+            queues=queues,
+            read_queues=reading,
+            cluster=cluster,
+            order=order,
+            perm=perm,
+            attributes=attributes,
+        )
+        commands = _way_back(previews, topic_command, f"pyrmq topic delete {shlex.quote(topic)}", cluster)
+        return Result(Text("Topic {topic} has these settings.", topic=topic), commands=commands)
+
+    back = link("/topic-settings", topic=topic)
+    return _change(Text("topic {topic}", topic=topic), previews, topic_settings, perform, back)
+
+
+async def group_change(admin: Admin, form: Form) -> Change:
+    """Prepares a group's creation, or a change of its settings. A setting without a value stays as it is."""
+    group, cluster = form.get("group", "").strip(), form.get("cluster") or None
+    if is_system_group(group):
+        raise InvalidArgument(Text("group {group} is RocketMQ's own", group=group))
+    retries, retry_queues = _number(form, "retryMaxTimes"), _number(form, "retryQueueNums")
+    consume = _chosen(form, "consumeEnable", FLAGS)
+    broadcast = _chosen(form, "consumeBroadcastEnable", FLAGS)
+    orderly = _chosen(form, "consumeMessageOrderly", FLAGS)
+    changes = {
+        "retry_max_times": retries,
+        "retry_queue_nums": retry_queues,
+        "consume_enable": consume,
+        "consume_broadcast_enable": broadcast,
+        "consume_message_orderly": orderly,
+    }
+    previews = await admin.groups.preview_create(group, changes, cluster=cluster)
+
+    async def perform() -> Result:
+        _check_unchanged(previews, await admin.groups.preview_create(group, changes, cluster=cluster))
+        await admin.groups.create(
+            group,
+            cluster=cluster,
+            retry_max_times=retries,
+            retry_queue_nums=retry_queues,
+            consume_enable=consume,
+            consume_broadcast_enable=broadcast,
+            consume_message_orderly=orderly,
+        )
+        commands = _way_back(previews, group_command, f"pyrmq group delete {shlex.quote(group)}", cluster)
+        return Result(Text("Group {group} has these settings.", group=group), commands=commands)
+
+    back = link("/group-settings", group=group)
+    return _change(Text("group {group}", group=group), previews, group_settings, perform, back)
+
+
+def _change(
+    name: str,
+    previews: Mapping[str, tuple[Config | None, Config]],
+    settings: Callable[[Config], dict[str, str]],
+    perform: Callable[[], Awaitable[Result]],
+    back: str,
+) -> Change:
+    differences = tuple(
+        Difference(broker, *change)
+        for broker, (before, after) in sorted(previews.items())
+        for change in changes_of({} if before is None else settings(before), settings(after))
+    )
+    if not differences:
+        raise InvalidArgument(Text("{name} has these settings already", name=name))
+    new = sorted(broker for broker, (before, _) in previews.items() if before is None)
+    if len(new) == len(previews):
+        sentence = Text("Create {name} at {brokers}.", name=name, brokers=", ".join(new))
+        return Change(sentence, perform, back, differences=differences)
+    at_new = Text("It is new at {brokers}, where no command takes it away again.", brokers=", ".join(new))
+    warning = at_new if new else ""
+    sentence = Text("Change {name} at {brokers}.", name=name, brokers=", ".join(sorted(previews)))
+    return Change(sentence, perform, back, warning=warning, differences=differences)
+
+
+def _check_unchanged(shown: Mapping[str, object], now: Mapping[str, object]) -> None:
+    if shown != now:
+        text = Text("the settings are others than those that were shown; nothing is changed: look again")
+        raise InvalidArgument(text)
+
+
+def _chosen(form: Form, name: str, values: Mapping[str, Value]) -> Value:
+    text = form.get(name, "")
+    if text not in values:
+        raise InvalidArgument(f"{name}={text[:80]!r}: it is one of {', '.join(filter(None, values))}")
+    return values[text]
+
+
+def _number(form: Form, name: str) -> int | None:
+    text = form.get(name, "").strip()
+    if text and not WHOLE.fullmatch(text):
+        raise InvalidArgument(f"{name}={text[:80]!r} is no whole number")
+    return int(text) if text else None
+
+
+def _attributes(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in text.split()]
+    if wrong := [name for name, equals, _ in pairs if not (name and equals)]:
+        raise InvalidArgument(f"attribute {wrong[0][:80]!r} is not NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _way_back(
+    previews: Mapping[str, tuple[Config | None, Config]],
+    command: Callable[[Config], str],
+    delete: str,
+    cluster: str | None,
+) -> tuple[str, ...]:
+    former = {broker: before for broker, (before, _) in previews.items() if before is not None}
+    if len(former) in (0, len(previews)):
+        commands = create_commands(former, command) or (delete,)
+        return tuple(
+            f"{text} -c {shlex.quote(cluster)}" if cluster and " -b " not in text else text for text in commands
+        )
+    return create_commands(former, command, at_each=True)
+
+
+def create_commands(
+    configs: Mapping[str, Config], command: Callable[[Config], str], *, at_each: bool = False
+) -> tuple[str, ...]:
+    """Returns the command that gives all brokers these settings, or one for each broker if they differ."""
+    commands = {broker: command(config) for broker, config in sorted(configs.items())}
+    if len(set(commands.values())) == 1 and not at_each:
+        return tuple(commands.values())[:1]
+    return tuple(f"{text} -b {shlex.quote(broker)}" for broker, text in commands.items())
+
+
+def topic_command(config: TopicConfig) -> str:
+    perm = next((f" --perm {name}" for name, perm in PERMISSIONS.items() if perm == config.perm and name != "rw"), "")
+    order = " --order" if config.order else ""
+    attributes = "".join(
+        f" --attribute {shlex.quote(f'{name}={value}')}" for name, value in sorted(config.attributes.items())
+    )
+    queues = f"-r {config.read_queue_nums} -w {config.write_queue_nums}"
+    return f"pyrmq topic create {shlex.quote(config.topic)} {queues}{perm}{order}{attributes}"
+
+
+def group_command(config: SubscriptionGroupConfig) -> str:
+    flags = {
+        "consume": config.consume_enable,
+        "broadcast": config.consume_broadcast_enable,
+        "orderly": config.consume_message_orderly,
+    }
+    options = " ".join(f"--{name}" if is_on else f"--no-{name}" for name, is_on in flags.items())
+    retries = f"-r {config.retry_max_times} -q {config.retry_queue_nums}"
+    return f"pyrmq group create {shlex.quote(config.group_name)} {retries} {options}"
