@@ -112,6 +112,8 @@ def test_the_preview_of_a_topic_is_what_its_creation_makes(admin: Admin) -> None
         "message.type",
     ]
     assert preview.keys() == {"broker-b"}
+    unnamed = admin.preview_topic(TopicConfig("orders", 4, 6, Permission.READ), broker="broker-b")["broker-b"]
+    assert unnamed == (after, after)  # attributes stay
     assert {before for before, _ in admin.preview_topic(TopicConfig("new", 4, 4)).values()} == {None}
     assert "new" not in admin.topics.list()
 

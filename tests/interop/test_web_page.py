@@ -24,6 +24,7 @@ from tests.support.browser import browser, missing
 
 TOPIC = "web_page_orders"
 GROUP = "web_page_billing"
+CREATED = "web_page_created"
 HOSTILE = "<img src=x onerror=alert(1)>"
 MESSAGES = 12
 WITHIN_SECONDS = 120  # the end of a wait that hangs
@@ -61,6 +62,12 @@ async def test_every_page(apache: ApacheCluster, monkeypatch: pytest.MonkeyPatch
                 curve = (await http.get("/data/curve", params={"kind": kind, "name": name})).json()
                 assert len(curve["seconds"]) == 1
                 assert curve["lines"]
+            changed = set(re.findall(r'<td class="k">([^<]*)</td>', await text("/servers")))
+            assert {"enablePropertyFilter", "transactionCheckInterval"} <= changed
+            assert "flushDiskType" not in changed
+            assert len(changed) < 40
+            assert 'data-head="value">4</td>' in await text(f"/topic-settings?topic={TOPIC}")
+            assert "retryMaxTimes" in await text(f"/group-settings?group={GROUP}")
             assert await text("/producers")
             assert await text("/dead-letters")
             assert await text(f"/dead-letters?group={GROUP}")
@@ -119,6 +126,12 @@ def look(address: str, profile: Path) -> None:
         see("producers", "client")
         see("dead-letters", "Dead letters")
         see(f"reset?group={GROUP}", f"Reset the offsets of {GROUP}")
+        see("topic-settings", "A new topic")
+        chrome.find_element(By.NAME, "topic").send_keys(CREATED)
+        chrome.find_element(By.CSS_SELECTOR, "main button").click()
+        wait(chrome, lambda chrome: chrome.find_element(By.ID, "confirm")).click()
+        wait(chrome, lambda chrome: f"pyrmq topic delete {CREATED}" in text_of(chrome))
+        see(f"topic-settings?topic={CREATED}", "readQueueNums")
         see(f"send?topic={TOPIC}", "body")
         chrome.find_element(By.NAME, "body").send_keys(HOSTILE)
         chrome.find_element(By.CSS_SELECTOR, "main button").click()
