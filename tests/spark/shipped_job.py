@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
 from tests.support.spark import read, wait_readable, write
 
@@ -60,6 +61,18 @@ def streamed(spark: SparkSession, nameserver: str, topic: str, directory: Path) 
     return counted(spark.read.schema(COLUMNS).parquet(str(directory / "rows")))
 
 
+def decoders(spark: SparkSession) -> list[str]:
+    """Returns what the executors' Python says of the decoder that it uses."""
+
+    def named(_: int) -> str:
+        from pyrmq_core.columnar.decoding.compiled import decoder
+
+        return decoder().reason
+
+    frame = spark.range(0, 4, 1, 4).select(F.udf(named)("id").alias("reason"))
+    return [row.reason for row in frame.distinct().collect()]
+
+
 if __name__ == "__main__":
     master, nameserver, topic, rows, directory = *sys.argv[1:4], int(sys.argv[4]), Path(sys.argv[5])
     spark = session(master)
@@ -69,5 +82,6 @@ if __name__ == "__main__":
     placed = bodies.selectExpr("body", "spark_partition_id() as part")
     *batch, parts = placed.selectExpr(*FOUND, PARTITIONS).collect()[0]
     results = {"partitions": parts, "batch": batch, "stream": streamed(spark, nameserver, topic, directory)}
+    results["decoders"] = decoders(spark)
     print(json.dumps(results))  # noqa: T201
     spark.stop()

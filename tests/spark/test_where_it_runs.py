@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pyrmq_core.columnar.decoding.compiled import VERSION
 from tests.support.connect import connect_client
 from tests.support.maven import ApacheUnavailable
+from tests.support.native_build import built_site
 from tests.support.standalone import boot_standalone, job_environment
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,8 +28,8 @@ def java() -> None:
         pytest.skip("no Java here; install a JDK 17 or 21")
 
 
-def check(master: str, nameserver: str, directory: Path, environment: dict[str, str]) -> None:
-    """Checks that a batch and a stream read every row."""
+def check(master: str, nameserver: str, directory: Path, environment: dict[str, str]) -> list[str]:
+    """Checks that a batch and a stream read every row, and returns the decoders of the executors."""
     topic = f"shipped_{master.partition('[')[0].partition(':')[0].replace('-', '_')}"
     job = [sys.executable, "-m", "tests.spark.shipped_job", master, nameserver, topic, str(ROWS), str(directory)]
     done = subprocess.run(job, cwd=directory, env=environment, capture_output=True, text=True, timeout=SECONDS)
@@ -35,12 +37,23 @@ def check(master: str, nameserver: str, directory: Path, environment: dict[str, 
     results = json.loads(done.stdout.splitlines()[-1])
     assert results["batch"] == results["stream"] == [ROWS, ROWS, ROWS * (ROWS - 1) // 2]
     assert results["partitions"] >= 6
+    decoders: list[str] = results["decoders"]
+    return decoders
 
 
 @pytest.mark.soak
 def test_on_sparks_small_cluster(nameserver: str, tmp_path: Path) -> None:
     environment = job_environment(ROOT) | {"SPARK_WORKER_DIR": str(tmp_path / "work")}
     check("local-cluster[1,2,1024]", nameserver, tmp_path, environment)
+
+
+@pytest.mark.soak
+def test_with_the_compiled_decoder_on_executors(nameserver: str, tmp_path: Path) -> None:
+    site = built_site()
+    if site is None:
+        pytest.skip("no compiled decoder here: make native")
+    environment = job_environment(ROOT, site) | {"SPARK_WORKER_DIR": str(tmp_path / "work"), "PYRMQ_NATIVE": "1"}
+    assert check("local-cluster[1,2,1024]", nameserver, tmp_path, environment) == [f"pyrmq-native {VERSION}"]
 
 
 @pytest.mark.soak
