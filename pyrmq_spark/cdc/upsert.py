@@ -3,6 +3,10 @@
 The table is a directory of Parquet, or a table of a catalog that takes MERGE. A row has the columns of the schema, and
 `_change`, which names the change that wrote it. A deleted row stays, as its key with the operation `delete`, so that an
 older change is recognized when it comes late. So a batch that is applied again changes nothing.
+
+A plan is built anew for each batch. PySpark records the caller's line for each expression, which doubles the time of
+building it. A session that starts with `spark.python.sql.dataFrameDebugging.enabled=false` does not, and Spark's errors
+then name no line.
 """
 
 from __future__ import annotations
