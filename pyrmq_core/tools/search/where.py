@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -26,6 +26,7 @@ from pyrmq_core.model import MessageExt
 
 MAX_CHARACTERS: Final = 4096
 MAX_DEPTH: Final = 50
+MAX_COLUMNS: Final = 12
 
 BLANKS: Final = re.compile(r"\s*")
 NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
@@ -71,6 +72,27 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """Values of messages by the texts that name them. `reads_json` says whether one is of a body."""
+
+    values: Mapping[str, Value]
+    reads_json: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Columns:
+        """Parses values with commas between them. Raises `InvalidArgument`, which names the first wrong character."""
+        if len(text) > MAX_CHARACTERS:
+            raise InvalidArgument(f"the columns have {len(text)} characters; {MAX_CHARACTERS} are possible")
+        parser = _Parser(text)
+        values = dict([parser.column()])
+        while parser.goes_on():
+            values |= [parser.column()]
+        if len(values) > MAX_COLUMNS:
+            raise InvalidArgument(f"there are {len(values)} columns; {MAX_COLUMNS} are possible")
+        return cls(values, parser.reads_json)
+
+
+@dataclass(frozen=True, slots=True)
 class _Operand:
     """One side of a comparison: its value in a row, its position in the text, and its path's first name or literal."""
 
@@ -95,6 +117,17 @@ class _Parser:
         while self._takes_word("or"):
             tests.append(self._conjunction(depth))
         return tests[0] if len(tests) == 1 else lambda row: any(test(row) for test in tests)
+
+    def column(self) -> tuple[str, Value]:
+        operand = self._operand()
+        return self._text[operand.position : self._position], operand.value
+
+    def goes_on(self) -> bool:
+        self._skip_blanks()
+        if self._position < len(self._text):
+            self._expect(",")
+            return True
+        return False
 
     def end(self) -> None:
         self._skip_blanks()

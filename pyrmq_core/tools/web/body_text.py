@@ -95,6 +95,20 @@ def summary(body: bytes) -> str:
     return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
 
 
+def member_names(body: bytes) -> list[str]:
+    """Returns the names of the members of a JSON object, as far as they stand in the beginning of a body."""
+    text = _text(body, whole=False)
+    if text is None or not JSON_BEGIN.match(text):
+        return []
+    names, depth, before = list[str](), 0, ""
+    for token in JSON_TOKEN.findall(text):
+        if token == ":" and depth == 1 and before[:1] == '"':
+            names.append(before[1:-1])
+        depth += (token in ("{", "[")) - (token in ("}", "]"))
+        before = token
+    return names
+
+
 def _members(text: str, is_whole: bool) -> str:
     """Returns JSON, or its beginning, without quotes and the brackets around an object, and with escapes undone."""
     tokens = JSON_TOKEN.findall(text)

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -15,6 +15,7 @@ import trio
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, RocketMQError
 from pyrmq_core.client.texts import Text
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
+from pyrmq_core.tools.search.conditions import QUICK_BYTES
 from pyrmq_core.tools.web.body_text import SUMMARY_BYTES
 from pyrmq_core.tools.web.health_looks import HealthLooks
 from pyrmq_core.tools.web.history import SAMPLE_SECONDS, Curve, History, Sample
@@ -212,28 +213,26 @@ class LookUps:
     async def producers(self) -> ProducerList:
         return await self._get("producers", self._admin.producers.list)
 
-    async def by_key(self, topic: str, key: str, since: datetime | None, before: datetime | None) -> FoundMessages:
-        last = None if before is None else before - timedelta(milliseconds=1)
-        return await self._found(
-            ("key", topic, key, since, before),
-            lambda: self._admin.messages.by_key(
-                topic, key, max_num=SHOWN_MESSAGES, begin=since, end=last, body_bytes=SUMMARY_BYTES
-            ),
-        )
+    async def by_key(self, wanted: Wanted, key: str) -> FoundMessages:
+        """Returns the messages with the key, stored between the times."""
+        last = None if wanted.before is None else wanted.before - timedelta(milliseconds=1)
+        by_key, most = self._admin.messages.by_key, SHOWN_MESSAGES
+        query = partial(by_key, wanted.topic, key, max_num=most, begin=wanted.since, end=last)
+        return await self._found(("key", wanted, key), wanted, query)
 
-    async def by_id(self, topic: str, message_id: str) -> FoundMessages:
+    async def by_id(self, wanted: Wanted, message_id: str) -> FoundMessages:
         """Returns the messages with this `msg_id`: two if a send was repeated."""
-        return await self._found(
-            ("id", topic, message_id),
-            lambda: self._admin.messages.by_unique_key(topic, message_id, body_bytes=SUMMARY_BYTES),
-        )
+        query = partial(self._admin.messages.by_unique_key, wanted.topic, message_id)
+        return await self._found(("id", wanted, message_id), wanted, query)
 
-    async def _found(self, key: Hashable, query: Callable[[], Awaitable[MessageList]]) -> FoundMessages:
+    async def _found(
+        self, key: Hashable, wanted: Wanted, query: Callable[..., Awaitable[MessageList]]
+    ) -> FoundMessages:
         async def look_up() -> FoundMessages:
-            result = await query()
+            result = await query(body_bytes=QUICK_BYTES + 1 if wanted.columns else SUMMARY_BYTES)
             failures = {name: str(error) for name, error in result.failures.items()}
             newest = tuple(reversed(result.messages))[:SHOWN_MESSAGES]
-            return FoundMessages(tuple(map(self._reads.shortened, newest)), failures)
+            return FoundMessages(tuple(map(self._reads.shortening(wanted), newest)), failures)
 
         return await self._get(key, look_up)
 

@@ -6,10 +6,12 @@ record that cannot be read is shown without its body, and a broker that fails co
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Final
 
@@ -20,12 +22,14 @@ from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.client.consumer.pull_consumer import raw_pull
 from pyrmq_core.client.texts import Text, joined
 from pyrmq_core.client.unpacking import in_steps, in_thread
+from pyrmq_core.network.log_lines import one_line
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
-from pyrmq_core.tools.search.conditions import Condition, condition_of
+from pyrmq_core.tools.search.conditions import QUICK_BYTES, Condition, NoJson, condition_of, json_of
 from pyrmq_core.tools.search.ranges import queues_named, ranges_that_answer
 from pyrmq_core.tools.search.search import Search, SearchForm
+from pyrmq_core.tools.search.where import Columns, Row
 from pyrmq_core.tools.web.body_text import PART_BYTES, SUMMARY_BYTES, BodyText, body_text, summary
 from pyrmq_core.tools.web.hit_files import HitFile
 from pyrmq_core.tools.web.look_up_queue import LookUpQueue, WaitingLookUp
@@ -48,6 +52,8 @@ PAGE_BODY_BYTES: Final = 16 * 1024 * 1024
 LAYOUTS_AT_ONCE: Final = 1
 # The beginning of a body that lists mask, of which they show a summary.
 MASKED_BYTES: Final = 4 * SUMMARY_BYTES
+# The longest text of a column.
+CELL_CHARACTERS: Final = 80
 MILLISECOND: Final = timedelta(milliseconds=1)
 
 RULES: Final = BodyRules(max_body_bytes=PAGE_BODY_BYTES)
@@ -73,8 +79,14 @@ class FoundMessages:
     go_on: datetime | None = None
     skip: int = 0
 
-    def rows(self) -> list[tuple[MessageExt, str]]:
-        return [(message, self.faults.get(_key_of(message)) or summary(message.body)) for message in self.messages]
+    def rows(self, columns: bool = False) -> list[tuple[MessageExt, str, list[str]]]:
+        """Returns each message with its fault or the summary of its body, or with its texts in the columns."""
+        rows: list[tuple[MessageExt, str, list[str]]] = []
+        for message in self.messages:
+            fault = self.faults.get(_key_of(message), "")
+            cells = json.loads(message.body) if columns and not fault else []
+            rows.append((message, fault or ("" if columns else summary(message.body)), cells))
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,8 @@ class ShownMessage:
 class Wanted:
     """A search of a topic: times, conditions on the message, filters at the broker, and names of queues with spaces.
 
-    Empty texts, and None as a time, are no conditions. `skip` matches are passed over. The object is false if only
+    Empty texts, and None as a time, are no conditions. `columns` are what lists show instead of bodies, as
+    `Columns.parse` reads them. `skip` matches are passed over. The object is false if only
     times and queues are set: the newest messages are then read without a search.
     """
 
@@ -103,6 +116,7 @@ class Wanted:
     tags: str = ""
     sql: str = ""
     queue: str = ""
+    columns: str = ""
     skip: int = 0
 
     def __bool__(self) -> bool:
@@ -128,7 +142,7 @@ class MessageReads:
     async def search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:
         """Returns the newest matches of all queues, of the last hour without a time, and where the search ended."""
         most = SHOWN_MESSAGES + wanted.skip + 1
-        search, since = await self._begin(wanted, condition, self.shortened, most)
+        search, since = await self._begin(wanted, condition, self.shortening(wanted), most)
         matches: list[MessageExt] = []
 
         async def take(matching: list[MessageExt]) -> bool:
@@ -207,7 +221,7 @@ class MessageReads:
                     end = end if before is None else min(end, await self.consumer.offset_at(queue, before))
                     low = low if since is None else max(low, await self.consumer.offset_at(queue, since))
                     start = max(low, end - each)
-                    messages.extend((await self.read_range(queue, start, end, faults))[0])
+                    messages.extend((await self.read_range(queue, start, end, faults, wanted))[0])
                     older = older or start > low
                 except RocketMQError as error:
                     failures[str(queue)] = str(error)
@@ -225,24 +239,24 @@ class MessageReads:
         start: int,
         end: int,
         faults: dict[MessageKey, str],
+        wanted: Wanted,
         matches: Callable[[MessageExt], bool] = lambda message: True,
-        wanted: Wanted | None = None,
     ) -> tuple[list[MessageExt], int]:
         """Returns the messages of a short range with shortened bodies, and the offset up to which all are read.
 
         Adds the faults of unreadable messages to `faults`. The broker uses the filters of `wanted`.
         """
         messages: list[MessageExt] = []
-        tags, sql = ("*", None) if wanted is None else (wanted.tags or "*", wanted.sql or None)
+        tags, sql, shortened = wanted.tags or "*", wanted.sql or None, self.shortening(wanted)
 
         def keep(item: Readable) -> MessageExt | None:
             if not isinstance(item, UnreadableRecord):
-                return self.shortened(item) if matches(item) else None
+                return shortened(item) if matches(item) else None
             if item.message is None:
                 faults[queue.broker_name, queue.queue_id, item.offset] = str(item.error)
                 return None
             faults[_key_of(item.message)] = _fault_text(item, item.message)
-            return self.shortened(item.message)
+            return shortened(item.message)
 
         while start < end:
             pull = await raw_pull(self.consumer, queue, start, max_messages=end - start, tags=tags, sql=sql)
@@ -274,7 +288,7 @@ class MessageReads:
         if item is None:
             return None
         item = await in_thread(partial(self.masks.of, item, is_readable=not fault))
-        return ShownMessage(self.shortened(item), await self.body_text(item.body, form, part, address), fault)
+        return ShownMessage(shortened(item, self.masks), await self.body_text(item.body, form, part, address), fault)
 
     async def body_text(self, body: bytes, form: str, part: int, address: str) -> BodyText:
         """Returns a part of a body to show. Long JSON is laid out in a thread, when the viewer's address has its turn.
@@ -286,8 +300,11 @@ class MessageReads:
         async with self._layouts.admitted(WaitingLookUp(), address):
             return await trio.to_thread.run_sync(body_text, body, form, part)
 
-    def shortened(self, message: MessageExt) -> MessageExt:
-        return shortened(message, self.masks)
+    def shortening(self, wanted: Wanted) -> Callable[[MessageExt], MessageExt]:
+        """Returns the function that leaves of a message what lists show."""
+        if wanted.columns:
+            return partial(in_columns, masks=self.masks, columns=Columns.parse(wanted.columns))
+        return partial(shortened, masks=self.masks)
 
     async def _item_at(self, queue: MessageQueue, offset: int) -> Readable | None:
         pull = await raw_pull(self.consumer, queue, offset, max_messages=1)
@@ -357,6 +374,30 @@ def shortened(message: MessageExt, masks: Masks) -> MessageExt:
     # Lists of complete large messages would fill the memory. What a mask hides may be longer than what it writes.
     masked = masks.of(replace(message, body=message.body[:MASKED_BYTES]))
     return replace(masked, body=masked.body[:SUMMARY_BYTES])
+
+
+def in_columns(message: MessageExt, masks: Masks, columns: Columns) -> MessageExt:
+    """Returns the message with the masked texts of the columns, as a JSON list, for its body."""
+    is_long = columns.reads_json and len(message.body) > QUICK_BYTES
+    masked = masks.of(replace(message, body=b"") if is_long else message)
+    document = None
+    if columns.reads_json and not is_long:
+        with suppress(NoJson):
+            document = json_of(masked.body)
+    row = Row(masked, document)
+    texts = [
+        "…" if is_long and name.startswith("json") else _cell(value(row)) for name, value in columns.values.items()
+    ]
+    return replace(masked, body=json.dumps(texts).encode())
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        value = str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False, default=str)
+    text = one_line(value)
+    return text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"
 
 
 def _fault_text(record: UnreadableRecord, message: MessageExt) -> str:

@@ -143,7 +143,7 @@ class _Part:
             while (start := self.offsets[_key(queue)]) < end and not self._is_full():
                 step = min(end, start + STEP_OFFSETS)
                 try:
-                    read = await self.reads.read_range(queue, start, step, self.faults, self._matches, self.wanted)
+                    read = await self.reads.read_range(queue, start, step, self.faults, self.wanted, self._matches)
                 except RocketMQError as error:
                     self.failures[str(queue)] = str(error)
                     return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Final
 
@@ -10,7 +11,8 @@ from starlette.requests import Request
 from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.tools.web.body_text import FORMS, JSON_BYTES
+from pyrmq_core.tools.search.where import MEMBER, Columns
+from pyrmq_core.tools.web.body_text import FORMS, JSON_BYTES, member_names
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.message_reads import FoundMessages, Wanted
 from pyrmq_core.tools.web.pages.page import Shown, needed, page_number, query, time_range, tried, whole_number
@@ -21,6 +23,7 @@ from pyrmq_core.tools.web.zones import zone_of
 # The most matches of one millisecond that a search passes over.
 MAX_SKIPPED: Final = 10_000
 # If any of these fields of the form is filled, the page makes a search.
+OFFERED_COLUMNS: Final = 6
 CONDITIONS: Final = ("contains", "where", "regex", "tags", "sql", "queue")
 
 
@@ -35,9 +38,9 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             Text("a message is looked up by its key, by its id, or by the other conditions: choose one")
         )
     if topic and message_id:
-        result = await look_ups.by_id(topic, message_id)
+        result = await look_ups.by_id(wanted, message_id)
     elif topic and key:
-        result = await look_ups.by_key(topic, key, wanted.since, wanted.before)
+        result = await look_ups.by_key(wanted, key)
     elif topic and wanted:
         result = await look_ups.search(wanted)
     elif topic:
@@ -52,8 +55,8 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             **conditions,
             "searches": bool(wanted),
             "found": result,
-            "rows": result.rows(),
-            "conditions": conditions,
+            **_listed(result, wanted),
+            "conditions": conditions | {"columns": wanted.columns},
             "read_from": zone.write(result.go_on),
             "searched_since": zone.write(result.since),
             "older": zone.write(result.messages[-1].store_timestamp) if result.messages and result.more else "",
@@ -72,14 +75,14 @@ async def tail_page(request: Request, look_ups: LookUps) -> Shown:
     place = TailPlace.parse(text) if text else None
     wanted = wanted_of(request)
     part = await look_ups.tail(wanted if place is None else replace(wanted, since=None), place)
-    conditions = {"topic": wanted.topic} | {name: query(request, name) for name in CONDITIONS}
+    conditions = {"topic": wanted.topic} | {name: query(request, name) for name in (*CONDITIONS, "columns")}
     return Shown(
         "tail.html",
         {
             "topic": wanted.topic,
             "conditions": conditions,
             "found": part.found,
-            "rows": part.found.rows(),
+            **_listed(part.found, wanted),
             "behind": part.behind,
             "began": part.place.began_ms,
             "next": link("/tail", **conditions, place=part.place.text()),
@@ -91,7 +94,17 @@ def wanted_of(request: Request) -> Wanted:
     times = time_range(request)
     conditions = {name: query(request, name) for name in CONDITIONS}
     skip = page_number(request, "skip") if query(request, "skip") else 0
-    return Wanted(query(request, "topic"), times.since, times.before, **conditions, skip=min(skip, MAX_SKIPPED))
+    columns = query(request, "columns")
+    skip = min(skip, MAX_SKIPPED)
+    return Wanted(query(request, "topic"), times.since, times.before, **conditions, columns=columns, skip=skip)
+
+
+def _listed(result: FoundMessages, wanted: Wanted) -> dict[str, object]:
+    """Returns the rows of a list, the heads of its columns, and the columns that its bodies offer."""
+    heads = tuple(Columns.parse(wanted.columns).values) if wanted.columns else ()
+    counts = Counter(name for message in result.messages for name in member_names(message.body) if not heads)
+    offered = [f"json.{name}" for name, _ in counts.most_common(OFFERED_COLUMNS) if MEMBER.fullmatch(name)]
+    return {"rows": result.rows(bool(heads)), "columns": wanted.columns, "heads": heads, "offered": ", ".join(offered)}
 
 
 async def message_page(request: Request, look_ups: LookUps) -> Shown:
