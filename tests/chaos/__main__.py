@@ -1,5 +1,6 @@
 """One run: python -m tests.chaos SEED [--cluster ours|apache|mixed|pairs|guarded|...] [--steps 30]
-[--kinds join,leave] [--sends single,soon] [--seconds 60] [--settle 120] [--history FILE] [--until WORDS].
+[--kinds join,leave] [--sends single,soon] [--seconds 60] [--settle 120] [--history FILE] [--until WORDS]
+[--burst-batches 160].
 
 It prints what was done, and each fault; exit status 0: every promise held, 1: one was broken. With --still-beats 300
 nothing is awaited any more when every member's loop turned for so many beats without a message. With --committed
@@ -28,9 +29,9 @@ from tests.chaos.history import Event, line_of
 from tests.chaos.judged import History
 from tests.chaos.plan import Kind, Plan, drawn
 from tests.chaos.planted import plant_by_environment
-from tests.chaos.process_runs import KINDS_OF, ProcessRun, running
+from tests.chaos.process_runs import KINDS_OF, USUAL_LOAD, ProcessRun, running
 from tests.chaos.runner import STILL_BEATS
-from tests.chaos.traffic import EVERY_SENDING, Sending
+from tests.chaos.traffic import EVERY_SENDING, Load, Sending
 
 Begin: TypeAlias = "Callable[[Plan, Path, ClusterKind], AbstractAsyncContextManager[ProcessRun]]"
 
@@ -43,6 +44,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--kinds", help="all that the cluster can have")
     parser.add_argument("--sends", default=",".join(EVERY_SENDING))
+    parser.add_argument("--burst-batches", type=int, default=USUAL_LOAD.burst_batches)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--settle", type=float, default=120.0)
     parser.add_argument("--still-beats", type=int, default=STILL_BEATS)
@@ -56,7 +58,8 @@ def main() -> int:
         kinds = tuple(map(Kind, options.kinds.split(",")))
     plan = drawn(options.seed, options.steps, kinds)
     sendings = [Sending(sending) for sending in options.sends.split(",")]
-    begin: Begin = running_committed if options.committed else partial(running, sendings=sendings)
+    load = Load(burst_batches=options.burst_batches)
+    begin: Begin = running_committed if options.committed else partial(running, sendings=sendings, load=load)
     run = partial(_run, plan, options.cluster, begin)
     events = trio.run(run, options.seconds, options.settle, options.still_beats, options.until)
     if options.history is not None:

@@ -42,7 +42,7 @@ from tests.chaos.plan import (
 )
 from tests.chaos.proxy import proxies
 from tests.chaos.runner import CALL_SECONDS, GROUP, QUEUES, GroupMember, Run, Way
-from tests.chaos.traffic import EVERY_SENDING, SEND_SECONDS, Checks, Sending, Traffic
+from tests.chaos.traffic import EVERY_SENDING, SEND_SECONDS, Checks, Load, Sending, Traffic
 from tests.chaos.tries import tries_noted
 from tests.support.our_cluster import OurServer
 
@@ -64,6 +64,7 @@ KINDS_OF: Final[Mapping[ClusterKind, Sequence[Kind]]] = {
 GUARDED: Final = (ClusterKind.GUARDED, ClusterKind.GUARDED_APACHE)
 AccessChange: TypeAlias = "Callable[[Admin, str], Awaitable[None]]"
 ANOTHER_SECRET: Final = "a-secret-of-another"
+USUAL_LOAD: Final = Load()
 # 4.9.7 has no timers.
 WITHOUT: Final[Mapping[ClusterKind, Sequence[Sending]]] = {ClusterKind.UPGRADED: (Sending.DELAYED,)}
 
@@ -284,6 +285,7 @@ async def running(
     home: Path,
     kind: ClusterKind = ClusterKind.OURS,
     sendings: Collection[Sending] = EVERY_SENDING,
+    load: Load = USUAL_LOAD,
 ) -> AsyncIterator[ProcessRun]:
     """Yields a run of the plan that has not begun, on a cluster of its own."""
     with boot(kind) as cluster, ExitStack() as stack:
@@ -306,7 +308,7 @@ async def running(
             await admin.create_topic(FLEETING, queues=QUEUES)
             await admin.groups.create(GROUP)
             sendings = [sending for sending in sendings if sending not in WITHOUT.get(kind, ())]
-            traffic = Traffic(producer, random.Random(plan.seed), sendings=sendings)
+            traffic = Traffic(producer, random.Random(plan.seed), load, sendings)
             stack.enter_context(tries_noted(traffic.events))
             traffic.events += [Booted(name, maker) for name, maker in cluster.makers.items()]
 
