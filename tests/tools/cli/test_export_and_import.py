@@ -100,7 +100,7 @@ def test_messages_of_lite_topics_go_to_the_brokers_of_their_names(
 ) -> None:
     topic, copies = f"Lite-{form}", f"Lite-copy-{form}"
     names = [f"session-{number}" for number in range(8)]
-    with Producer("G", nameserver=cluster.nameserver) as producer:
+    with Producer("G", nameserver=cluster.nameserver, send_timeout=60) as producer:
         for name in names:
             producer.send(Message(topic, b"x", lite_topic=name))
         places = TopicPublishInfo(copies, producer.message_queues(copies), counter_start=0)
