@@ -24,9 +24,6 @@ class Text(str):
     def __str__(self) -> str:
         return self  # `str(error)` keeps the text that an error was raised with
 
-    def __getnewargs_ex__(self) -> tuple[tuple[str], Mapping[str, object]]:
-        return (self.pattern,), self.values
-
 
 def joined(texts: Sequence[str], *, by_commas: bool = False) -> str:
     """Returns whole sentences one behind another, with semicolons, or the items of a list, with commas."""

@@ -19,8 +19,8 @@ HIDDEN_TAGS = ("script", "style", "code")
 # Stands for the value of an expression.
 VALUE = "\x00"
 WORD = re.compile(r"[A-Za-z]{2,}")
-# Words that are no text: in a macro's call by its name and the argument's number, elsewhere by themselves.
-NO_TEXT_ARGUMENTS = {("head", 1), ("head", 3), ("chart", 0), ("part_of", 2)}
+# Arguments that are no text, by their macro and number.
+NO_TEXT_ARGUMENTS = {("head", 1), ("chart", 0), ("part_of", 2), ("choice", 1), ("flag", 1)}
 
 
 def parsed(source: str) -> nodes.Template:
@@ -56,7 +56,7 @@ class _RawTexts(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self._hidden and WORD.search(data):
-            self.raw.append(" ".join(data.split()))
+            self.raw.append(" ".join(data.replace(VALUE, " ").split()))
 
 
 def raw_texts(source: str) -> list[str]:
@@ -84,8 +84,9 @@ def _constants(node: nodes.Node) -> Iterator[str]:
             return
         case nodes.Call(node=nodes.Getattr()):
             return
-        case nodes.Call(node=nodes.Name(name="_" | "link" | "static")):
-            for argument in node.args[1:]:
+        case nodes.Call(node=nodes.Name(name="_" | "link" | "static" as name)):
+            values = [argument.value for argument in node.kwargs] if name == "_" else []
+            for argument in [*node.args[1:], *values]:
                 yield from _constants(argument)
         case nodes.Call(node=nodes.Name(name=name)):
             for number, argument in enumerate(node.args):
@@ -108,6 +109,15 @@ def code_texts(source: str) -> Iterator[str]:
             yield str(pattern.value)
 
 
+def check_names(source: str) -> Iterator[str]:
+    """Yields the names of a module's checks of health, which the page says."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "HealthCheck":
+            name = node.args[0]
+            assert isinstance(name, ast.Constant), f"line {node.lineno}: the name is no constant"
+            yield str(name.value)
+
+
 def raw_errors(source: str) -> list[str]:
     """Returns the errors that a module raises for its viewers with a text that is no `Text`."""
     return [
@@ -116,11 +126,14 @@ def raw_errors(source: str) -> list[str]:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("InvalidArgument", "ChangeNotLogged", "Result", "Change", "HealthCheck")
-        and any(isinstance(argument, ast.JoinedStr) or _is_sentence(argument) for argument in node.args)
+        and any(map(_is_sentence, node.args))
+        and not any(isinstance(argument, ast.Name) and argument.id == "OK" for argument in node.args)
     ]
 
 
 def _is_sentence(node: ast.expr) -> bool:
+    if isinstance(node, ast.JoinedStr):
+        return any(isinstance(part, ast.Constant) and WORD.search(str(part.value)) for part in node.values)
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
 
 

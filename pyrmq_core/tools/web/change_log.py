@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import RocketMQError
 
 MAX_ENTRIES: Final = 100
@@ -71,7 +72,7 @@ class ChangeLog:
             try:
                 await self._write(entry)
             except ChangeNotLogged as error:
-                entry.result = f"{result} ({error})"
+                entry.result = Text("{result} ({error})", result=result, error=str(error))
 
     async def _write(self, entry: LogEntry) -> None:
         if self._file is None:
@@ -88,7 +89,8 @@ class ChangeLog:
         try:
             await trio.to_thread.run_sync(_append, self._file, json.dumps(line) + "\n")
         except OSError as error:
-            raise ChangeNotLogged(f"the log of changes {self._file} takes no line: {error}") from error
+            text = Text("the log of changes {file} takes no line: {error}", file=self._file, error=error)
+            raise ChangeNotLogged(text) from error
 
 
 def _append(file: Path, line: str) -> None:

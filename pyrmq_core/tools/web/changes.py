@@ -18,6 +18,7 @@ import trio
 from pyrmq_core import Admin, Message, MessageExt, MessageQueue, Producer
 from pyrmq_core.client.admin.values import OffsetChange
 from pyrmq_core.client.query_many import query_many
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group, is_system_topic
 from pyrmq_core.protocol.messages.payload import check_message
@@ -111,7 +112,9 @@ class Changes:
         """
         change = self._waiting.pop(form.get("ticket", ""), None)
         if change is None:
-            raise InvalidArgument("this confirmation was used before, or is too old; look whether the change is there")
+            raise InvalidArgument(
+                Text("this confirmation was used before, or is too old; look whether the change is there")
+            )
         if change.plan is not None and not form.get("anyway"):
             offsets = await change.plan()
             if moved := len(set(offsets) ^ set(change.offsets)):
@@ -123,7 +126,7 @@ class Changes:
             await self.log.end(entry, FAILED, str(error))
             raise
         except BaseException:
-            await self.log.end(entry, FAILED, "it was broken off, and may be made in part")
+            await self.log.end(entry, FAILED, Text("it was broken off, and may be made in part"))
             raise
         undo = undo_of(result)
         if undo:
@@ -152,11 +155,11 @@ class Changes:
 
         async def perform() -> Result:
             result = await self._producer.send(message)
-            position = f"{result.message_queue} at {result.queue_offset}"
-            return Result(f"Stored in {position} as {result.msg_id}: {result.status.name}.")
+            values = {"queue": result.message_queue, "offset": result.queue_offset, "status": result.status.name}
+            return Result(Text("Stored in {queue} at {offset} as {id}: {status}.", id=result.msg_id, **values))
 
-        size = len(message.body)
-        return Change(f"Send a message of {size:,} bytes to topic {topic}.", perform, link("/topic", topic=topic))
+        sentence = Text("Send a message of {size:,} bytes to topic {topic}.", size=len(message.body), topic=topic)
+        return Change(sentence, perform, link("/topic", topic=topic))
 
     async def _reset(self, form: Form) -> Change:
         group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
@@ -176,15 +179,15 @@ class Changes:
             return _moved(group, await self._admin.groups.reset(group, topic, to))
 
         shown = f"{to}" if isinstance(to, str | int) else zone.write(to)
-        where = f"topic {topic}" if queue is None else f"{queue}"
-        sentence = f"Reset group {group} to {shown} in {where}."
+        where = Text("topic {topic}", topic=topic) if queue is None else f"{queue}"
+        sentence = Text("Reset group {group} to {shown} in {where}.", group=group, shown=shown, where=where)
         return Change(sentence, perform, link("/group", group=group), await plan(), plan)
 
     async def _undo(self, form: Form) -> Change:
         """Prepares to undo a change of offsets: each queue gets its former offset again."""
         former = self._undone.get(form.get("ticket", ""))
         if former is None:
-            raise InvalidArgument("the way back is no longer kept; the log of changes may have its offsets")
+            raise InvalidArgument(Text("the way back is no longer kept; the log of changes may have its offsets"))
         moves = [move.change for move in _movable(former)]
         topics = {move.queue.topic for move in moves}
 
@@ -203,9 +206,8 @@ class Changes:
             changes = await query_many(moves, seek, trio.CapacityLimiter(SEEKS_AT_ONCE))
             return _moved(former.group, tuple(changes.values()))
 
-        sentence = (
-            f"Give group {former.group} its former offsets in {len(moves)} queues of {', '.join(sorted(topics))}."
-        )
+        values = {"group": former.group, "number": len(moves), "topics": ", ".join(sorted(topics))}
+        sentence = Text("Give group {group} its former offsets in {number} queues of {topics}.", **values)
         return Change(sentence, perform, link("/group", group=former.group), await plan(), plan)
 
     async def _resend(self, form: Form) -> Change:
@@ -218,24 +220,27 @@ class Changes:
             queue = MessageQueue(DLQ_PREFIX + group, form.get("brokerName", ""), whole_number(form, "queueId"))
             places = [(queue, whole_number(form, "offset"))]
         if not places and not form.get("all"):
-            raise InvalidArgument("no dead letter is chosen; mark some, or send all again")
+            raise InvalidArgument(Text("no dead letter is chosen; mark some, or send all again"))
         if len(places) == 1:
             return await self._resend_one(group, *places[0])
         rate = whole_number(form, "rate")
         if not 1 <= rate <= MAX_RATE:
-            raise InvalidArgument(f"rate={rate}: it is 1 to {MAX_RATE} letters a second")
+            raise InvalidArgument(Text("rate={rate}: it is 1 to {most} letters a second", rate=rate, most=MAX_RATE))
         letters = self.resends.chosen(places) if places else await self.resends.every(group)
         if not letters.number:
-            raise InvalidArgument(f"group {group} has no dead letter that is kept")
+            raise InvalidArgument(Text("group {group} has no dead letter that is kept", group=group))
 
         async def perform() -> Result:
             self.resends.start(group, letters, rate)
-            return Result(f"{letters.number:,} dead letters of {group} are being sent again; see the changes.")
+            text = Text("{number:,} dead letters of {group} are being sent again; see the changes.", **values)
+            return Result(text)
 
-        seconds = -(-letters.number // rate)
-        what = "the chosen" if places else "all"
-        letters_of = f"{what} {letters.number:,} dead letters of group {group}"
-        sentence = f"Send {letters_of} to it again, {rate} a second, which takes {seconds:,} s."
+        values = {"number": letters.number, "group": group}
+        what = Text("Send all {number:,} dead letters of group {group} to it again", **values)
+        if places:
+            what = Text("Send the chosen {number:,} dead letters of group {group} to it again", **values)
+        speed = {"rate": rate, "seconds": -(-letters.number // rate)}
+        sentence = Text("{what}, {rate} a second, which takes {seconds:,} s.", what=what, **speed)
         return Change(sentence, perform, "/changes", warning=NO_WAY_BACK)
 
     async def _resend_one(self, group: str, queue: MessageQueue, offset: int) -> Change:
@@ -243,21 +248,27 @@ class Changes:
 
         async def perform() -> Result:
             result = await self._admin.messages.resend(group, await self._letter(queue, offset))
-            return Result(f"Sent to {group} again, stored in {result.message_queue} at {result.queue_offset}.")
+            values = {"group": group, "queue": result.message_queue, "offset": result.queue_offset}
+            return Result(Text("Sent to {group} again, stored in {queue} at {offset}.", **values))
 
-        sentence = f"Send the dead letter in {queue} at {offset} to group {group} again. It also stays where it is."
+        sentence = Text(
+            "Send the dead letter in {queue} at {offset} to group {group} again. It also stays where it is.",
+            queue=queue,
+            offset=offset,
+            group=group,
+        )
         return Change(sentence, perform, link("/dead-letters", group=group), warning=NO_WAY_BACK)
 
     async def _stop(self, form: Form) -> Change:
         del form
         if self.resends.running is None:
-            raise InvalidArgument("no dead letters are being sent")
+            raise InvalidArgument(Text("no dead letters are being sent"))
 
         async def perform() -> Result:
             self.resends.stop()
-            return Result("No further dead letters are sent.")
+            return Result(Text("No further dead letters are sent."))
 
-        return Change("Stop sending dead letters again.", perform, "/changes")
+        return Change(Text("Stop sending dead letters again."), perform, "/changes")
 
     async def _consume(self, form: Form) -> Change:
         """Prepares that one member consumes a stored message now."""
@@ -266,21 +277,25 @@ class Changes:
         queue = MessageQueue(form.get("topic", ""), form.get("brokerName", ""), whole_number(form, "queueId"))
         offset = whole_number(form, "offset")
         if not member:
-            raise InvalidArgument("no member is chosen")
+            raise InvalidArgument(Text("no member is chosen"))
         await self._letter(queue, offset)
 
         async def perform() -> Result:
             message = await self._letter(queue, offset)
             result = await self._admin.messages.consume_directly(group, message, client_id=member)
-            outcome = "nothing" if result.consume_result is None else result.consume_result.value
+            outcome = Text("nothing") if result.consume_result is None else result.consume_result.value
+            ms = result.spent_time_ms
+            answer = Text("{member} answered {outcome} after {ms:,} ms", member=member, outcome=outcome, ms=ms)
             # A member's own text may repeat what is masked.
-            remark = f": {result.remark}" if result.remark and not self._look_ups.masks.any else ""
-            return Result(f"{member} answered {outcome} after {result.spent_time_ms:,} ms{remark}")
+            shows = result.remark and not self._look_ups.masks.any
+            return Result(Text("{answer}: {remark}", answer=answer, remark=result.remark) if shows else answer)
 
         query = {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
-        sentence = f"Have member {member} of group {group} consume the message in {queue} at {offset} now."
-        warning = "It is consumed once more if it was before; offsets do not change. What the member does stays done."
-        return Change(sentence, perform, link("/message", topic=queue.topic, **query), warning=warning)
+        values = {"member": member, "group": group, "queue": queue, "offset": offset}
+        sentence = Text(
+            "Have member {member} of group {group} consume the message in {queue} at {offset} now.", **values
+        )
+        return Change(sentence, perform, link("/message", topic=queue.topic, **query), warning=ONCE_MORE)
 
     async def _delete(self, form: Form) -> Change:
         """Prepares the deletion of a topic, or of a group without members."""
@@ -290,28 +305,33 @@ class Changes:
     async def _delete_topic(self, topic: str) -> Change:
         check_topic(topic)
         if is_system_topic(topic):
-            raise InvalidArgument(f"topic {topic} is RocketMQ's own")
+            raise InvalidArgument(Text("topic {topic} is RocketMQ's own", topic=topic))
         stats, groups = await self._admin.topics.stats(topic), await self._admin.topics.groups(topic)
         create = create_commands((await self._admin.topics.configs(topic)).answers, topic_command)
 
         async def perform() -> Result:
             await self._admin.delete_topic(topic)
-            return Result(f"Topic {topic} is deleted. Its messages are gone.", commands=create)
+            text = Text("Topic {topic} is deleted. Its messages are gone.", topic=topic)
+            return Result(text, commands=create)
 
-        lost = f"{stats.messages:,} messages in {len(stats.queues)} queues"
-        readers = f"{', '.join(groups[:MOST_NAMES])}{', ...' if len(groups) > MOST_NAMES else ''}" or "no group"
-        warning = f"{lost} are lost for good. It is read by: {readers}. A command can make the topic again, empty."
-        return Change(f"Delete topic {topic} with {lost}.", perform, "/topics", warning=warning)
+        lost = Text("{messages:,} messages in {queues} queues", messages=stats.messages, queues=len(stats.queues))
+        names = f"{', '.join(groups[:MOST_NAMES])}{', ...' if len(groups) > MOST_NAMES else ''}"
+        values = {"lost": lost, "readers": names or Text("no group")}
+        warning = Text(
+            "{lost} are lost for good. It is read by: {readers}. A command can make the topic again, empty.", **values
+        )
+        sentence = Text("Delete topic {topic} with {lost}.", topic=topic, lost=lost)
+        return Change(sentence, perform, "/topics", warning=warning)
 
     async def _delete_group(self, group: str) -> Change:
         check_group(group)
         if is_system_group(group):
-            raise InvalidArgument(f"group {group} is RocketMQ's own")
+            raise InvalidArgument(Text("group {group} is RocketMQ's own", group=group))
         members = (await self._admin.groups.describe(group, running_info=False)).members
         if members:
-            raise InvalidArgument(
-                f"group {group} has {len(members)} members, which would make it again: stop them first"
-            )
+            values = {"group": group, "number": len(members)}
+            text = Text("group {group} has {number} members, which would make it again: stop them first", **values)
+            raise InvalidArgument(text)
         former = [
             OffsetChange(row.queue, row.consumer_offset, NO_OFFSET)
             for row in (await self._admin.groups.progress(group)).queues
@@ -321,12 +341,14 @@ class Changes:
 
         async def perform() -> Result:
             await self._admin.groups.delete(group)
-            text = f"Group {group} is deleted, with its retries and dead letters."
+            text = Text("Group {group} is deleted, with its retries and dead letters.", group=group)
             return Result(text, commands=(*create, *undo_of(Result("", group, tuple(former)))))
 
-        sentence = f"Delete group {group} with its offsets in {len(former)} queues, its retries and its dead letters."
-        warning = "Commands can make the group again with its offsets. Retries and dead letters are lost for good."
-        return Change(sentence, perform, "/groups", warning=warning)
+        values = {"group": group, "number": len(former)}
+        sentence = Text(
+            "Delete group {group} with its offsets in {number} queues, its retries and its dead letters.", **values
+        )
+        return Change(sentence, perform, "/groups", warning=LETTERS_LOST)
 
     async def _topic(self, form: Form) -> Change:
         return await topic_change(self._admin, form)
@@ -341,8 +363,14 @@ class Changes:
         return message
 
 
-NO_WAY_BACK: Final = (
+NO_WAY_BACK: Final = Text(
     "What is sent cannot be taken back: the group consumes the copies. The letters stay where they are."
+)
+ONCE_MORE: Final = Text(
+    "It is consumed once more if it was before; offsets do not change. What the member does stays done."
+)
+LETTERS_LOST: Final = Text(
+    "Commands can make the group again with its offsets. Retries and dead letters are lost for good."
 )
 
 
@@ -361,7 +389,7 @@ def _target(text: str, zone: Zone) -> datetime | int | Literal["earliest", "late
             return text
     to = whole_number({"to": text}, "to") if text.isascii() and text.isdigit() else zone.read(text, "to")
     if to is None:
-        raise InvalidArgument("to is empty; write earliest, latest, a time, or an offset of a queue")
+        raise InvalidArgument(Text("to is empty; write earliest, latest, a time, or an offset of a queue"))
     return to
 
 
@@ -371,7 +399,7 @@ def _queue(topic: str, text: str) -> MessageQueue | None:
         return None
     broker, _, number = text.rpartition("/")
     if not (broker and number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS):
-        raise InvalidArgument(f"queue {text}: write it as broker-a/0, or leave it empty for all")
+        raise InvalidArgument(Text("queue {queue}: write it as broker-a/0, or leave it empty for all", queue=text))
     return MessageQueue(topic, broker, int(number))
 
 
@@ -379,14 +407,16 @@ def _place(group: str, text: str) -> tuple[MessageQueue, int]:
     name, _, offset = text.rpartition("@")
     queue = _queue(DLQ_PREFIX + group, name)
     if queue is None:
-        raise InvalidArgument(f"{text!r} is no place of a dead letter")
+        raise InvalidArgument(Text("{place!r} is no place of a dead letter", place=text))
     return queue, whole_number({"offset": offset}, "offset")
 
 
 def _moved(group: str, changes: Sequence[OffsetChange]) -> Result:
     topics = ", ".join(sorted({change.queue.topic for change in changes}))
     moved = sum(1 for change in changes if change.before != change.after)
-    return Result(f"{moved} of {len(changes)} queues of {topics} have a new offset.", group, tuple(changes))
+    values = {"moved": moved, "number": len(changes), "topics": topics}
+    text = Text("{moved} of {number} queues of {topics} have a new offset.", **values)
+    return Result(text, group, tuple(changes))
 
 
 def _movable(result: Result) -> list[QueueMove]:

@@ -127,21 +127,22 @@ def _check_unchanged(shown: Mapping[str, object], now: Mapping[str, object]) -> 
 def _chosen(form: Form, name: str, values: Mapping[str, Value]) -> Value:
     text = form.get(name, "")
     if text not in values:
-        raise InvalidArgument(f"{name}={text[:80]!r}: it is one of {', '.join(filter(None, values))}")
+        names = ", ".join(filter(None, values))
+        raise InvalidArgument(Text("{name}={value!r}: it is one of {known}", name=name, value=text[:80], known=names))
     return values[text]
 
 
 def _number(form: Form, name: str) -> int | None:
     text = form.get(name, "").strip()
     if text and not WHOLE.fullmatch(text):
-        raise InvalidArgument(f"{name}={text[:80]!r} is no whole number")
+        raise InvalidArgument(Text("{name}={value!r} is no whole number", name=name, value=text[:80]))
     return int(text) if text else None
 
 
 def _attributes(text: str) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in text.split()]
     if wrong := [name for name, equals, _ in pairs if not (name and equals)]:
-        raise InvalidArgument(f"attribute {wrong[0][:80]!r} is not NAME=VALUE")
+        raise InvalidArgument(Text("attribute {name!r} is not NAME=VALUE", name=wrong[0][:80]))
     return {name: value for name, _, value in pairs}
 
 
