@@ -259,7 +259,7 @@ async def _check_dead_letters(servers: AdminServers, since: datetime) -> list[He
         if isinstance(number, RocketMQError):
             checks.append(HealthCheck("letters", WARN, _not_known_of(group, number), subject=group))
         elif number:
-            text = Text("group {group} has a dead letter of the last 24 hours", group=group)
+            text = Text("group {group} has 1 dead letter of the last 24 hours", group=group)
             if number > 1:
                 values = {"group": group, "number": number}
                 text = Text("group {group} has {number:,} dead letters of the last 24 hours", **values)
