@@ -47,13 +47,13 @@ FIELD: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))\s*[:\s]\s*(\S.*?)
 
 
 class Struct(NamedTuple):
-    """The shape of a struct that contains strings: for each field its name and its shape, None without strings."""
+    """A struct type with strings in it: each field's name and shape. The shape of a type without strings is None."""
 
     fields: tuple[tuple[str, Shape | None], ...]
 
 
 class Container(NamedTuple):
-    """The shape of an array (`array<`) or a map (`map<string,`) whose elements contain strings."""
+    """An array or map type with strings in it: `head` is `array<` or `map<string,`, `element` its elements' shape."""
 
     head: str
     element: Shape

@@ -41,7 +41,11 @@ class SessionOwner(AsyncOnly, Generic[S]):
         """Makes the parts that need no loop, at construction. Subclasses define it."""
 
     async def _opens(self, stack: AsyncExitStack) -> None:
-        """Makes the parts that need the open session. Subclasses define it. `InvalidState` allows another try."""
+        """Makes the parts that need the open session. Subclasses define it.
+
+        `stack` closes the parts at the end. After `InvalidState` the object may be opened again, after another error
+        never.
+        """
 
     async def _closes(self, *, has_failed: bool) -> None:
         """Ends the work under way: in order, or at once if the `async with` block has failed. Subclasses define it."""

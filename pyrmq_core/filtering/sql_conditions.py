@@ -138,7 +138,11 @@ def negative(part: Part) -> Part:
 
 
 def equal(left: Part, right: Part, *, negated: bool) -> Part:
-    """Returns a comparison by = or <>. Two nulls are equal. If only `left` is null, the result is null."""
+    """Returns the condition `left = right`, or `left <> right` if `negated`. Raises `UnfitOperand` for unfit parts.
+
+    Unlike in SQL, two nulls are equal, and a null on the right is unequal to any value. If only `left` is null, so is
+    the result.
+    """
     for part in (left, right):
         if part.is_constant and part.value is None:
             raise UnfitOperand("compares with NULL: write IS NULL or IS NOT NULL")

@@ -109,7 +109,10 @@ def is_table(table: str, database: Column, name: Column, schema: Column | None =
 
 
 def is_without_schema(table: str, database: Column, name: Column, schema: Column) -> Column:
-    """Returns whether `table` names no schema, and the message's is not the default one: two tables may be meant."""
+    """Returns a condition: `table` names no schema, and the message has a schema other than the default ones.
+
+    Tables of that name in several schemas may then be meant, so the caller ends the query with an error.
+    """
     is_named = F.concat(schema, F.lit("."), name).isin(table) | (
         F.concat(database, F.lit("."), schema, F.lit("."), name) == table
     )

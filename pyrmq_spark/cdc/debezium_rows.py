@@ -159,7 +159,7 @@ def debezium_rows(
 
 
 def _parts_of(frame: DataFrame, row: Row) -> DataFrame:
-    """Returns the parts of the envelopes as columns. `fields` are those of the schema, if types of `row` need them."""
+    """Returns the envelopes' members as columns, and `fields`, the message's schema, if a type in `row` needs it."""
     text = F.col("body").cast("string")
     columns = ", ".join(f"{quoted(field.name)} {read_type(field)}" for field in row)
     message = F.from_json(text, _envelope(columns, SCHEMA if _has_tokens(row) else None), RECORD)

@@ -69,8 +69,10 @@ def plan(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[QueueRange]:
-    """Returns the ranges to read by queue and offset, without queues that have nothing to read. Limits are at
-    least 1.
+    """Returns the ranges to read, in the order of queue and offset. Queues with nothing to read are left out.
+
+    A range has at most `max_records` offsets. With fewer than `min_partitions` ranges, large ones are cut. None is no
+    limit.
     """
     return cut_all(whole_ranges(ranges), min_partitions=min_partitions, max_records=max_records)
 

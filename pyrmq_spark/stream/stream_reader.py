@@ -112,11 +112,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Returns the start, which is the same in both of Spark's calls in batch 0.
+        """Returns the offsets at which the query starts, the same in both calls that Spark makes in batch 0.
 
-        Spark also calls it when a planned batch 0 is repeated after a failure. It then reads that batch by its plan, so
-        a start that cannot be computed is an error only for a new plan. Before 4.2 the start is kept here, so that
-        `partitions` can distinguish batch 0 from later batches.
+        Spark also calls it to repeat a planned batch 0, which is read by its plan, without the result. So an error is
+        kept until a new batch is planned, and `UNRESOLVED` returned instead. PySpark before 4.2 always gets
+        `UNRESOLVED`, by which `partitions` recognizes batch 0.
         """
         if not has_admission_control():
             return UNRESOLVED
@@ -289,9 +289,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return admitted(backlog, limits, sizes)
 
     def _next_commits(self, followed: FollowedOffsets, limits: ReadLimits, since: float | None) -> Backlog | None:
-        """Returns how many records of the manifest to read, at least one, so that their rows stay within the limits.
+        """Returns how many records of the manifest the next batch reads, or None if `is_held_back` has it wait.
 
-        The number of ranges in these records is limited, too.
+        It stops before the record whose rows exceed the limit on offsets, or whose ranges exceed `MOST_RANGES_A_BATCH`.
+        The first record is always read. `since` is the time since the last batch in seconds, None before the first
+        batch.
         """
         rows, ranges, is_first = 0, 0, True
         for queue, size in followed.backlog.items():  # a committed stream has one queue

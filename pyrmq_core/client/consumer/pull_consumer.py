@@ -80,7 +80,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().topic_queues(topics)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Returns each topic's brokers, by its order configuration or the route of any NameServer."""
+        """Returns the names of each topic's brokers: those in its order configuration or in any NameServer's route."""
         return await self._asking().expected_brokers(topics)
 
     async def manifests(self) -> frozenset[str]:

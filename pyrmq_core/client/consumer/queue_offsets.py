@@ -132,9 +132,10 @@ class QueueOffsets:
         return await query_many(topics, current)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Returns each topic's brokers, by its order configuration or the route of any NameServer.
+        """Returns the names of each topic's brokers: those in its order configuration or in any NameServer's route.
 
-        A NameServer that does not answer names none.
+        A broker without queues to read does not count. NameServers that do not answer are passed over, so a set may be
+        empty.
         """
         order = await self._kv_values(ORDER_TOPIC_CONFIG)
 

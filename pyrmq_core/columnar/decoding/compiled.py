@@ -36,7 +36,10 @@ logger: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The decoder of this process: the compiled function, or None for the one in Python, and the reason for that."""
+    """The decoder of this process. `decode` is the compiled function, or None if records are decoded in Python.
+
+    `reason` says why. `is_refused` is True if pyrmq-native is installed, but of another version or impossible to load.
+    """
 
     decode: Callable[..., Mapping[str, Any] | None] | None
     reason: str
@@ -49,7 +52,7 @@ class Decoder:
 
 @cache
 def decoder() -> Decoder:
-    """Returns the decoder of this process, and logs it when it is first used."""
+    """Returns this process's choice between the compiled and the pure decoder. The first call makes and logs it."""
     choice = _choice()
     logger.log(logging.WARNING if choice.is_refused else logging.INFO, "the decoder of records is %s", choice.text)
     return choice

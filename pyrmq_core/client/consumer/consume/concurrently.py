@@ -33,7 +33,11 @@ RECALL_SECONDS: Final = 0.01
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """One running call of the handler: the batches of one queue in `run`, and the loop time at which it began."""
+    """A task that calls the handler, each time with a `run` of batches of one `queue`. Both are None while it is idle.
+
+    `began` is the time, in seconds of trio's clock, at which it took the batches. Cancelling `scope` ends a call that
+    takes longer than `consume_timeout`.
+    """
 
     scope: trio.CancelScope
     queue: AssignedQueue | None = None

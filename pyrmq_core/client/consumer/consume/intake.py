@@ -192,7 +192,11 @@ class Intake:
             turn.release()
 
     async def _pull_once(self, hold: float, timeout: float) -> int:
-        """Pulls once. Returns the queue's end if the answer shows that many more messages are stored, otherwise 0."""
+        """Pulls once, and passes the messages on. Without a message the broker holds the pull for up to `hold` seconds.
+
+        The pull fails if the answer comes more than `timeout` seconds after that. Returns the offset of the queue's end
+        if many more messages are stored there, which are worth reading ahead, otherwise 0.
+        """
         process_queue = self.process_queue
         commit = process_queue.offset_to_commit if self._arrivals.commits_with_pulls() else None
         self.pulled_at = began = trio.current_time()

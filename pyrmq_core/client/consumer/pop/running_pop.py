@@ -1,7 +1,7 @@
-"""`RunningPop`: the calls of one handler with popped messages, up to a number at once, and their extension.
+"""`RunningPop`: calls a handler with popped messages, and keeps them invisible to other consumers meanwhile.
 
 An ordered pop returns messages of a queue in their order, and the broker holds the queue back meanwhile. They are
-handled one after another. After a failure those behind it come again with it.
+handled one after another. If one fails, it and all later ones are given back, and come again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ FINAL_CODES: Final = frozenset(
 
 @dataclass(eq=False, slots=True)
 class RunningPop:
-    """The work of one `run`. `receive` returns up to a number of deliveries, perhaps none after a while."""
+    """The work of one `PopConsumer.run`: it receives messages, and has at most `at_once` of them in the handler.
+
+    `receive(count)` returns up to `count` deliveries, perhaps none. A message is invisible for `invisible` seconds.
+    Half way through, that is extended, until `consume_timeout` seconds after its arrival. `handled` has the arrival
+    time of each message, by trio's clock. `changed` is set when a handler ends.
+    """
 
     receive: Callable[[int], Awaitable[Sequence[PopDelivery]]]
     calls: HandlerCalls

@@ -1,4 +1,4 @@
-"""The settings of a `PopConsumer`: the parameters of all faces, written once, and the delays after a failure.
+"""The settings of a `PopConsumer`, written once for the trio, blocking and asyncio classes, and delays after failures.
 
 Delays are those of client/impl/consumer/DefaultMQPushConsumerImpl.java (popDelayLevel), 5.4.0.
 """
@@ -28,7 +28,12 @@ LEVEL_SECONDS: Final = (1, 5, *RETRY_SECONDS)
 
 @dataclass(frozen=True, kw_only=True)
 class PopSettings(ConsumerSettings[AnyClient]):
-    """The parameters of a pop consumer. `AnyClient` is the `Client` of its face."""
+    """The parameters of a pop consumer. `AnyClient` is the trio, blocking or asyncio `Client`.
+
+    A message that came again `max_reconsume_times` times moves to the group's dead-letter topic. For up to
+    `consume_timeout` seconds it stays invisible while its handler works. At the end, running handlers have
+    `stop_timeout` seconds.
+    """
 
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.FIRST_OFFSET
     max_reconsume_times: int = 16

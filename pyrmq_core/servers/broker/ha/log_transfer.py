@@ -47,7 +47,7 @@ class HaTimes:
 
 
 class Reports:
-    """A parser of the reports that a slave sends, of which only the last counts."""
+    """A parser of a slave's reports: each is the log offset up to which it has everything, and only the last counts."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,6 +1,7 @@
-"""Administration of topics (17, 21, 215, 351) and groups (200, 201, 207, 352).
+"""Handlers of administrators' requests for topics and consumer groups: to make or change, list, delete and show them.
 
-Source: broker/processor/AdminBrokerProcessor.java (5.4.0).
+In this order the request codes are 17, 21, 215 and 351 for topics, and 200, 201, 207 and 352 for groups. Source:
+broker/processor/AdminBrokerProcessor.java (5.4.0).
 """
 
 from __future__ import annotations

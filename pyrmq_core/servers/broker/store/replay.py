@@ -43,9 +43,11 @@ class UnknownTopic(Exception):
 
 
 class Replay:
-    """A reading of the log. `on_written` is called with each queue that got entries, its key and the entries.
+    """A reader of the log that appends an entry to the right queue for each record.
 
-    Before `trusted` the log was synced, and a record that cannot be read is damaged.
+    `queue_of` returns the queue of a key, and `entry_of` the entry of a record. After entries were written,
+    `on_written` is called with key, queue and entries. The log was synced up to the offset `trusted`: before it an
+    unreadable record is damage, and is noted in `holes`. After it such a record is the end of the log.
     """
 
     def __init__(self, log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, *, trusted: int = 0) -> None:

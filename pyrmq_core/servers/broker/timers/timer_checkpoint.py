@@ -88,11 +88,11 @@ class TimerCheckpoint:
 
 
 def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
-    """Writes and syncs a master's checkpoint at its slave, in any thread. Raises `StoreError` if it cannot.
+    """Saves the timer checkpoint of a slave's master at the slave, in any thread. Raises `StoreError` if it cannot.
 
-    A slave has no timer log and no wheel: when it becomes the master it builds them from its commit log, and the
-    checkpoint says which messages were delivered. Files of a time when this broker was the master are removed. The
-    checkpoint names a position in the timer log that is not there, so that the next start builds it.
+    A slave has no timer log and no wheel. If it becomes the master, it builds them from its commit log, and learns from
+    the checkpoint which messages were delivered. Timer files from a time when it was the master are removed. The saved
+    `log_position` is at least 1, which an empty timer log never reaches: so the next start builds the log.
     """
     for path in (timer_log.FOLDER, timer_wheel.PATH):
         files.remove(path)

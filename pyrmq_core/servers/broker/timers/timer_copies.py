@@ -102,7 +102,7 @@ def key_of_copy(message: TimerMessage, *, rolls: bool) -> CopyKey:
 
 
 class DeliveredCopies:
-    """The copies of timer messages that an earlier run stored. `start` is the log offset of the first, or None."""
+    """The copies of timer messages that an earlier run stored, at or after log offset `start` (None without any)."""
 
     def __init__(self) -> None:
         self.start: int | None = None
@@ -110,7 +110,7 @@ class DeliveredCopies:
         self._until = (0, 0)
 
     def find(self, records: Iterable[RawRecord], start: int, queue_offset: int, time_ms: int) -> None:
-        """Collects the copies among `records`, which begin at `start`, of messages before a queue offset and a time."""
+        """Collects the copies in `records`, which begin at log offset `start`. `forget` explains the other two."""
         for record in records:
             if MARK in record.properties:
                 time_ms = max(time_ms, record.store_timestamp_ms)  # the clock may have been set back since
@@ -120,14 +120,18 @@ class DeliveredCopies:
         self._until = (queue_offset, time_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if the log has a copy with this key. Each copy counts once."""
+        """Returns True if the log has an unused copy with this key. A copy counts once: two equal messages need two."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1
         return True
 
     def forget(self, queue_offset: int, oldest_ms: int) -> None:
-        """Drops all copies once their messages are read and no waiting message is as old as they are."""
+        """Drops all copies when no message can match them any more.
+
+        That is so once messages are read up to the `queue_offset` of `find`, and the earliest waiting slot, at
+        `oldest_ms`, is later than its `time_ms`.
+        """
         if self.start is not None and queue_offset >= self._until[0] and oldest_ms > self._until[1]:
             self._keys.clear()
             self.start = None

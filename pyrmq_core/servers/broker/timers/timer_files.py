@@ -51,9 +51,10 @@ class TimerFiles:
         return [*names, *([timer_checkpoint.PATH] if self.has_checkpoint else [])]
 
     def open(self, commit_log_end: int) -> str:
-        """Opens and repairs the files. Returns the reason if they have to be built anew from the messages.
+        """Opens and repairs the files. Returns "", or the reason why the caller has to build log and wheel anew.
 
-        A power cut may leave entries of messages that the commit log lost: other messages will get their offsets.
+        One reason is an entry of a message beyond `commit_log_end`, the end of the commit log. A power cut took that
+        message, and its offset will be another message's.
 
         Raises `StoreError` for files of the timer log with another length than the settings say.
         """

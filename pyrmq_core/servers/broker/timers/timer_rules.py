@@ -98,7 +98,11 @@ def slot_of(due_ms: int, precision_ms: int) -> int:
 
 
 def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precision_ms: int) -> int:
-    """Returns the time within its slot at which a stored message is due, or the slot's end if nothing else is known."""
+    """Returns the exact time, in ms, at which a stored message is due.
+
+    A delay in the properties counts from `stored_ms`, when the message was stored. The result lies in the message's
+    slot: after `out_ms`, the slot's time, and at most `precision_ms` later. Without a valid time it is the slot's end.
+    """
     try:
         due_ms = delivery_ms(properties, stored_ms)
     except BadTimer:

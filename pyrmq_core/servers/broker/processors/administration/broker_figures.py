@@ -121,7 +121,7 @@ class FigureRequests:
         return members
 
     def stats_data(self, request: Command, _: Peer) -> Command:
-        """Returns one figure of the last minute, hour and day."""
+        """Returns a counter's growth in the last minute, hour and day. Refuses an unknown `statsName` or `statsKey`."""
         name, key = request.ext.get("statsName", ""), request.ext.get("statsKey", "")
         figure = self.figures.find(name, key)
         if figure is None:
