@@ -42,7 +42,7 @@ NUMBERS: Final = re.compile(r"\d+")
 
 
 class FollowLines:
-    """Logs that the slave follows its master, or why not. Lines that differ in numbers alone count as equal."""
+    """Logs that a slave follows its master, or why not. Failures that differ only in numbers count as the same one."""
 
     def __init__(self) -> None:
         self._is_followed = False
@@ -184,9 +184,10 @@ class HaClient:
                 await self._report(stream)
 
     def _store_blocks(self, received: memoryview, address: str) -> int:
-        """Stores the complete blocks at the beginning of the received bytes. Returns the number of their bytes.
+        """Stores the complete blocks in the bytes that `address` sent. Returns how many of the bytes these take.
 
-        Blocks of one segment of the log are written at once.
+        Blocks of one segment of the log are written at once. Raises `CannotFollow` for bytes that do not continue the
+        log.
         """
         at, expected, bodies = 0, self._store.end, list[memoryview]()
         while len(received) - at >= BLOCK_HEAD.size:

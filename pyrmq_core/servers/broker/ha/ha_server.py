@@ -62,7 +62,7 @@ class HaServer:
         self._refusals, self._lags = RareLines(), RareLines()
 
     def open(self, *, clean: bool) -> None:
-        """Notes the opened store's end. `clean` is False after a crash: slaves may have bytes that are lost here."""
+        """Notes the opened store's end. If not `clean`, after a crash, a slave that has more than that is refused."""
         self._known_end = None if clean else self._store.end
 
     def stored(self) -> None:
@@ -160,9 +160,10 @@ class HaServer:
             self._note_lag(replica)
 
     async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
-        """Sends all the bytes. Raises `NoSlave` if the slave neither reads nor acknowledges any for a while.
+        """Sends all the bytes. Raises `NoSlave` if the slave neither reads nor acknowledges any for a time (`HaTimes`).
 
-        For a slow slave, the system may accept no bytes for longer: it waits until much of its buffer is free.
+        An acknowledgement counts because the system may accept no more bytes for a slow slave until much of its buffer
+        is free.
         """
         while data:
             acknowledged = replica.acknowledged
@@ -193,7 +194,7 @@ class HaServer:
 
 
 async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Coroutine[Any, Any, None]) -> None:
-    """Runs one of the two tasks for a slave. Its end also ends the other, and its reason is added to `endings`."""
+    """Runs one of the two tasks for a slave. Its end cancels `scope`, and so the other. Its error goes to `endings`."""
     try:
         await work
     except (NoSlave, trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -68,12 +68,12 @@ class Reports:
 
 
 def first_transfer(reported: int, log_end: int, segment_bytes: int) -> int:
-    """Returns the offset of the first byte to send: the slave's log end, or for an empty slave the newest segment."""
+    """Returns the log offset of the first byte to send: `reported`, or if that is 0, the newest segment's start."""
     return reported or log_end - log_end % segment_bytes
 
 
 def in_blocks(offset: int, part: bytes, block_bytes: int) -> bytes:
-    """Returns the blocks that carry a part of the log from an offset on, or a heartbeat if the part is empty."""
+    """Returns blocks that carry `part`, the log's bytes from `offset` on, or a heartbeat if it is empty."""
     blocks = list[bytes]()
     for at in range(0, len(part) or 1, block_bytes):
         body = part[at : at + block_bytes]

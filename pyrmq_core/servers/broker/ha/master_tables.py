@@ -31,7 +31,11 @@ MAX_LEVELS: Final = 1000
 
 @dataclass(slots=True)
 class Page(Generic[V]):
-    """A part of the master's topics or groups by name. `rows` also counts the rows that are left out."""
+    """A part of the master's topics or groups by name, of `total` in all.
+
+    `rows` is the number of rows in the part, of which `left_out` cannot be kept here. `forbidden` has, by group, the
+    topics that it may not read.
+    """
 
     version: DataVersion
     table: dict[str, V]
@@ -52,7 +56,7 @@ class Page(Generic[V]):
 
 @dataclass(slots=True)
 class OffsetRows:
-    """The master's committed offsets by topic and group."""
+    """The master's committed offsets by (topic, group) and queue id. `version` is None if the master sends none."""
 
     rows: dict[tuple[str, str], dict[int, int]]
     version: DataVersion | None

@@ -42,7 +42,7 @@ class CopyRules:
 
 @dataclass(eq=False, slots=True)
 class Replica:
-    """One slave's connection. Offsets are of the commit log. `acknowledged` is -1 before the first report."""
+    """One slave's connection. `acknowledged` is the reported log offset, -1 before the first report."""
 
     address: str
     acknowledged: int = -1
@@ -95,7 +95,7 @@ class Replicas:
         ]
 
     def can_copy(self, end: int) -> bool:
-        """Returns False if the rules need slaves in sync with a log up to `end`, and there are too few."""
+        """Returns False if a send needs slaves in sync with a log that ends at `end`, and there are too few."""
         return not self.rules.needs_slaves or len(self.in_sync(end)) >= self.rules.copies - 1
 
     async def wait(self, end: int, deadline: float) -> bool:

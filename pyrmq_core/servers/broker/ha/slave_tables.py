@@ -56,10 +56,10 @@ ReadPage: TypeAlias = Callable[[Command], Page[V]]
 
 @dataclass(frozen=True, slots=True)
 class FetchedState:
-    """A master's delivery progress: the next offset of each delay level, and the timers' checkpoint, if any.
+    """A master's delivery progress: the next offset by delay level, and the timers' checkpoint, None without timers.
 
-    All messages that the master had delivered lie before the position `log_end` of its log. It had made every delivery
-    before `known_to`.
+    All messages that the master had delivered lie before the position `log_end` of its log. The slave's log ended at
+    `known_to` before the fetch: the state counts every delivery that lies before it.
     """
 
     delay_offsets: dict[int, int]
@@ -84,7 +84,10 @@ class DeliveryState:
         self._turn = trio.Lock()
 
     async def fetched(self, state: FetchedState) -> None:
-        """Notes a fetched state, unless another still waits: a slave that lags far would never reach the latest."""
+        """Keeps a fetched state to be adopted, unless an earlier one still waits, then adopts it if possible.
+
+        Otherwise a slave that lags far would wait for ever later states, and adopt none.
+        """
         if self._waiting is None or state.log_end < self._waiting.log_end:  # or: the master lost its log's end
             self._waiting = state
         await self.adopt()
@@ -241,9 +244,10 @@ class SlaveTables:
     async def _fetch_pages(
         self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion
     ) -> Page[V] | None:
-        """Returns a table, fetched page by page, or None if this slave has its version already.
+        """Returns a table, fetched page by page, or None if its version is `own_version`, which this slave has.
 
-        If the table changes between two pages, the master begins again. A master of 4.9 sends the table at once.
+        `code` and `fields` are those of the request, and `read` decodes an answer. If the table changes between two
+        pages, the master begins again. A master of 4.9 sends the table at once.
         """
         table: Page[V] | None = None
         for _ in range(MOST_PAGES):

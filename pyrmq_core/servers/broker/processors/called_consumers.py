@@ -75,7 +75,7 @@ class ConsumerCallRequests:
         return self._pass_on(header.consumer_group, header.client_id, header.to_command())
 
     def consume_directly(self, request: Command, _: Peer) -> Answer:
-        """Adds the stored message to the request, and passes it on."""
+        """Passes the request on to the consumer that it names, with the stored message, or refuses a batch record."""
         header = ConsumeMessageDirectly.from_command(request)
         try:
             place = decode_offset_msg_id(header.msg_id or "").offset

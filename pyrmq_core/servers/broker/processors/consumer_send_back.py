@@ -126,7 +126,8 @@ class SendBackRequests:
     def divert(self, message: SendMessage, version: int, properties: dict[str, str]) -> TopicConfig | None:
         """Returns the dead-letter topic for a retry without tries left, or if its group consumes in order, else None.
 
-        Changes the `properties` of a dead letter: they lose their delay, and get the original message's topic and id.
+        The sender's release, `version`, decides whether its own limit of tries counts. Changes the `properties` of a
+        dead letter: they lose their delay, and get the original message's topic and id.
         """
         name = message.topic.removeprefix(RETRY_PREFIX)
         group = self.groups.find(name, clock.now_ms())
@@ -151,7 +152,10 @@ class SendBackRequests:
             await make_topic(self.announcer, TopicConfig(topic, queues, queues, READ_WRITE))
 
     async def _store_again(self, record: RawRecord, topic: str, queues: int, level: int) -> AppendResult:
-        """Stores the message in another topic, with one more try counted. A `level` above 0 delays it."""
+        """Stores the message, with one more try counted, in a topic. A missing topic is made with `queues` queues.
+
+        A `level` above 0 delays it.
+        """
         await self._ensure_topic(topic, queues)
         with refused_by_disk():
             await self.topics.saved(topic)

@@ -20,7 +20,7 @@ from pyrmq_core.servers.broker.timers.timer_rules import TIMER_TOPIC, BadTimer, 
 
 
 class StoredQueue(NamedTuple):
-    """The topic and queue that a message is stored in, and the delay of its level."""
+    """The topic and queue that a message is stored in, and the delay of its level, None without a level."""
 
     topic: str
     queue_id: int

@@ -88,7 +88,7 @@ class OffsetRequests:
         return StoreTimeFound(-1 if stored is None else stored).to_command()
 
     def query_consumer_offset(self, request: Command, _: Peer) -> Command:
-        """Returns the committed offset, or without one 0 if the queue still has its first message, else a refusal."""
+        """Returns the committed offset. Without one it refuses, or returns 0 for a queue that has its first message."""
         header = QueryConsumerOffset.from_command(request)
         committed = self.offsets.committed(header.consumer_group, header.topic, header.queue_id)
         if committed is not None:
@@ -122,7 +122,10 @@ class OffsetRequests:
 
 
 def commit(offsets: GroupOffsets, key: tuple[str, str, int], offset: int, member: ClientInfo | None) -> bool:
-    """Commits the offset of a group, topic and queue id, and returns True, unless a reset forbids it."""
+    """Commits the offset of a group, topic and queue id. Returns False, with nothing changed, if a reset forbids it.
+
+    After a reset, `member` may commit once it has pulled at the new offset. It is None for a client outside the group.
+    """
     client_id = None if member is None else member.client_id
     if not offsets.may_commit(*key, offset, trio.current_time(), client_id):
         return False

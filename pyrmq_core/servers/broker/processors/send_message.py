@@ -79,7 +79,10 @@ NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 
 @dataclass(frozen=True, slots=True)
 class PreparedMessage:
-    """A message or batch about to be stored, and the values that its answer needs."""
+    """A message or batch about to be stored. If it `waits`, its answer comes when it is safe on disk and at slaves.
+
+    The other values are for the answer.
+    """
 
     append: Append
     queue_id: int
@@ -375,7 +378,7 @@ def _no_topic(topic: str) -> RequestRefused:
 
 
 def queue_of_send(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
-    """Returns the queue that the sender chose, or any queue. Raises `RequestRefused` if the topic lacks it."""
+    """Returns the queue that the sender chose, or any. Raises `RequestRefused` if the topic lacks the chosen one."""
     if message.queue_id < 0:
         return random.randrange(topic.write_queue_nums) if topic.write_queue_nums > 0 else 0
     if message.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):

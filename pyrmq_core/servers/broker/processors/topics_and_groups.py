@@ -128,7 +128,7 @@ class TopicRequests:
         return TopicConfigFound(topic).to_command()
 
     def all_topics(self, request: Command, _: Peer) -> Answer:
-        """Returns all topics, or a page of them for a slave."""
+        """Returns all topics, or the page of them that a slave's request names."""
         table = self.topics.table()
         first, end = _page(request, "topicSeq", "maxTopicNum", table.data_version)
         page = islice(table.topic_configs.items(), first, end)
@@ -181,7 +181,7 @@ class GroupRequests:
         return success(body=dumps(dict(group)))
 
     def all_groups(self, request: Command, _: Peer) -> Answer:
-        """Returns all groups, or a page of them for a slave."""
+        """Returns all groups, or the page of them that a slave's request names."""
         first, end = _page(request, "groupSeq", "maxGroupNum", self.groups.data_version)
         members = self.groups.members()
         members["subscriptionGroupTable"] = islice(members["subscriptionGroupTable"].items(), first, end)
@@ -251,7 +251,7 @@ def changed_topic(
 
 
 async def announced(announcer: TopicAnnouncer, *topics: TopicConfig) -> Command:
-    """Makes or changes the topics, and answers when all topics so far are in the file and announced."""
+    """Makes or changes topics, and answers when these and all earlier changes are in the file and announced."""
     try:
         await make_topic(announcer, *topics)
     except RequestRefused as refused:
@@ -300,7 +300,8 @@ async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
 def _page(request: Command, first: str, most: str, version: DataVersion) -> tuple[int, int | None]:
     """Returns the numbers of a page's first row and of the first row after the page, None for all further rows.
 
-    A slave that names another version than this one, or none, begins again (TopicConfigManager.subTopicConfigTable).
+    The request's fields `first` and `most` name the first row and the number of rows. A slave that names another
+    version than this one, or none, begins again (TopicConfigManager.subTopicConfigTable).
     """
     try:
         count, start = (parse_int(request.ext.get(name, "0")) for name in (most, first))

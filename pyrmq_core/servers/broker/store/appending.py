@@ -134,7 +134,7 @@ def appended_bytes(append: Append) -> int:
 def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
-    """Returns the bytes of an append whose first record has these offsets, and its plain or batch queue entries."""
+    """Returns an append's records and queue entries, from these offsets on. `batch_topic` chooses the kind of entry."""
     if isinstance(append.pieces, BatchPieces) and not batch_topic and append.delay_ms is None:
         return _build_batch(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)

@@ -53,7 +53,6 @@ def properties_of(pieces: Sequence[Piece], first: int, most: int) -> list[bytes]
 
 
 def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
-    """Returns the `Piece` of one message."""
     return Piece(flag, bytes(body), SHORT.pack(len(properties)) + properties)
 
 

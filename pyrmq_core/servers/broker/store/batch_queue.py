@@ -68,7 +68,7 @@ class BatchSlots(EntryFiles):
 
 
 class BatchConsumeQueue:
-    """A batch topic's queue: messages from offset `start` to before `end`. The next gets `next_offset`."""
+    """A batch topic's queue: messages from offset `start` to before `end`. The next message gets `next_offset`."""
 
     __slots__ = ("end", "next_offset", "slots", "start")
 
@@ -81,7 +81,7 @@ class BatchConsumeQueue:
         return self.slots.log_start
 
     def open(self) -> None:
-        """Finds the files. `settle` sets the offsets, after recovery has found the last entry."""
+        """Finds the files. The offsets stay 0 until `settle`, which follows when recovery has found the last entry."""
         self.slots.open()
 
     def settle(self) -> None:

@@ -42,7 +42,7 @@ class CommitLog:
         self._cut_end: int | None = None  # the end of the last cut since `unsynced` was called
 
     def open(self) -> None:
-        """Finds the segments. `end` is right only after recovery. Raises `StoreError` for a segment's wrong length."""
+        """Finds the segments. Until recovery `end` is the last one's end. Raises `StoreError` for a wrong length."""
         self._segments = open_all(self._files, self._folder, self.segment_bytes, "mappedFileSizeCommitLog")
         self._find_start()
         self.end = self.flushed = max(self._segments, default=-self.segment_bytes) + self.segment_bytes

@@ -16,7 +16,7 @@ from pyrmq_core.servers.broker.store.layout import open_all
 
 
 class EntryFiles:
-    """Entries from number `start` to before `end`. `file_setting` is RocketMQ's name of the files' length."""
+    """Entries from number `start` to before `end`. Errors name `file_setting`, RocketMQ's setting of their length."""
 
     __slots__ = (
         "_entry_bytes",
@@ -53,7 +53,7 @@ class EntryFiles:
         return (self.end - self.first) * self._entry_bytes
 
     def open(self) -> None:
-        """Lists the files. `end` is the last file's end until `cut`. Raises `StoreError` for a wrong length."""
+        """Lists the files. Until `cut`, `end` is the last file's end. Raises `StoreError` for one of a wrong length."""
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = self.first
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes

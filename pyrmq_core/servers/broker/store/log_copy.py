@@ -24,7 +24,7 @@ OVERLAP_BYTES: Final = 64
 
 
 class LogCopy:
-    """A slave's log, readable up to `end`. `holes` are the ranges that were passed over."""
+    """A slave's log, readable up to `end`. `holes` are ranges without a readable record, which were passed over."""
 
     def __init__(self, log: CommitLog, queues: QueueTable, entry_of: EntryOf) -> None:
         self._log = log

@@ -91,7 +91,7 @@ class MessageStore:
         self.refusal = ""
 
     def open(self, process_id: int, *, is_copy: bool = False, listener: StoreListener | None = None) -> Recovery:
-        """Locks the directory, recovers, and marks the store as in use. Raises `StoreError` if that fails.
+        """Locks the directory, recovers, and marks the store as used by `process_id`. Raises `StoreError` if it cannot.
 
         A slave's store is opened as a copy: it gets its log by `copy`, and nothing by `put`.
         """

@@ -39,7 +39,7 @@ _new: Final = tuple.__new__  # takes half as long as the constructor of a `Named
 
 
 class Waiting(NamedTuple):
-    """Stored messages that cannot be read yet, because their queue entries, kept here, are not written."""
+    """Stored messages, up to log offset `end`, that cannot be read yet: their queue `entries` are not written."""
 
     key: QueueKey
     queue: AnyConsumeQueue

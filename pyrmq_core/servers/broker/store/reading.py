@@ -59,7 +59,8 @@ class GetStatus(enum.Enum):
 class GetLimits:
     """The limits of one answer. The first message is returned whatever its size.
 
-    `requested_messages` is the number in the request, which may be more: it limits the messages of complete batches.
+    `requested_messages` is the number in the request, None for `max_messages`. It may be larger: complete batches may
+    exceed `max_messages` by the last batch, but not this number.
     """
 
     max_messages: int = 32
@@ -69,9 +70,10 @@ class GetLimits:
 
 @dataclass(frozen=True, slots=True)
 class GetResult:
-    """The answer to a pull: `records` as they lie in the log, and `next_offset`, also without records.
+    """The answer to a pull: `count` messages in `records`, as they lie in the log, and the offset of the next pull.
 
-    `last_place` is the log offset of the last examined message, or None if none was examined.
+    `min_offset` and `max_offset` are the queue's own bounds. `last_place` is the log offset of the last examined
+    message, or None if none was examined.
     """
 
     status: GetStatus

@@ -159,9 +159,9 @@ def _has_one_record(log: CommitLog, start: int) -> bool:
 
 
 def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: bool) -> int:
-    """Returns the latest offset that is safe to read from: this broker's mark, or the beginning of a segment.
+    """Returns the latest log offset that is safe to read from: this broker's mark, or the beginning of a segment.
 
-    If queue files are missing, so that all queues are built anew, it is the log's beginning.
+    If there are fewer `queues` than the checkpoint counts, all are built anew, and it is the log's beginning.
     """
     safe = checkpoint.safe_offset
     if queues < checkpoint.queues or (safe is None and not queues):

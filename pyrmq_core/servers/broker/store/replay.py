@@ -196,7 +196,7 @@ def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
 def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> bool:
     """Writes an entry at a queue offset. Returns False if the queue has the same entry there already.
 
-    Without `whole`, raises `MissingEntries` if earlier entries are missing.
+    If earlier entries are missing, fillers replace them. But if not the `whole` log is read, raises `MissingEntries`.
     """
     if index < queue.end:
         if queue.holds(index, entry):

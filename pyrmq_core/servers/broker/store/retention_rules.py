@@ -28,7 +28,10 @@ WARNING_RANGE: Final = (35, 90)
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """The settings of retention. A `max_store_bytes` above 0 limits the size of the store."""
+    """The settings of retention. Segments are old after `reserved_ms`, and removed at the `hours` of the day.
+
+    The module explains the percentages. A `max_store_bytes` above 0 limits the size of the store.
+    """
 
     reserved_ms: int
     hours: frozenset[int]
@@ -72,8 +75,8 @@ def judge(
 ) -> Judgement:
     """Returns what to do at an hour of the day, by the space on the file systems of log and queues.
 
-    For a store with a size limit, a file system with room for the rest of that size counts as empty, however full it
-    is.
+    With `by_hand`, for an administrator, old segments go at any hour. For a store with a size limit, a file system with
+    room for the rest of that size counts as empty, however full it is.
     """
     needed = max(rules.max_store_bytes - store_bytes, rules.segment_bytes)
     used = max(

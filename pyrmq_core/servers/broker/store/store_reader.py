@@ -78,9 +78,9 @@ class StoreReader:
         return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
 
     def place_before(self, time_ms: int) -> int:
-        """Returns the greatest log offset found before which every message was stored before a time.
+        """Returns the greatest log offset found before which every message was stored before `time_ms`.
 
-        Looks at the queues with the last messages, at most `SEARCHED_QUEUES`.
+        As only the `SEARCHED_QUEUES` queues with the last messages are searched, a greater one may exist.
         """
         position = self._log.start
         slots = [(slots_of(queue), key) for key, queue in self._queues.by_key.items()]

@@ -39,7 +39,7 @@ class OpenSlot:
         self._given_back: list[tuple[int, int]] = []  # times and entries, the next one last
 
     def link(self, position: int, entry: TimerEntry) -> None:
-        """Adds an entry of the slot's chain, read from the newest to the oldest. `sort` must follow the last."""
+        """Adds the entry at offset `position` of the timer log, the slot's newest first. Call `sort` after the last."""
         self.by_topic[entry.topic_hash] += change_of(entry)
         if takes_back(entry):
             self._deletes.append(position)
@@ -71,7 +71,7 @@ class OpenSlot:
         return late_ms if due_ms is None or (late_ms is not None and late_ms < due_ms) else due_ms
 
     def take(self, now_ms: int) -> tuple[int, int] | None:
-        """Removes the next due entry, and returns its time and its offset, or None if none is due yet."""
+        """Removes the next due entry, and returns its time in ms and its timer-log offset, or None if none is due."""
         due_ms = self.next_ms
         if due_ms is None or due_ms > now_ms:
             return None

@@ -32,7 +32,8 @@ MAX_WAIT_SECONDS: Final = 1.0
 class Timers:
     """The timer messages of one broker. If `enabled` is False they wait until a start with timerWheelEnable=true.
 
-    `now_ms` is the system's clock. With `counts_topics` a start reads the entries of all waiting messages.
+    A checkpoint is written every `flush_ms`. `now_ms` returns the system's clock. With `counts_topics` a start reads
+    the entries of all waiting messages. `on_taken` and `on_delivered` are those of `TimerStore`.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ MAX_LOOKED_AT_BYTES: Final = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """The saved progress of the timers. In RocketMQ's file, `log_end` and `precision_ms` are unknown."""
+    """The saved progress of the timers, with times in ms. RocketMQ's file leaves `log_end` and `precision_ms` None."""
 
     read_ms: int = 0
     log_position: int = 0
@@ -112,11 +112,11 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 
 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
-    """Returns a log offset that precedes all copies newer than RocketMQ's checkpoint, or None if too much follows it.
+    """Returns a commit-log offset after which every copy lies that was delivered later than RocketMQ's checkpoint.
 
-    Copies of slots from its read time on were stored after that time, and after the last message stored before it, of
-    timers or of any other topic. The queue offset may be of a later moment. A message from the queue offset on is read
-    anew, and its copy may be older than the read time: a master that began without files had both.
+    Returns None if more of the log follows it than a start may read. The checkpoint's read time and queue offset may be
+    of different moments. So the offset precedes both the messages stored since that time, and the copies of messages
+    that are read again from the queue offset on.
     """
     start, end = store.reader.bounds(TIMER_QUEUE)
     if start >= end:

@@ -73,7 +73,10 @@ def read_message(record: RawRecord) -> TimerMessage:
 
 
 def copy_of(message: TimerMessage, enqueue_ms: int, now_ms: int, *, rolls: bool) -> Append:
-    """Returns the message to deliver to its topic or, with `rolls`, to store in the timers' queue again."""
+    """Returns the message to store when its slot is due: in its own topic, or with `rolls` in the timers' queue again.
+
+    Properties of the copy hold `now_ms` and `enqueue_ms`, the time at which the message entered the timer log.
+    """
     record, added = message.record, {TIMER_ENQUEUE_MS: str(enqueue_ms)}
     if rolls:
         added[TIMER_ROLL_TIMES] = str(_rolled_times(message.properties) + 1)

@@ -58,7 +58,7 @@ class TimerDelivery:
         self._first_unreadable = 0  # the first message's offset in the commit log
 
     def find_copies(self, log_end: int, now_ms: int) -> None:
-        """Finds in the commit log, from `log_end` on, copies of timer messages delivered before `now_ms`."""
+        """Finds copies of messages due by `now_ms` in the commit log from `log_end` on: none is delivered again."""
         start = max(log_end, self._store.start)
         self.copies = DeliveredCopies()
         if not self._store.reader.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored
@@ -123,7 +123,7 @@ class TimerDelivery:
         return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
 
     def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
-        """Returns True, once a copy, if an earlier run stored this message's copy. With `rolls` it waits once more."""
+        """Returns True if an earlier run stored this message's copy, which with `rolls` waits in a later slot."""
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:

@@ -112,11 +112,10 @@ class TimerFiles:
         return position
 
     def rewrite(self, slot_ms: int, positions: Iterable[int], by_topic: Mapping[int, int]) -> Iterator[None]:
-        """Replaces a slot's entries by the entries at `positions`, in steps. Only the last step changes the slot.
+        """Replaces a slot's entries by copies of those at `positions`, in steps. Only the last step changes the slot.
 
-        `by_topic` counts the slot's messages until then, by the hash of their topic.
-
-        Raises `StoreError` if a write fails. Entries written until then stay in the log, and no slot names them.
+        `by_topic` has the slot's present number of messages by the hash of their topic. Raises `StoreError` if a write
+        fails. The copies written until then stay in the log, but no slot names them.
         """
         before, after, left = self.wheel.slot(slot_ms), Slot(), Counter[int]()
         for number, position in enumerate(positions, 1):
@@ -164,9 +163,9 @@ class TimerFiles:
             position = entry.previous
 
     def save(self, checkpoint: TimerCheckpoint) -> None:
-        """Writes and syncs the checkpoint. Raises `StoreError` if it cannot. One thread at a time: see `is_saving`.
+        """Writes and syncs the checkpoint, in one thread at a time (`is_saving`). Raises `StoreError` if it cannot.
 
-        Does nothing if another checkpoint was saved since this one was made, which has at least the same changes.
+        Does nothing if a checkpoint with as many changes or more was saved since this one was made.
         """
         if checkpoint.changes <= self.saved.changes:
             return

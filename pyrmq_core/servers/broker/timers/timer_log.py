@@ -44,7 +44,11 @@ class DamagedTimers(StoreError):
 
 
 class TimerEntry(NamedTuple):
-    """One waiting message: its offset in the commit log, and its times."""
+    """One entry of the timer log: a waiting message of `size` bytes at `physical_offset` of the commit log.
+
+    `previous` is the offset of its slot's entry before it. The message waits in the slot of the time `slot_ms`, is due
+    at `due_ms`, and entered at `enqueue_ms`. `magic` says whether it is stored again then, or recalls another message.
+    """
 
     previous: int
     magic: int
@@ -75,9 +79,10 @@ class TimerLog:
         self.end = 0
 
     def open(self) -> None:
-        """Finds the files. Raises `StoreError` for a file of another length. `scan` finds the end.
+        """Finds the files. `end` is the last file's end until `scan` finds the last entry.
 
-        A killed process may have left unsynced entries: the next sync includes them.
+        Raises `StoreError` for a file of another length. A killed process may have left unsynced entries: the next sync
+        includes them.
         """
         self._opened = open_all(self._files, FOLDER, self._file_bytes, SETTING)
         self._unsynced = set(self._opened)

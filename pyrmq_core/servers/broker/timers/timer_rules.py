@@ -38,7 +38,10 @@ PRECISIONS_MS: Final = (100, 200, 500, 1000)
 
 @dataclass(frozen=True, slots=True)
 class TimerSettings:
-    """The settings of timers. A message due in more than `roll_slots` slots is stored again in between."""
+    """The settings of timers. A slot is `precision_ms` long, and no message may be due later than in `max_delay_ms`.
+
+    A message due in more than `roll_slots` slots waits in an earlier slot first, and is then stored again.
+    """
 
     precision_ms: int = 1000
     max_delay_ms: int = 259_200_000
@@ -63,9 +66,9 @@ def drop_times(properties: MutableMapping[str, str]) -> None:
 def place_timer(
     properties: MutableMapping[str, str], topic: str, queue_id: int, now_ms: int, settings: TimerSettings
 ) -> bool:
-    """Adds rounded time, real topic and queue to the properties. Returns False if the message is due already.
+    """Adds its slot's time and its own topic and queue to a message's properties. Returns False if it is due already.
 
-    Raises `BadTimer` for a time that is refused.
+    `now_ms` is the time of the send, from which a delay counts. Raises `BadTimer` for a time that is refused.
     """
     due_ms = delivery_ms(properties, now_ms)
     if due_ms <= now_ms:
@@ -81,7 +84,7 @@ def place_timer(
 
 
 def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
-    """Returns the delivery time in the properties. Raises `BadTimer` if it is no number."""
+    """Returns the delivery time in ms. A delay counts from `now_ms`. Raises `BadTimer` if it is no number."""
     try:
         if (seconds := properties.get(TIMER_DELAY_SEC)) is not None:
             return now_ms + parse_long(seconds) * 1000
@@ -93,7 +96,7 @@ def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
 
 
 def slot_of(due_ms: int, precision_ms: int) -> int:
-    """Returns the time of the wheel's slot for a due time. An exact multiple of the precision is of the slot before."""
+    """Returns the time of the wheel's slot for a due time. An exact multiple of the precision is in the slot before."""
     return (due_ms - 1) // precision_ms * precision_ms
 
 
@@ -113,7 +116,8 @@ def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precisi
 def rolled_slot(out_ms: int, write_ms: int, settings: TimerSettings) -> tuple[int, bool]:
     """Returns the time of the slot in which a message waits, and True if it is then stored again for a later slot.
 
-    Without that, removal of old messages could remove a message before its time.
+    `out_ms` is the time of its final slot, and `write_ms` the time of the slot that is written now. A message that was
+    not stored again in between could be removed with other old messages before it is due.
     """
     window_ms = settings.roll_slots * settings.precision_ms
     beyond_ms = out_ms - write_ms - window_ms

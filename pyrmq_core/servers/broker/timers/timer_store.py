@@ -49,7 +49,7 @@ MARGIN_SLOTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The state that an earlier run left: it had delivered the messages before `queue_offset` and `read_ms`."""
+    """The progress of an earlier run: it delivered messages before `queue_offset` whose slots lie before `read_ms`."""
 
     queue_offset: int = 0
     read_ms: int = 0
@@ -121,7 +121,7 @@ class TimerStore:
         return lines
 
     def work(self, now_ms: int) -> int:
-        """Reads or delivers some messages. Returns the ms until the next call. After a `StoreError`, call it later."""
+        """Reads or delivers some messages. Returns the ms until the next call, which also follows a `StoreError`."""
         try:
             if self._leaving is not None or self._floor(now_ms) < self._read_ms:
                 self._go_back(self._floor(now_ms))
@@ -139,7 +139,7 @@ class TimerStore:
             return 0
 
     def state(self, now_ms: int) -> TimerCheckpoint:
-        """Returns the checkpoint of this moment, to be saved when everything before it is synced."""
+        """Returns the checkpoint of this moment. Sync the timer files and the commit log before it is saved."""
         # After the clock was set back, later slots may still have entries of delivered messages.
         read_ms = max(self._floor(now_ms), self._read_ms) if self._slot is None else self._slot.slot_ms
         if self._slot is None and self.files.slots:
@@ -197,7 +197,7 @@ class TimerStore:
             self.files.expect(slot.slot_ms)
 
     def _go_back(self, write_ms: int) -> None:
-        """Moves the read time back, some slots a call, after the clock was set back. Empties these slots."""
+        """Moves the read time back to `write_ms`, some slots a call, and empties them: the clock was set back."""
         if self._slot is not None:
             self._leaving = self._leaving or self._leave_slot()
             if next(self._leaving, True):

@@ -46,7 +46,7 @@ class TimerWheel:
         self._is_unsynced = False
 
     def open(self) -> bool:
-        """Opens an existing file. Returns False if it has another length.
+        """Opens an existing file. Returns False, and opens nothing, if its length is wrong.
 
         A killed process may have left unsynced slots: the next sync includes them.
         """
@@ -77,7 +77,7 @@ class TimerWheel:
         self._is_unsynced = True
 
     def waiting(self, from_ms: int) -> Iterator[tuple[int, Slot]]:
-        """Yields the times from `from_ms` on whose slots have entries, in any order."""
+        """Yields each slot with entries from the time `from_ms` on, with its time in ms before it, in any order."""
         if self._file is None:
             return
         low = max(1, from_ms // self._precision_ms)
@@ -91,7 +91,7 @@ class TimerWheel:
                 index += 1
 
     def number(self, from_ms: int, until_ms: int) -> int:
-        """Returns the number of messages in the slots from one time until another, at most one round later."""
+        """Returns the number of messages in the slots from `from_ms` to before `until_ms`, at most a round later."""
         low, high, total = from_ms // self._precision_ms, until_ms // self._precision_ms, 0
         while self._file is not None and low < high:
             index = low % SLOTS

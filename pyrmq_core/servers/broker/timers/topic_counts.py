@@ -35,7 +35,7 @@ class TopicCounts:
         self._numbers.clear()
 
     def by_topic(self, topics: Iterable[str]) -> dict[str, int]:
-        """Returns the waiting messages by topic. `topics` are the broker's, some of whose entries an earlier run wrote.
+        """Returns the waiting messages by topic. `topics` are the broker's, to find the names that belong to hashes.
 
         The messages of a topic that was deleted meanwhile are left out.
         """

@@ -130,10 +130,9 @@ class ConsumptionRequests:
         }
 
     def correction_offsets(self, request: Command, _: Peer) -> Answer:
-        """Returns, for each queue, the lowest offset that any group has committed. It helps to correct a group's
-        offset.
+        """Returns the lowest offset in each queue that any group of the topic has committed, without `filterGroups`.
 
-        An offset beyond the offset of the compared group is replaced by 2**63 - 1.
+        It is 2**63 - 1 if the offset of `compareGroup` is lower still. It helps to correct a group's offset.
         """
         header = QueryCorrectionOffset.from_command(request)
         return answer_in_turns(self.long_work, self._correction_offsets(header))
@@ -208,7 +207,7 @@ class ConsumptionRequests:
             yield self.rows.encoded(row)
 
     def group_forbidden(self, request: Command, _: Peer) -> Answer:
-        """Forbids a group to read a topic, or allows it again, and returns the state after that."""
+        """Forbids or allows a group to read a topic, and returns the state. Without `readable` it only returns it."""
         header = UpdateGroupForbidden.from_command(request)
         if header.readable is None:
             return self._forbidden(header)

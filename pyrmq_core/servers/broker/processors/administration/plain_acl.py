@@ -113,7 +113,7 @@ class AccessRequests:
 
 
 def _account(header: UpdateAclConfig) -> dict[str, Any]:
-    """Returns the members that the request sets. Absent members stay as they are in the file, except `admin`."""
+    """Returns the members that the request sets. Those it lacks stay as in the file, but `admin` becomes False."""
     check_keys(header.access_key, header.secret_key)
     account: dict[str, Any] = {
         "accessKey": header.access_key,

@@ -18,9 +18,9 @@ from pyrmq_core.servers.broker.processors.put_message import RequestRefused
 
 
 class HeldRequest(LateAnswer):
-    """An answer that is sent when `attempt` has one. `attempt` returns None to wait further.
+    """An answer that is sent when `attempt` makes one: when a message has come, and at the end, after `left_ms`.
 
-    Its argument is True when the time is over: then it must return an answer.
+    Only at the end its argument is True, and then it must return an answer. Before, None makes the request wait on.
     """
 
     __slots__ = ("_attempt", "_codes", "_ends", "_held", "_is_ready", "_peer", "_size_bytes", "_waiter", "_waits")

@@ -83,7 +83,7 @@ PASSED_OVER: Final = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVI
 
 
 class Popped(NamedTuple):
-    """The messages that a pop took from one queue, from the offset `start` on. `tries` are those of an ordered pop."""
+    """The messages that a pop took from one queue, from offset `start` on. `tries` are an ordered pop's, by offset."""
 
     topic: str
     queue_id: int
@@ -97,7 +97,8 @@ class Popped(NamedTuple):
 class PopOutcome:
     """The messages that one pop took. `rest` is the number of messages left in the queues.
 
-    `has_moved` is True if offsets moved past messages that the filter rejects.
+    `log_end` is the log's end after their checkpoints, 0 without any. `has_moved` is True if offsets moved past
+    messages that the filter rejects.
     """
 
     pop_time_ms: int
@@ -165,7 +166,7 @@ class PopRequests:
             await trio.lowlevel.checkpoint()
 
     def finish(self, header: PopMessage, outcome: PopOutcome) -> Command | Coroutine[Any, Any, Command]:
-        """Returns the answer, or a coroutine that makes it when the checkpoints are safe, and wakes the next pop."""
+        """Returns the answer, or a coroutine that makes it once checkpoints are safe. Wakes a pop for what is left."""
         if outcome.queues and outcome.rest:
             self.reviver.waits.wake(waiter_of(header))
         answer = self.answer(header, outcome)
@@ -217,7 +218,7 @@ class PopRequests:
             yield from self._all_queues(retry_topics, draw)
 
     def _is_by_priority(self, header: PopMessage, draw: int) -> bool:
-        """Returns whether this pop takes messages by priority: a share of the group's pops, priority.factor percent."""
+        """Returns whether the pop goes by priority: if `draw`, from 0 to 99, is below the group's priority.factor."""
         topic, group = self.topics.get(header.topic), self.groups.known(header.consumer_group)
         if topic is None or group is None or topic.attributes.get("message.type") != "PRIORITY":
             return False
@@ -360,7 +361,7 @@ def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
 def popping_refusal(
     topics: TopicTable, groups: GroupTable, header: PopMessage | AwaitMessage | GetPollingInfo, peer: Peer
 ) -> Command | None:
-    """Returns the refusal of a request about popped messages that concerns its topic, queue or group."""
+    """Returns the refusal of a request about popped messages that concerns its topic, queue or group, or None."""
     topic: TopicConfig | None = topics.get(header.topic)
     if topic is None:
         return unknown_topic(header.topic)

@@ -38,7 +38,10 @@ NO_FILTER: Final = "The broker's consumer filter data is not exist!Your expressi
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """The filter of a pull: messages whose tags' hash is in `tags_codes` (None: all), and whose properties pass."""
+    """The filter of a pull. A message's tags have to have a hash in `tags_codes`, and its properties to pass `passes`.
+
+    None lets every message through.
+    """
 
     tags_codes: frozenset[int] | None = None
     passes: Passes | None = None

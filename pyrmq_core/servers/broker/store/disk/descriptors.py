@@ -54,7 +54,7 @@ class Descriptors:
             self._fill_reserve()
 
     def get(self, path: str) -> int:
-        """Returns an open descriptor for the file, to read and write. Only one thread may call it."""
+        """Returns an open descriptor for the file. It may close those of other files, so only one thread calls it."""
         opened = self._opened.get(path)
         if opened is not None:
             self._opened.move_to_end(path)

@@ -42,7 +42,7 @@ def entries_of(messages: Sequence[Message]) -> Entries:
 
 
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
-    """Returns up to `most` further index entries of a message, and how many have entered by then, 0 if all have."""
+    """Returns up to `most` index entries of a message after the first `entered`, and the new count, 0 at the end."""
     hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
     entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))
     return entries, entered + most if len(hashes) == most else 0

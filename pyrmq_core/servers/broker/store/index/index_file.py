@@ -80,7 +80,7 @@ class IndexEntry(NamedTuple):
 
 
 class IndexFile:
-    """A file of the index. From `begin`, `load_slots` or `relink` to `seal`, its slots are in memory for new keys."""
+    """A file of the index. It takes entries from `begin`, `load_slots` or `relink` to `seal`, with slots in memory."""
 
     def __init__(self, file: StoredFile, name: str, layout: Layout, header: Header) -> None:
         self.file = file
@@ -113,8 +113,8 @@ class IndexFile:
         """Makes the slots anew from the entries, in steps. Drops the first wrong entry and all after it.
 
         Entries ascend by the offsets of their records, which lie before `end_offset` of the log. Each entry links to
-        the one before it in its slot. A page lost in a power cut breaks both rules. After a drop, `end_ms` of the
-        header is too high until it is set.
+        the one before it in its slot. A page lost in a power cut breaks both rules. After a drop, the header's `end_ms`
+        is still that of a dropped entry, and the caller corrects it.
         """
         table = self._slots = SlotTable(self.layout.slots, replaces=True)
         number, most = FIRST_ENTRY, min(self.header.next_entry, self.layout.entries)

@@ -63,7 +63,7 @@ class KeyIndex:
         self.begin()
 
     def begin(self) -> None:
-        """Records the end of the store's readable messages. To be called again when the store is opened later."""
+        """Notes the end of the store's readable messages. To be called again if the store is opened only afterwards."""
         self._opened_end = self._readable_to = self._store.readable_end
 
     def open(self, *, clean: bool) -> list[str]:
@@ -196,7 +196,7 @@ class KeyIndex:
     def find(
         self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], offsets: list[int]
     ) -> Iterator[None]:
-        """Adds to `offsets` the log offsets of records under a key, the newest first, in steps.
+        """Adds to `offsets` the log offsets of up to `most` records under a key, the newest first, in steps.
 
         A key is topic, word and type of index. Times are the first and the last store time. As the index holds hashes,
         a record may have another key.
@@ -323,7 +323,10 @@ class KeyIndex:
         return last, entered
 
     def _enter_part(self, message: Message, end: int, before: int) -> int:
-        """Adds further entries of a message to the index. Returns how many were added so far, 0 if all were."""
+        """Adds entries of a message after its first `before`, and returns how many it has then, 0 if it has all.
+
+        `end` is the log offset after the message, up to which the index is then complete.
+        """
         entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
         self._enter(entries, message.offset if entered else end)
         return entered

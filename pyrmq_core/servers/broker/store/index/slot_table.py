@@ -38,7 +38,7 @@ class SlotTable:
         self._slots[key_hash % self._count] = number
 
     def link(self, hashes: Sequence[int], first: int) -> list[int]:
-        """Enters entries from number `first` on. Returns for each the entry before it in its slot."""
+        """Enters entries from number `first` on. Returns for each the entry before it in its slot, 0 without one."""
         slots, count = self._slots, self._count
         previous: list[int] = []
         for number, key_hash in enumerate(hashes, first):

@@ -48,7 +48,8 @@ class Hole:
 def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | Hole | LogEnd]:
     """Yields the records from `start` on, each checked, and last of all the `LogEnd`.
 
-    Before `trusted` the log was synced: a range that cannot be read is a `Hole`, and a record's body may be damaged.
+    The log was synced up to `trusted`. Before it an unreadable range is damage, which is yielded as a `Hole`, and
+    bodies are not compared with their CRC. After it an unreadable record is the log's end.
     """
     offset = start
     while True:
@@ -103,7 +104,7 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogE
 
 
 def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False) -> RawRecord | None:
-    """Returns the record of `size` bytes at `offset`, or None if there is no such record."""
+    """Returns the record of `size` bytes at `offset`, or None without one. `any_body` leaves its body unchecked."""
     try:
         record = _check(log.read(offset, size), 0, offset, any_body=any_body)
     except StoreError:
@@ -129,7 +130,10 @@ def record_bytes(log: CommitLog, offset: int) -> bytes | None:
 
 
 def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False) -> RawRecord | LogEnd:
-    """Checks lengths and CRC, like DefaultMessageStore.checkMessageAndReturnSize, and the record's own log offset."""
+    """Returns the record at `position`, or a `LogEnd` with its fault, as DefaultMessageStore.checkMessageAndReturnSize.
+
+    A wrong length, CRC of the body or own log offset is a fault. With `any_body` the CRC is not compared.
+    """
     try:
         record = unpack_record(buffer, position)
     except RecordError as error:
