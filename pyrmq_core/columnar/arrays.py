@@ -62,7 +62,7 @@ def windows(octets: Octets, width: int) -> npt.NDArray[np.void]:
 
 
 def take_unchecked(array: pa.Array, places: pa.Array) -> pa.Array:
-    """Returns `array[index]` for each index in `places`, null for a null index. Indices are not checked."""
+    """Returns `array[index]` for each index in `places`, null for a null one. A wrong index reads other memory."""
     return _TAKE.call([array, places], _UNCHECKED)
 
 

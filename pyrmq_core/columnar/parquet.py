@@ -40,7 +40,7 @@ SHORT_COLUMNS: Final = [
 
 
 class ParquetWriter:
-    """The writer of one Parquet file. `close` writes the file's footer."""
+    """The writer of one Parquet file, which cannot be read before `close` has written its footer."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._writer = pq.ParquetWriter(

@@ -144,7 +144,7 @@ def _lacking(row: Row) -> Column:
 
 
 def _typed(text: Column, field: Field, zone: str | None) -> Column:
-    """Converts Canal's text of a value to the type of the column. The result is null if the text does not fit."""
+    """Returns a value in its column's type, or null if its text does not fit. `zone` is that of Canal's TIMESTAMP."""
     if field.kind not in KINDS_BY_TYPE:
         return text.try_cast(field.type)
     kind = F.col("types").getField(field.name)
@@ -167,7 +167,10 @@ def _typed(text: Column, field: Field, zone: str | None) -> Column:
 
 
 def _label(text: Column, kind: Column) -> Column:
-    """Returns the label of an ENUM, or those of a SET, by the number that Canal writes. The labels are in the type."""
+    """Returns the label for the number that Canal writes for an ENUM, or the labels for that of a SET.
+
+    `kind` is the column's type in the message, which lists the labels.
+    """
     number = text.try_cast("bigint")
     labels = F.split(F.regexp_extract(kind, r"(?s)^\w+\('(.*)'\)", 1), "','")
     of_enum = F.when(number == 0, "").otherwise(F.get(labels, (number - 1).cast("int")))
@@ -186,7 +189,7 @@ def _now(row: Row, zone: str | None) -> Column:
 
 
 def _row_before(row: Row, zone: str | None) -> Column:
-    """Returns the row before an update: the columns of `old`, and the others as they are now."""
+    """Returns the row before an update: the columns of `old`, and the others as now. `_typed` explains `zone`."""
     old = F.col("old")
     values = []
     for field in row:

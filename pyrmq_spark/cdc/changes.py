@@ -37,8 +37,11 @@ def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: 
     """Returns a row for each change, as a struct `change`, beside the place of its message and its hints.
 
     `rows` have the place of a message, `op` (a word of a change, or `pass`), `before`, `after`, `index` in the message,
-    `read` (the time at which the tool read the change, or 0), `fits`, `fault` (the text of an error, or null),
-    `unavailable` (names of columns, or null) and the hints of `HINTS`.
+    `read` (the time at which the tool read the change, or 0), `fits` (false for a corrupt message), `fault` (the text
+    of an error, or null), `unavailable` (names of columns, or null) and the hints of `HINTS`.
+
+    A corrupt message has `refusal` in place of its change. A `fault` ends the query, or with `corrupt="skip"` the
+    change is left out.
     """
     before, after, op = F.col("before"), F.col("after"), F.col("op")
     key_before, key_after = _key(before, keys), _key(after, keys)
@@ -77,7 +80,7 @@ def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: 
 
 
 def refusal_of(corrupt: Corrupt, fault: str) -> Column:
-    """Returns an expression that ends the query with an error about the message, or null to skip it."""
+    """Returns an expression for a corrupt message: an error with its place and `fault`, or null to skip it."""
     return error_of(corrupt, fault_at(InvalidChange, fault))
 
 
@@ -92,9 +95,10 @@ def fault_at(kind: type[RocketMQError], *words: Column | str) -> Column:
 
 
 def is_table(table: str, database: Column, name: Column, schema: Column | None = None) -> Column:
-    """Returns whether a message is of the table `name`, `database.name`, `schema.name` or `database.schema.name`.
+    """Returns the condition that a message is of `table`.
 
-    Names may have dots. The result is null for a message without a table name, or without the owner that `table` names.
+    `table` is `name`, `database.name`, `schema.name` or `database.schema.name`. Names may have dots. The result is null
+    for a message without a table name, or without the owner that `table` names.
     """
     own = F.lit(table)
     if "." not in table:
@@ -109,10 +113,7 @@ def is_table(table: str, database: Column, name: Column, schema: Column | None =
 
 
 def is_without_schema(table: str, database: Column, name: Column, schema: Column) -> Column:
-    """Returns a condition: `table` names no schema, and the message has a schema other than the default ones.
-
-    Tables of that name in several schemas may then be meant, so the caller ends the query with an error.
-    """
+    """Returns a condition: `table` names no schema, and the message's is no default one, so several tables may fit."""
     is_named = F.concat(schema, F.lit("."), name).isin(table) | (
         F.concat(database, F.lit("."), schema, F.lit("."), name) == table
     )

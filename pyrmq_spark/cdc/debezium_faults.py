@@ -137,7 +137,10 @@ def lacking(row: Row) -> Column:
 
 
 def _may_be_of_index(row: Row, keys: Sequence[str]) -> Column:
-    """Returns whether zeros in the key of a deleted row may be values that Debezium made up for an index's columns."""
+    """Returns a condition: Debezium may have made up the zeros in a deleted row's key, which it lacks.
+
+    With REPLICA IDENTITY USING INDEX PostgreSQL reports only the index's columns of the row.
+    """
     image = F.col("was")
 
     def is_zero(name: str) -> Column:

@@ -44,7 +44,7 @@ INTEGERS: Final = ("int", "integer", "bigint", "long")
 
 
 class Parsed(NamedTuple):
-    """A column of an image of a row: its value, and what the message says of it."""
+    """A value of a row in a message, as JSON has it, and what the message says of its type."""
 
     value: Column
     field: Field
@@ -194,10 +194,9 @@ class Placeholder(NamedTuple):
 
 
 def hidden(value: Column, field: Field) -> Column | None:
-    """Returns the condition that a null may be a long value that the update left unchanged.
+    """Returns the condition that a null may be a long value that the update left unchanged, None for other types.
 
     PostgreSQL does not report such a value. Debezium writes a placeholder for most types, but null for some arrays.
-    Returns None for a field that is no such array.
     """
     if field.kind == "array" and field.element not in INTEGERS:
         return value.isNull()
@@ -205,7 +204,7 @@ def hidden(value: Column, field: Field) -> Column | None:
 
 
 def is_flattened(value: Column, field: Field) -> Column | None:
-    """Returns whether an array has only nulls: Debezium writes so PostgreSQL's arrays of several dimensions."""
+    """Returns a condition: an array has only nulls, as Debezium writes PostgreSQL's arrays of several dimensions."""
     if field.kind != "array":
         return None
     return (F.size(value) > 0) & ~F.exists(value, lambda item: item.isNotNull())

@@ -45,8 +45,8 @@ EXCHANGED: Final = (
 def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFrame:
     """Returns the columns `names` of the changes. In a batch, `sequence` is then in the order of the database.
 
-    `rows` have the place of the message, the hints and `change`. `logged` says whether the hints include those of the
-    database's log.
+    `rows` have the place of the message, the hints and `change`. If `logged`, the hints include those of the database's
+    log, which show a wrong order.
     """
     if _is_stream(rows):
         return rows.select(*(f"change.{name}" for name in names))
@@ -100,7 +100,7 @@ def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
 
 
 def _place_among(items: Column) -> Column:
-    """Returns the position of a change among those of its key, if these lie in several queues, or a fault.
+    """Returns the position of a change among `items`, the changes of its key in several queues, or a fault.
 
     Only the delete of a key that became another one lies in another queue than the key's own: in that of the new key.
     Canal's time of writing orders both. Where it is the same, each insert over a row that is there needs a delete

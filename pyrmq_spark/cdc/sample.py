@@ -23,7 +23,10 @@ QUEUE: Final = ("topic", "brokerName", "queueId")
 
 
 class Finding(NamedTuple):
-    """A setting of a tool that the messages show to be off. With `wrong` the table would differ from the database."""
+    """A setting of a tool that the messages show to be off, and the `place` of such a message.
+
+    With `wrong` the table would differ from the database.
+    """
 
     setting: str
     fault: str

@@ -165,7 +165,10 @@ def _write_positions(spark: SparkSession, directory: str, ends: Positions, versi
 
 
 def _ends(batch: DataFrame, offsets: Positions) -> Positions:
-    """Returns the next offset of each queue after the batch. Raises an error where messages are missing."""
+    """Returns each queue's next offset after the batch. Raises an error if messages before or in it are missing.
+
+    `offsets` are those at which the batch should begin, by queue.
+    """
     ends = dict(offsets)
     counts = (F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"))
     for row in batch.groupBy(*QUEUE).agg(*counts, F.count_distinct("queueOffset").alias("number")).collect():
@@ -199,7 +202,7 @@ def _rows(spark: SparkSession, into: str, version: int) -> DataFrame | None:
 
 
 def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[str]) -> DataFrame:
-    """Returns the table's rows after the changes: each key's latest. Values that it lacks are those before it."""
+    """Returns each key's latest row. A value that its change lacks is that of the change, or `old` row, before it."""
     if old is not None:
         changes = changes.unionByName(_as_changes(old, row, keys))
     of_key = Window.partitionBy(*KEY).orderBy("position")

@@ -66,7 +66,7 @@ def read_ranges(
 class _Unread:
     """The ranges that a task has not read yet. The first begins at the next offset to read.
 
-    While it cannot be read, `deadline` is the time until which that is tried again.
+    `deadline` is set while that offset cannot be read: tries end at this time of the monotonic clock.
     """
 
     ranges: deque[QueueRange]
@@ -106,7 +106,10 @@ def _rows(
 
 
 def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, unread: _Unread) -> int:
-    """Returns the offset to continue at: after lost offsets, or the same after a pause. Raises lasting errors."""
+    """Returns the offset at which to continue after an error: after lost offsets, or the same offset after a pause.
+
+    Raises an error that stays, or that outlasts the time allowed for it.
+    """
     current = unread.current
     match error:
         case DataLost():
@@ -243,7 +246,7 @@ ENOUGH_BYTES: Final = 1024 * 1024
 
 
 def in_fewer_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows in the same order, with small batches that follow one another joined."""
+    """Yields the same rows in the same order, in batches joined until they have enough rows or bytes."""
     held: list[pa.RecordBatch] = []
     rows = held_bytes = 0
     for batch in batches:

@@ -69,7 +69,7 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
 def committed_ranges(
     consumer: PullConsumer, options: SourceOptions, records: Mapping[MessageQueue, OffsetRange]
 ) -> list[QueueRange]:
-    """Returns the ranges of the topic with the rows of committed batches. `records` are offsets in its manifest."""
+    """Returns the topic's ranges with the rows of the batches that `records`, offsets in the manifest, commit."""
     commits = [
         commit
         for queue, offsets in records.items()

@@ -105,7 +105,7 @@ def share_out(
     """Returns each task's ranges, in the order of `pieces`. Small consecutive ranges share a task.
 
     A task of several ranges has at most `max_records`. Returns at least `min_partitions` tasks if there are that many
-    pieces. `mean_bytes` is the size of a message by topic.
+    pieces. `mean_bytes` is the mean size of a message by topic. It decides which ranges are small.
     """
     tasks: list[list[QueueRange]] = []
     work = records = 0.0

@@ -52,7 +52,7 @@ class RangesDecoding:
         self._fail_on_data_loss = fail_on_data_loss
 
     def decoded(self, pulls: list[RawPull]) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-        """Yields the batches of a list of pulls, each of one topic, with the position that each reaches."""
+        """Yields the batches of a list of pulls, each of one topic, with the progress of the task after it."""
         for _, of_topic in groupby(pulls, key=lambda pull: pull.queue.topic):
             same_topic = list(of_topic)
             parts = self._by_range(same_topic)

@@ -24,7 +24,7 @@ KEPT_SECONDS: Final = 60.0
 
 
 class TaskPlanner:
-    """Plans tasks for one reader, and keeps the sizes of messages for a minute."""
+    """A planner of tasks for one reader. It keeps the mean size of a topic's messages for a minute."""
 
     def __init__(self, consumer: Callable[[], PullConsumer], options: SourceOptions) -> None:
         self._consumer = consumer

@@ -33,7 +33,11 @@ Labels = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """The figures of the queries of one name, or of one id where they have no name."""
+    """The figures of the queries of one name, or of one id where they have no name.
+
+    `failures`, `batches` and `rows` are sums since the listener was added. The figures after them are of the last
+    batch.
+    """
 
     active: bool = True
     failures: int = 0
@@ -46,7 +50,7 @@ class QueryFigures:
 
 
 class Figure(NamedTuple):
-    """A metric: its names for Prometheus and for OpenTelemetry, and its values in the figures of a query."""
+    """A metric: its names for Prometheus and for OpenTelemetry, and a function that returns its values for a query."""
 
     prometheus: str
     otel: str

@@ -84,13 +84,13 @@ class StreamOffset:
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.began.items()}
 
     def bounds(self) -> dict[MessageQueue, OffsetRange]:
-        """Returns the brokers' kept offsets at the time when this end was chosen without the batch's start."""
+        """Returns the offsets from `beginnings` to `offsets`: those that brokers kept when this end was chosen."""
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.beginnings.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedOffsets:
-    """The begin and end of the next batch in every existing queue, and the losses since the last batch."""
+    """The begin and end of the next batch in every existing queue, and an error for each loss since the last batch."""
 
     begins: Offsets
     ends: Offsets
@@ -104,11 +104,11 @@ class FollowedOffsets:
 def follow(
     start: Offsets, bounds: Mapping[MessageQueue, OffsetRange], gone: Mapping[MessageQueue, str]
 ) -> FollowedOffsets:
-    """Returns the next batch from `start`. Brokers keep `bounds` now, and `gone` are deleted queues, with reasons.
+    """Returns the next batch after the offsets `start`, up to the ends in `bounds`, the offsets that brokers keep now.
 
-    A queue that is not in `start` is new and begins at its first message, wherever the query itself started. A queue
-    that has become shorter continues at its end, as in Spark's Kafka source: from its beginning every row would be read
-    again.
+    `gone` are deleted queues, with reasons. A queue that is not in `start` is new and begins at its first message,
+    wherever the query itself started. A queue that has become shorter continues at its end, as in Spark's Kafka source:
+    from its beginning every row would be read again.
     """
     losses = [
         _lost(queue, f"{queue} is gone after offset {start[queue]}: {reason}", start[queue], None)

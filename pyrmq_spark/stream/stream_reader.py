@@ -74,7 +74,10 @@ MOST_RECORDS_COUNTED: Final = 4096
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads each queue from the checkpoint's offset. `stream_offset` decides about new, deleted and shorter queues."""
+    """Reads each queue from the checkpoint's offset. `stream_offset` decides about new, deleted and shorter queues.
+
+    Offsets pass between Spark and this class as JSON, in the form that `stream_offset` describes.
+    """
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection
@@ -132,8 +135,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """Returns the end of the next batch, or `start` itself if there is nothing to read.
 
-        PySpark before 4.2 passes neither argument: the batch then has no limit, and begins at the end of the last
-        planned batch. The first call may come before any plan (`stream_offset`).
+        `limit` only says whether the options' limits count. PySpark before 4.2 passes neither argument: the batch then
+        has no limit, and begins at the end of the last planned batch. If no batch was planned yet, the end also has the
+        queues' first offsets (`stream_offset`).
         """
         asked_blindly = start is None and self._planned_end is None
         start = self._resolved(start or self._planned_end or UNRESOLVED)
@@ -166,7 +170,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return StreamOffset(reported, began).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Returns the end of every queue for Spark's progress, from which `lag` is computed."""
+        """Returns the end of every queue for Spark's progress and `lag`, or None before queues were looked up."""
         if self._latest is not None and self._latest_json is None:
             self._latest_json = StreamOffset(self._latest.ends).to_json()
             if self._options.is_committed and (rows := self._rows_waiting(self._latest.ends)) is not None:
@@ -235,10 +239,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns `end` with the first offsets of its batch added, if it was chosen before Spark passed the query's
-        offsets.
+        """Returns `end` with the batch's first offsets, which are those that the query has `reached`.
 
-        A queue whose broker was away then is not in the end, so its offset is lost.
+        The end was chosen before Spark passed these. A queue whose broker was away then is not in it, so its offset is
+        lost.
         """
         forgotten = sorted(reached.keys() - end.offsets.keys())
         if forgotten:
@@ -273,7 +277,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:
-        """Returns how many offsets of each queue the next batch reads, None while the backlog is below the minimum."""
+        """Returns how many offsets of each queue the next batch reads, or None if it has to wait for more messages.
+
+        With `everything` no limit counts.
+        """
         backlog, limits = followed.backlog, self._options.limits
         since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
         if self._options.is_committed:

@@ -37,7 +37,7 @@ TopicListener = Callable[[str, Sequence[MessageQueue]], object]
 
 
 class TopicWatch:
-    """The listeners for changes of topics' queues, and each topic's queues when they were last compared."""
+    """The listeners for changes of topics' queues. It compares these every `interval` seconds."""
 
     def __init__(self, lookups: QueueOffsets, interval: float, problems: Problems) -> None:
         self._lookups = lookups
@@ -325,7 +325,10 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @asynccontextmanager
     async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
-        """Yields the `RunningLitePull`. The first call makes it, and drops it again if the block fails."""
+        """Yields the `RunningLitePull`. The first call makes it, and drops it again if the block fails.
+
+        With `subscribes` it joins the group. Otherwise it reads queues that are assigned by hand.
+        """
         assert self._nursery is not None
         running = self._running
         if running is None:

@@ -57,7 +57,7 @@ class Commits:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEnd:
-    """The end offset of a manifest's queue, and each writer's latest batch that is committed there (`decided`).
+    """The end offset of a manifest's queue, and each writer's latest committed batch up to there, as `decided`.
 
     Now and then a record repeats that list. `without_decided` is the number of records after the last one that does.
     """
@@ -110,7 +110,10 @@ class ManifestReader:
         return queues[0]
 
     async def commits(self, queue: MessageQueue, start: int | None, end: int | None, window: ReadWindow) -> Commits:
-        """Returns the committed batches between two offsets, by default all. Raises `DataLost` for expired offsets."""
+        """Returns the committed batches whose records lie between two offsets, by default all in the manifest.
+
+        Raises `DataLost` if it no longer keeps these records.
+        """
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         first = kept.start if start is None else start
         last = kept.end if end is None else end
@@ -169,9 +172,9 @@ class ManifestReader:
         decided: CommittedBatches,
         window: ReadWindow,
     ) -> CommittedBatches:
-        """Returns the batches in `decided`, listed as committed, that no record at the given offsets confirms.
+        """Returns the batches that records list in `decided` as committed, but that have no record of their own.
 
-        A batch whose record may have expired counts as confirmed.
+        It looks in `entries` and at the `earlier` offsets. A batch whose record may have expired is not among them.
         """
         proven = self._proven.get(queue, {})
         claims = {

@@ -97,9 +97,9 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         "TagA || TagB", `sql` an SQL92 expression over properties instead. With `order` the broker returns messages of a
         queue in their order, and no later ones before they are acknowledged or visible again.
 
-        A message that came again `max_reconsume_times` times, and failed or was never acknowledged, moves to the dead
-        letters. The messages of a cancelled call come again at once. Raises `NoRoute` for an unknown topic, and
-        `ResponseError` for refusals: of a broker before 5.0, with the code 3.
+        A message that came again `max_reconsume_times` times, and failed or was never acknowledged, moves to the
+        dead-letter topic. The messages of a cancelled call come again at once. Raises `NoRoute` for an unknown topic,
+        and `ResponseError` for refusals: of a broker before 5.0, with the code 3.
         """
         whole_number("max_messages", max_messages, 1, MOST_MESSAGES)
         wanted = self._options(topic, max_messages, invisible, tags, sql, order)
@@ -119,7 +119,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         """Receives until `stop`: calls `handler(message)` for up to `at_once` messages at a time.
 
         Returning acknowledges the message. Raising has it delivered again, later each time, from 10 seconds to 2 hours
-        (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moves it to the dead letters. While the
+        (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moves it to the dead-letter topic. While the
         handler works the message is extended, up to `consume_timeout` seconds. With `order` the messages of a queue are
         handled one after another, and a failed one comes again before later ones. A plain function runs in worker
         threads. Several topics take several calls. Requests that fail are tried again, but for refusals that no later

@@ -92,7 +92,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
 
         Returning acknowledges them. Raising has them delivered again later, up to `max_reconsume_times`, then moves
-        them to the dead letters. `ConsumeLater` chooses the delay. With `orderly` the messages of a queue come one
+        them to the dead-letter topic. `ConsumeLater` chooses the delay. With `orderly` the messages of a queue come one
         batch after another in their order, and raising has the same ones come again before any other
         (`SuspendCurrentQueue` chooses when). A plain function runs in worker threads. When the call is cancelled,
         handlers are cancelled too, and acknowledged offsets are stored.

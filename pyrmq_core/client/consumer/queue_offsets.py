@@ -203,10 +203,9 @@ class QueueOffsets:
         )
 
     async def committed(self, queue: MessageQueue, *, zero_if_young: bool = False) -> int | None:
-        """Returns the group's committed offset, or None.
+        """Returns the group's committed offset, or None without one.
 
-        With `zero_if_young`, a broker without a committed offset answers 0 if the queue's first message is still in
-        memory.
+        With `zero_if_young`, the broker answers 0 instead if the queue's first message is still in memory.
         """
         request = QueryConsumerOffset(
             self._group,
@@ -259,7 +258,7 @@ class QueueOffsets:
         return await query_many(queues, self.max_offset)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Returns the mean stored bytes of a message for each queue, from a pull at the given offset, or 0."""
+        """Returns the mean stored bytes of each queue's messages, by a pull at its offset, or 0 if that has none."""
 
         async def mean(queue: MessageQueue) -> float:
             pulled = await self._puller.pull(queue_of(queue), positions[queue], timeout=self._timeout)

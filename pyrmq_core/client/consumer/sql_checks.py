@@ -76,7 +76,7 @@ def _warn_of_ignored_rest(expression: str, broker_name: str, version: int) -> No
 
 
 def _warn_of_refusal(topic: str, wanted: SqlFilter) -> None:
-    """Logs what is wrong in an expression that brokers will probably refuse, while no broker can be queried."""
+    """Logs a fault in an expression that brokers will probably refuse, since no broker can be queried now."""
     try:
         wanted.predicate()
     except InvalidArgument as error:

@@ -62,7 +62,7 @@ class TopicStatistics:
         self._skipped_until: dict[TopicOnBroker, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
-        """Returns the bounds of queues from their topics' statistics, for topics with many of the queues on a broker.
+        """Returns the bounds of queues, by the statistics of topics with many of these queues on one broker.
 
         Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for a busy
         broker: requests for single queues would fail as well.

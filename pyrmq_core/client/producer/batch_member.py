@@ -46,7 +46,7 @@ def batch_member(
 
     Messages are sent alone if they are delayed, have a priority or a lite topic, go to retry topics, or have large
     properties or a body of `below_bytes` or more. `InvalidMessage` names the rule that the message breaks.
-    `system_properties` are the producer's own.
+    `system_properties` are those that the producer itself adds.
     """
     check_message(message, max_message_bytes)
     topic, body_bytes = message.topic, len(message.body)

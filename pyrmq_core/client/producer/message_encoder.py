@@ -64,7 +64,7 @@ class MessageEncoder:
     def content(self, message: Message, timeout: float | None = None) -> BatchMember | Payload:
         """Returns a message that may share a request as `BatchMember`, which gets its id later, others as `Payload`.
 
-        A message with a time-out of its own shares no request.
+        A message with a `timeout` of its own shares no request: the others of a batch have the producer's.
         """
         if timeout is not None or not self.joined_below_bytes:
             return self.one(message)

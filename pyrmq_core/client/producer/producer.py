@@ -376,7 +376,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 
 
 class Draft(NamedTuple):
-    """A send that a thread other than the loop's has checked and encoded. Its timeout counts from `began`."""
+    """A send that a thread other than the loop's has checked and encoded. Its `timeout` counts from when it `began`."""
 
     parts: RunningProducer
     payload: Payload | BatchMember

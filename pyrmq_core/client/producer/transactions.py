@@ -165,7 +165,7 @@ class Transactions:
         return Transaction(message, result, address, decode_offset_msg_id(result.offset_msg_id).offset)
 
     async def end(self, transaction: Transaction, state: State, reason: str = "") -> State:
-        """Sends the decision to the broker and returns it. A failure is only logged: the broker will check."""
+        """Sends the decision to the broker and returns it. A failure is only logged: the broker then sends a check."""
         result = transaction.result
         if not transaction.is_safe:
             state = State.ROLLBACK_MESSAGE

@@ -28,7 +28,7 @@ Value = Callable[[MessageExt], object]
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column that a read can have: its Arrow type, its value in a message, and whether it may be null."""
+    """A column that a read can have: its Arrow type, the function for its value in a message, and if it may be null."""
 
     type: pa.DataType
     value: Value

@@ -92,7 +92,7 @@ class Rows:
         return spans(self.data, *bounds)
 
     def host(self, name: str, v6: bool) -> Octets:
-        """Returns the packed hosts of all messages with an IPv6 host (`v6`), or with IPv4, as the rows of a matrix."""
+        """Returns the packed hosts `name` of all messages that have IPv6 (`v6`), or else IPv4, as rows of a matrix."""
         rows = np.flatnonzero(self.has_v6(name) == v6)
         start = self.places[rows if self.record is None else self.record[rows]]
         if name == "born_host":

@@ -92,7 +92,6 @@ class BatchLimit:
 
     @property
     def room_bytes(self) -> int:
-        """The most bytes of messages in one request."""
         return min(self.bytes, self.max_message_bytes)
 
 
@@ -262,7 +261,7 @@ def encode_columns(
     stops: Sequence[int] = (),
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Yields the payloads of `encode_batches` by columns. Only rows that are compressed or sent alone need a loop."""
+    """Yields the payloads of `encode_batches` by columns, with a loop only for rows that are compressed or `alone`."""
     keep_freed_memory()
     return _Encoder(topic, limit, waits, single_tag, compress_all).payloads(rows, ids, stops, alone=alone)
 

@@ -92,7 +92,7 @@ class AssignedQueue:
             intake.room_freed()
 
     def note_calls(self, calls: int, messages: int, failed: int, seconds: float) -> None:
-        """Counts handler calls for the statistics, with the sums of their messages, failures and seconds."""
+        """Adds handler calls to the statistics: their number, messages, failed messages, and seconds in all."""
         self.consumed_at_ms = time.time_ns() // 1_000_000
         counts = self.counts
         counts.calls += calls
@@ -130,7 +130,11 @@ class AssignedQueue:
 
 
 class AssignedQueues:
-    """The table of the queues that this consumer reads. `new_intake` makes the `Intake` of a queue."""
+    """The table of the queues that this consumer reads. `new_intake` makes the `Intake` of a queue.
+
+    `starts` decides its first offset, and `store` keeps its consumed offset. `on_added` is called with each new queue,
+    and `on_changed` with each topic whose queues changed. Only orderly consumers have `locks`.
+    """
 
     def __init__(
         self,
@@ -174,7 +178,7 @@ class AssignedQueues:
         return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues of the topic until the table has those `wanted`. Returns whether that is complete.
+        """Drops and adds queues of the topic until the table has those `wanted`. Returns False if some are left to do.
 
         A queue whose pulling has stalled is dropped and added anew.
         """
@@ -201,7 +205,7 @@ class AssignedQueues:
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
         """Drops the queues and stores other offsets, from which the next rebalancing starts them again.
 
-        With `only`, a queue that was added anew since then is left as it is.
+        If `only` is set, it is the process queue that the caller means: a queue that has another by now stays as it is.
         """
         async with self._changing:
             moved = [self._table[queue] for queue in offsets if queue in self._table]
@@ -213,7 +217,7 @@ class AssignedQueues:
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
         """Drops a queue's pulled messages and continues at another offset. Returns False if it is no longer assigned.
 
-        With `only`, a queue that was restarted since then is left as it is.
+        If `only` is set, it is the process queue that the caller means: a queue that has another by now stays as it is.
         """
         async with self._changing:
             before = self._table.get(queue)
@@ -294,7 +298,7 @@ class AssignedQueues:
         *,
         holds: bool = True,
     ) -> int:
-        """Stops pulling, waits a moment for running handlers, stores the offsets, and releases locks.
+        """Stops pulling, waits up to `grace` seconds for running handlers, stores the offsets, and releases locks.
 
         Returns the number of queues that are still to be dropped. With `holds` a locked queue keeps its lock while its
         handler is at work, or the next owner would overtake the handler's messages.

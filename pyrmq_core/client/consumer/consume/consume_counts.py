@@ -17,7 +17,7 @@ SAMPLES: Final = 13  # the samples of a minute, one each 5 s
 
 @dataclass(slots=True)
 class TopicCounts:
-    """The counts of one topic since the start. `seconds` is the total time of the handler's `calls`."""
+    """The counts of one topic since the start. `seconds` is the time that the handler's `calls` took in all."""
 
     pulled: int = 0
     pulls: int = 0

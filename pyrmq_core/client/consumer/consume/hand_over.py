@@ -69,8 +69,8 @@ class HandOver:
     def settle(self, received: int | None = None) -> None:
         """Records that the messages of the last poll are consumed.
 
-        If that poll did not reach the caller, since `received` is an earlier poll's number, its messages are returned
-        again.
+        `received` is the number of the last poll whose messages reached the caller. If that is an earlier poll, the
+        messages of the last one are returned again. None says that they all did.
         """
         returned, self._returned = self._returned, None
         if returned is None:

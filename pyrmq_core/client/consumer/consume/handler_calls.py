@@ -44,7 +44,7 @@ MOST_BATCHES_A_RUN: Final = 64
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one handler call: the messages that `failed`, and the exception as `reason`.
+    """The result of one handler call: the messages that `failed`, and the exception as `reason`, or None.
 
     `later` and `suspend` are the handler's exceptions, if it raised one of these. `left` says that no handler got the
     messages. They are then not sent back to the broker for a retry.
@@ -201,7 +201,7 @@ class Stoppable(Protocol):
 
 
 async def stop_consumer(consumer: Stoppable, timeout: float | None, is_handler: bool) -> None:
-    """Stops the consumer for `blocking` or `aio`. Waits until it has stopped, unless its own handler is the caller."""
+    """Stops the consumer, and waits until it has stopped, unless its own handler is the caller (`is_handler`)."""
     if is_handler:
         HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
     await consumer.stop(timeout)

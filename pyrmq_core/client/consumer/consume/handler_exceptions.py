@@ -15,8 +15,8 @@ MOST_DELAY_LEVEL = 18
 class ConsumeLater(Exception):
     """Raised by a handler: the messages are delivered again after the delay of `delay_level`.
 
-    0 lets the broker choose by the number of tries so far (10 s, 30 s, 1 min, ...), -1 moves them to the dead letters
-    at once. Of a batch, the messages up to `ack_index` are acknowledged (-1: none).
+    0 lets the broker choose by the number of tries so far (10 s, 30 s, 1 min, ...), -1 moves them to the group's
+    dead-letter topic at once. Of a batch, the messages up to index `ack_index` are acknowledged (-1: none).
     """
 
     def __init__(self, delay_level: int = 0, *, ack_index: int = -1) -> None:

@@ -223,7 +223,7 @@ class Intake:
         return pull.max_offset if pull.status is PullStatus.FOUND and more > READ_AHEAD_MESSAGES else 0
 
     async def _read_ahead(self, end: int, *, waits: bool = True) -> None:
-        """Reads up to offset `end`. If the process queue is full it waits for room, or returns if not `waits`."""
+        """Reads up to offset `end`. Without room in the process queue it waits for some, or returns if not `waits`."""
         process_queue, limits = self.process_queue, self.limits
         window = ReadWindow(
             messages=max(1, min(4000, limits.messages)),

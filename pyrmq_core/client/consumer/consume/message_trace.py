@@ -23,7 +23,7 @@ TRACE_CONTEXT: Final = "mqTraceContext"
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """The traced messages of one handler call, and the id that joins the records before and after it."""
+    """The traced messages of one handler call, and the id that the records before and after the call have in common."""
 
     request_id: str
     messages: tuple[MessageExt, ...]

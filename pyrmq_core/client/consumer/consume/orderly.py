@@ -137,7 +137,7 @@ class OrderlyService:
                 await trio.sleep(self._suspension_of(outcome))
 
     async def _settle(self, assigned: AssignedQueue, messages: Messages, outcome: Outcome) -> Sequence[MessageExt]:
-        """Acknowledges consumed messages and dead letters. Returns the messages to retry, with one more try counted."""
+        """Acknowledges messages that are consumed or have no tries left. Returns the others, with a try counted."""
         process_queue = assigned.process_queue
         failed = list(outcome.failed)
         process_queue.finish(messages[: len(messages) - len(failed)])
@@ -152,9 +152,9 @@ class OrderlyService:
         return again
 
     async def _is_dead(self, message: MessageExt) -> bool:
-        """Sends a message that has no tries left to the retry topic, whose broker moves it to the dead letters.
+        """Sends a message without tries left to the retry topic, whose broker moves it to the dead-letter topic.
 
-        Returns whether that succeeded. Returns False for a message with tries left.
+        Returns whether that succeeded, and False for a message with tries left. The message is then tried again here.
         """
         if self._send_back is None or self._most_tries is None or message.reconsume_times < self._most_tries:
             return False

@@ -16,7 +16,7 @@ from pyrmq_core.model import MessageExt, MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class FlowLimits:
-    """The most that one queue holds: messages, bytes of their bodies, and, if set, the span of their offsets."""
+    """The most that one queue holds: messages, bytes of their bodies, and the span of their offsets (None: any)."""
 
     messages: int = 1000
     bytes: int = 100 * 1024 * 1024

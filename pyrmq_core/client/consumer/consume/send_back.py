@@ -1,4 +1,4 @@
-"""`SendBack`: sends messages back to their group, for a later delivery or to the dead letters.
+"""`SendBack`: sends messages back to a broker, which delivers them again or moves them to the dead-letter topic.
 
 A request (36) makes the message's broker store it again. If that fails, or the message lies in a batch record, a copy
 is sent to the group's retry topic by the send path. Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java
@@ -52,11 +52,11 @@ class SendBack:
         self._refused, self._failed = RareLine(), RareLine()
 
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
-        """Sends a message back. Returns whether it is stored, for another try or among the dead letters.
+        """Sends a message back. Returns whether it is stored, for another try or in the group's dead-letter topic.
 
         `queue` is the queue that the message was pulled from. `delay_level` 0 lets the broker choose by the number of
-        tries, -1 moves the message to the dead letters. A message of a batch record is sent to the retry topic instead:
-        its broker could return only the whole batch.
+        tries, -1 moves the message to the dead-letter topic. A message of a batch record is sent to the retry topic
+        instead: its broker could return only the whole batch.
         """
         if message.sys_flag & BATCH_RECORD:
             return await self.send_to_retry_topic(message, _level(message, delay_level))
@@ -81,7 +81,7 @@ class SendBack:
     async def send_to_retry_topic(self, message: MessageExt, delay_level: int) -> bool:
         """Sends a copy, with one more try counted, to the group's retry topic. Returns whether it is stored.
 
-        The broker moves a message with too many tries to the dead letters.
+        The broker moves a message with too many tries to the dead-letter topic.
         """
         try:
             await self._sender.send(

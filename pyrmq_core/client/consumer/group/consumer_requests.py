@@ -49,7 +49,11 @@ class ConsumerMember(Protocol):
 
 
 class ConsumerRequests:
-    """The handlers of brokers' requests 40, 220, 221, 307 and 309, with the client's consumers by group."""
+    """The client's consumers by group, and the handlers of the requests that brokers send to them.
+
+    They are notices of changed members (40), resets (220), and requests for offsets (221), running info (307) and
+    direct consumption (309).
+    """
 
     def __init__(self, *, consume_seconds: float = CONSUME_SECONDS) -> None:
         self._members: dict[str, ConsumerMember] = {}

@@ -68,7 +68,7 @@ class RemoteOffsetStore(OffsetsInMemory):
         """Does nothing: the offset of a queue is read when the queue starts."""
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the broker's offset. As for Java's consumers it is 0 for a queue that still has its first message.
+        """Returns the broker's offset, or None. It is 0 without one, if the queue still has its first message.
 
         A 4.9 broker answers 0 for every queue without an offset.
         """
@@ -135,9 +135,9 @@ DEFAULT_AGE: Final = timedelta(minutes=30)
 
 
 class StartOffsets:
-    """Decides the first offset of an assigned queue. `timestamp` has a time zone, and is only for TIMESTAMP.
+    """Decides the first offset of an assigned queue. `timestamp` is the time from which TIMESTAMP reads.
 
-    Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
+    It has a time zone. Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
     """
 
     def __init__(

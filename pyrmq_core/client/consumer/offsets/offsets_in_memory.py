@@ -59,7 +59,7 @@ class OffsetsInMemory:
                 entry.sent = entry.confirmed = None
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Sets the queue's offset and fixes it: `update` does not change it until `forget`."""
+        """Sets the queue's offset and fixes it: until `forget`, `update` does not change it."""
         entry = self._offsets.setdefault(queue, ConsumedOffset(offset))
         entry.offset, entry.is_frozen = offset, True
 
@@ -80,9 +80,10 @@ class OffsetsInMemory:
         return {queue: entry for queue, entry in entries.items() if entry.is_changed(confirmed=confirmed)}
 
     def _adopt(self, queue: MessageQueue, stored: int, before: int | None) -> None:
-        """Adopts a value read from the broker or file, if memory still has `before` and nothing newer to store.
+        """Adopts an offset read from the broker or file, unless memory changed or has a newer one to store.
 
-        Otherwise a later pull would commit the older value in memory (Java's OffsetStore.readOffset does so, too).
+        `before` is the offset in memory when the read began. Java's OffsetStore.readOffset does so, too: otherwise a
+        later pull would commit the older value in memory.
         """
         entry = self._offsets.get(queue)
         if entry is None and before is None:

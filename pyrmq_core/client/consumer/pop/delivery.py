@@ -67,7 +67,7 @@ class PopDelivery(AsyncOnly):
         """Has the message delivered again after `delay` seconds.
 
         The default grows with the number of deliveries, from 10 seconds to 2 hours, and is 1 second for an ordered pop.
-        A message that came again `max_reconsume_times` times already moves to the dead letters instead.
+        A message that came again `max_reconsume_times` times already moves to the dead-letter topic instead.
         """
         milliseconds = None if delay is None else 1 if check_wait("delay", delay) == 0 else invisible_ms("delay", delay)
         async with self._turn:

@@ -44,7 +44,7 @@ def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPul
 
 
 def readable_part(pull: RawPull, rules: BodyRules) -> list[Readable]:
-    """Returns messages and the records that cannot be read, up to 256 MiB of bodies. What is left out comes again."""
+    """Returns messages, and records that cannot be read, up to 256 MiB of bodies. The rest is popped again later."""
     items: list[Readable] = []
     plain_bytes = 0
     for item in iterate_readable(pull, EVERYTHING, rules):
@@ -56,7 +56,7 @@ def readable_part(pull: RawPull, rules: BodyRules) -> list[Readable]:
 
 
 def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, broker_name: str) -> list[Popped]:
-    """Returns each message with its receipt, and with `topic` as its topic. Ordered ones get their earlier tries.
+    """Returns each message with its receipt, and with `topic` as its topic. An ordered pop's get their earlier tries.
 
     Raises `HeaderError` for an answer that leaves a message without a receipt.
     """

@@ -35,7 +35,7 @@ FIRST_PAUSE_SECONDS: Final = 0.05
 
 @dataclass(eq=False, slots=True)
 class _Pop:
-    """A pop in a task of its own, so that the messages of a cancelled receive can be given back."""
+    """A pop in a task of its own. If its caller is cancelled it is abandoned, and its messages are given back."""
 
     ended: trio.Event = field(default_factory=trio.Event)
     deliveries: list[PopDelivery] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Receiving:
         """Returns the deliveries of a pop for the caller.
 
         Messages of other tags, whose hash is equal, are acknowledged. A message whose invisible time ended too often
-        moves to the dead letters. One that cannot be read stays invisible, and comes again.
+        moves to the dead-letter topic. One that cannot be read stays invisible, and comes again.
         """
         namespace, most_tries = self._settings.namespace, self._settings.max_reconsume_times
         deliveries = []

@@ -46,7 +46,7 @@ DEAD_LETTER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PopOptions:
-    """The options of one receive: topic, number of messages, how long they are invisible, filter, and order."""
+    """The options of one receive. With `order` the messages of a queue come in their order."""
 
     topic: str
     max_messages: int
@@ -87,7 +87,8 @@ class PopRequests:
     async def pop(self, broker_name: str, options: PopOptions, wait: float, attempt_id: str | None) -> list[Popped]:
         """Pops once, and returns no messages where the broker has none within `wait` seconds.
 
-        Raises `ResponseError` for refusals, `NetworkError`s, `RecordError` for records whose ends are unknown.
+        An ordered pop has an `attempt_id`. If its answer is lost, the next pop with the same id gets the messages
+        again. Raises `ResponseError` for refusals, `NetworkError`s, `RecordError` for records whose ends are unknown.
         """
         queue = MessageQueue(options.topic, broker_name, ANY_QUEUE)
         timeout = self._settings.timeout
@@ -158,7 +159,7 @@ class PopRequests:
         ack.ended.set()
 
     async def change(self, topic: str, receipt: Receipt, milliseconds: int) -> Receipt:
-        """Shows the message again after a time from now, and returns its new receipt."""
+        """Makes the message visible `milliseconds` from now, and returns the receipt that replaces its old one."""
         request = ChangeInvisibleTime(
             consumer_group=self._group,
             topic=receipt.real_topic(topic, self._group),
@@ -174,7 +175,7 @@ class PopRequests:
         return changed.receipt(receipt) if changed.pop_time_ms else receipt
 
     async def move_to_dead_letters(self, message: MessageExt, topic: str, receipt: Receipt) -> None:
-        """Moves the message to the group's dead letters, and acknowledges it. Raises the error of either request."""
+        """Moves the message to the group's dead-letter topic and acknowledges it. Raises either request's error."""
         request = ConsumerSendMsgBack(
             offset=message.commit_log_offset,
             group=self._group,

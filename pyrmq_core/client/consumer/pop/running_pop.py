@@ -40,8 +40,8 @@ class RunningPop:
     """The work of one `PopConsumer.run`: it receives messages, and has at most `at_once` of them in the handler.
 
     `receive(count)` returns up to `count` deliveries, perhaps none. A message is invisible for `invisible` seconds.
-    Half way through, that is extended, until `consume_timeout` seconds after its arrival. `handled` has the arrival
-    time of each message, by trio's clock. `changed` is set when a handler ends.
+    This is extended half way through, until `consume_timeout` seconds after its arrival. `handled` has the arrival time
+    of each message, by trio's clock. `changed` is set when a handler ends.
     """
 
     receive: Callable[[int], Awaitable[Sequence[PopDelivery]]]

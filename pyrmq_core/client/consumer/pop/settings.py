@@ -69,7 +69,7 @@ def invisible_ms(name: str, seconds: object) -> int:
 
 
 def delay_of(error: BaseException | None, tries: int, most_tries: int, *, ordered: bool) -> float | None:
-    """Returns the seconds until a failed message comes again, or None for the dead letters.
+    """Returns the seconds until a failed message comes again, or None if it moves to the dead-letter topic.
 
     `tries` is how often it was delivered before. A message that no handler got, as when a task is cancelled, comes
     again at once.

@@ -12,7 +12,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 def may_pass(pull: RawPull, end: int) -> bool:
-    """Returns whether repeating the pull a moment later may give a usable answer.
+    """Returns whether the same pull, repeated a moment later, may give a usable answer. `end` is its range's end.
 
     A message that was just acknowledged may not be readable yet. A slave that lags answers code 20
     (PULL_RETRY_IMMEDIATELY) with the same offset, where its master would answer 19 or 21. A broker that moves a kept
@@ -28,7 +28,7 @@ def may_pass(pull: RawPull, end: int) -> bool:
 def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordError | None:
     """Returns the error of a pull that is no valid answer for the offsets from its start to `end`, else None.
 
-    `filtered` says that the broker may pass over messages that it keeps.
+    If `filtered`, the broker skips messages that the filter rejects, so offsets without a message are no fault.
     """
     start, forward = pull.start, pull.next_offset > pull.start
     if _is_beyond(pull, end):

@@ -59,7 +59,7 @@ class PullSizer:
         self.learn(first, first.next_offset, larger=False)
 
     def learn(self, pull: RawPull, end: int, larger: bool) -> None:
-        """Adjusts the slice size after a pull up to `end`. `larger` says whether it requested more than `size`."""
+        """Adjusts the slice size after a pull up to `end`. It is `larger` if it requested more than `size` messages."""
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True
         if self.is_batched:
@@ -75,7 +75,7 @@ class PullSizer:
             self._answer_bytes += (answer_bytes / count - self._answer_bytes) * (1 - (1 - 1 / BYTES_SHARE) ** count)
 
     def plan(self, start: int, end: int, count: int) -> list[tuple[int, bool]]:
-        """Returns up to `count` slices that follow `start`: the end of each, and whether it is larger than usual."""
+        """Returns up to `count` slices from `start` on: the end of each, and True if it is twice as large as usual."""
         size, is_batched, planned, slices = self.size, self.is_batched, self._planned, list[tuple[int, bool]]()
         for number in range(planned + 1, planned + count + 1):
             is_larger = number % LARGER_EVERY == 0 and not is_batched

@@ -226,7 +226,7 @@ class Puller:
     def turn(self, queue: MessageQueue) -> trio.Lock | None:
         """Returns the lock under which a member pulls queues at a proxy one after another, None if there is no proxy.
 
-        The answers for several queues at once would be more than a proxy sends: see `PROXY_BYTES`.
+        A proxy drops answers that are too much at once: see `PROXY_BYTES`.
         """
         proxy = self._proxy_of(queue)
         return None if proxy is None else self._client.pull_turns[proxy]
@@ -337,9 +337,9 @@ class QueuePulls:
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, clipped to `end`, or None if it does not move forward, or beyond the queue's end.
+        """Returns the pull, clipped to `end`, or None for an answer that does not move forward from `start`.
 
-        It moves forward by messages, or by offsets whose messages a filter dropped.
+        It moves forward by messages, or by offsets whose messages a filter dropped, but never beyond the queue's end.
         """
         status = FOUND
         if answer.code:
@@ -352,7 +352,7 @@ class QueuePulls:
         return self._plain([(start, offsets, answer.body)], end, status, address)[0]
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer's pull, clipped to `end`. It is None if it does not go forward, or beyond the queue."""
+        """Returns each answer's pull, clipped to `end`, or None if it does not move forward or leaves the queue."""
         return self._plain([(call.numbers[0], row[1], row[3]) for call, row in answers], end, FOUND, address)
 
     def _plain(
@@ -362,7 +362,7 @@ class QueuePulls:
         status: PullStatus,
         address: str,
     ) -> list[RawPull | None]:
-        """Returns the pull of each answer (start, offsets, records), None if it does not go forward."""
+        """Returns the pull of each answer (start, offsets, records), or None for one that does not move forward."""
         queue, passes, is_unfiltered, namespace = self._queue, self._passes, self._is_unfiltered, self._namespace
         pulls: list[RawPull | None] = []
         is_lite = queue.topic.startswith(LMQ_PREFIX)

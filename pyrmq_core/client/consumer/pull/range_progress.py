@@ -31,7 +31,7 @@ BROKEN: Final = SliceState.BROKEN
 
 
 class PullSlice:
-    """A slice of a range, covered by one or more pulls. `pulls` cover it up to `position`."""
+    """A slice of a range, which one or more pulls fill. `pulls` have its offsets up to `position`."""
 
     __slots__ = ("end_offset", "error", "is_larger", "position", "pulls", "state")
 
@@ -89,7 +89,7 @@ class RangeProgress:
         self._delivered, self.next_start = [pull], self.end
 
     def want(self, wanted_bytes: int, wanted_messages: int) -> None:
-        """Sets the bytes and the messages that `take` should return: it waits until either number is reached."""
+        """Sets how many bytes or messages are enough for `take` to return: the first bound that is reached counts."""
         self._wanted_bytes, self._wanted_messages = wanted_bytes, wanted_messages
 
     def add_answer(self, answered: PullSlice, pull: RawPull) -> SliceState:
@@ -143,7 +143,7 @@ class RangeProgress:
         return to_pull
 
     def is_enough(self) -> bool:
-        """Returns whether `take` has the wanted pulls, an error, or the end of the range to return now."""
+        """Returns whether `take` can return now: the wanted pulls, an error, or nothing at the end of the range."""
         slices = self.slices
         if not slices:
             return self.next_start >= self.end
@@ -168,10 +168,10 @@ class RangeProgress:
         return pulls
 
     def _accept(self, pulls: list[RawPull]) -> PullSlice | None:
-        """Delivers the new part of each pull. Stops before missing offsets, and returns a slice to pull them.
+        """Delivers the new part of each pull, in order. Stops before missing offsets, and returns a slice to pull them.
 
-        A filter may skip more offsets than were requested. A pull of a batch topic has complete batches, which may
-        begin before its start.
+        Returns None if none are missing. A filter may skip more offsets than were requested. A pull of a batch topic
+        has complete batches, which may begin before its start.
         """
         while pulls:
             pull, offset = pulls[0], self._next_offset

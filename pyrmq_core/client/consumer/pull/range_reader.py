@@ -49,11 +49,11 @@ class PullRequests(Protocol):
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer's pull, clipped to `end`. It is None if it does not go forward, or beyond the queue."""
+        """Returns each answer's pull, clipped to `end`, or None if it does not move forward or leaves the queue."""
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, clipped to `end`, if it goes forward as expected, or else None."""
+        """Returns the pull, clipped to `end`, or None for an answer that does not move forward from `start`."""
         ...
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
@@ -114,7 +114,7 @@ class _BorrowingPull(RowCall):
 
 
 class RangeReader:
-    """Reads `start` to `end` of a queue. `Puller.read` makes and closes it."""
+    """A reader of one queue's messages from offset `start` to before `end`. `Puller.read` makes and closes it."""
 
     def __init__(
         self,

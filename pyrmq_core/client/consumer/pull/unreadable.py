@@ -73,7 +73,7 @@ class UnreadableRecords:
     def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
         """Raises `error` while tries are left. Then returns the readable messages and warns of the others.
 
-        A pull that begins elsewhere has new tries.
+        Tries count for one start offset: a pull that begins elsewhere has all tries.
         """
         if pull.start != self._start:
             self._start, self._tries = pull.start, 0

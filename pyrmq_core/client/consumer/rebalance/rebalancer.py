@@ -46,7 +46,11 @@ class QueueTable(Protocol):
 
 
 class Rebalancer:
-    """Decides which queues one consumer reads. If `strategy` is None it reads every queue (broadcasting)."""
+    """Decides which queues one consumer reads. If `strategy` is None it reads every queue (broadcasting).
+
+    `topics` returns the subscribed topics, and `table` gets their queues. `missing` is called if a broker does not list
+    this consumer among the members.
+    """
 
     def __init__(
         self,

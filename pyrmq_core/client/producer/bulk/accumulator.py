@@ -66,7 +66,7 @@ class Accumulator:
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
-        """Adds a message that has room in `in_flight` to the batch for its topic, target, wait flag and tag."""
+        """Adds a message to the batch of its topic, target, wait flag and tag. `InFlight` has admitted `pending`."""
         message, before, after, size = member
         batch = self._last
         if (

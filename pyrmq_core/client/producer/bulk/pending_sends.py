@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class Pending(Generic[R]):
-    """A send under way, and later its result. With `failures`, a failure that the program never reads is reported."""
+    """A send under way, and later its result. With `failures`, a failure that the program never reads is logged."""
 
     __slots__ = ("_callbacks", "_error", "_failures", "_result", "_unseen", "_waited", "is_done")
 
@@ -133,7 +133,7 @@ class PendingSend(Pending[SendResult]):
         self._index = 0
 
     def begun(self, state: SendState) -> None:
-        """Records the state of the send, unless it has ended. The state is dropped at the end, with its payload."""
+        """Keeps the state of the send, by which it can be given up, until it ends. The state has the payload."""
         if not self.is_done:
             self.state = state
 
@@ -152,7 +152,7 @@ class PendingSend(Pending[SendResult]):
 
 
 def end_stored(pendings: Sequence[PendingSend], results: Receipt | SendResults) -> None:
-    """Ends the sends as stored. The acknowledgement is parsed when a `result` is first read."""
+    """Ends the sends as stored, each with its own of the `results`, which are parsed when they are first read."""
     for index, pending in enumerate(pendings):
         if not pending.is_done:
             pending._results, pending._index = results, index
@@ -188,8 +188,8 @@ def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
 class InFlight:
     """Sends in the background, bounded by count and by bytes, and admitted in the order of their calls.
 
-    An admitted `PendingSend` holds room until `leave`. A second `leave` does nothing, so room can be given back after
-    an interrupt at any line.
+    An admitted send holds its room until `leave`. A second `leave` does nothing. So a caller that is interrupted at any
+    line may call it to give the room back.
     """
 
     def __init__(
@@ -210,7 +210,8 @@ class InFlight:
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
         """Reserves room for `size` bytes, from any thread. Returns False if there is none, or other sends wait for it.
 
-        With `take_turns` it returns False now and then, so that the caller awaits `enter` and other tasks run.
+        With `take_turns` it also returns False now and then, so that the caller awaits `enter`, which lets other tasks
+        run.
         """
         if take_turns:
             self._calls += 1

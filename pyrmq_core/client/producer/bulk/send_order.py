@@ -61,15 +61,15 @@ class SendOrder:
         self._followed: dict[Target, Target] = {}
 
     def add(self, payload: Payload, to: Target) -> bool:
-        """Adds a payload, from any thread. Returns whether it may be sent before any request ends.
+        """Adds a payload, from any thread. Returns True if `next_send` may return it at once.
 
-        A payload that may not is sent by `next_send` when a request ends.
+        Otherwise it has to wait until a request under way ends.
         """
         self._handed.append((payload, to))
         return self.requests < self._max_requests and to not in self._lanes
 
     def next_send(self) -> tuple[Payload, Target] | None:
-        """Returns the next payload and its target, and counts its request as under way, or None if none may be sent."""
+        """Returns the next payload and its target, or None if none may be sent. Counts its request as under way."""
         if self.failure is not None:
             return None
         while self._ready:
@@ -90,11 +90,11 @@ class SendOrder:
         return None
 
     def destination(self, to: Target) -> Target:
-        """Returns the target for the next payload for `to`: `to`, unless a failure moved earlier payloads elsewhere."""
+        """Returns the next payload's target: `to`, or the queue to which a failure moved earlier payloads for `to`."""
         return self._followed.get(to, to)
 
     def end(self, to: Target, stored_in: MessageQueue | None) -> None:
-        """Ends a request. `stored_in` is the queue of its messages, None if none is stored."""
+        """Ends a request to the target `to`. `stored_in` is the queue of its messages, None if none is stored."""
         self.requests -= 1
         if is_ordered(to):
             if stored_in is not None:
@@ -106,7 +106,7 @@ class SendOrder:
         self.failure = self.failure or error
 
     def drop(self) -> list[Payload]:
-        """Removes and returns the payloads that a failure leaves unsent.
+        """Removes and returns the payloads that are not sent because of a failure. Without one it returns none.
 
         Payloads behind a request to the same target stay until it ends.
         """

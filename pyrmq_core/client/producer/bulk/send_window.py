@@ -121,14 +121,13 @@ class SendWindow:
             self.start_more()
 
     def enter_nowait(self, payload: Payload) -> bool:
-        """Reserves room for the payload if there is any. Raises the first failure of an earlier payload."""
+        """Reserves room for the payload, or returns False without any. Raises an earlier payload's first failure."""
         self._raise_failure()
         with self._room_lock:
             return self._room.enter(len(payload.body))
 
     def hand_over(self, payload: Payload, to: Target) -> bool:
-        """Adds a payload, for which `enter_nowait` reserved room, to the queue. Returns whether to call `start_more`
-        now.
+        """Adds a payload, for which `enter_nowait` reserved room. Returns True if `start_more` has to be called now.
 
         Otherwise it is sent when a request under way ends.
         """
@@ -155,7 +154,7 @@ class SendWindow:
         return self.summary
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
+        """Returns the messages refused since the last call (`keep_refused`). Others of their batches are stored."""
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
     def abandon(self) -> None:

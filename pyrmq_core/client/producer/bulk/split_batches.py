@@ -97,7 +97,7 @@ async def send_list(
 async def _groups(
     sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
 ) -> list[Group]:
-    """Groups the messages by target: `queue`, or else the queue of each sharding key, or any queue without a key."""
+    """Returns each target with its messages' numbers: `queue`, or the queue of each sharding key, or any queue."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
         return [(target_of(messages[0], queue), list(range(len(messages))))]
@@ -123,7 +123,10 @@ def _by_tag(messages: Sequence[Message], indices: Sequence[int]) -> list[int]:
 async def _send_parts(
     sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float, mode: CommunicationMode
 ) -> Sequence[SendResult]:
-    """Sends the parts in order. A part without a fixed queue goes to the queue of the part before it."""
+    """Sends the parts in order. A part that may go to any queue goes to the queue of the part before it.
+
+    `timeout` is for each part. After a failed part the rest is not sent, and the error has the results so far.
+    """
     done: list[Sequence[SendResult] | RocketMQError] = []
     moved_to: dict[Target, Target] = {}
     for to, payload in parts:

@@ -25,7 +25,7 @@ Draw = Callable[[int], int]
 
 
 class SelectionRule(enum.Enum):
-    """The release whose rule selects a queue and decides whether one fast answer ends the avoidance of a broker."""
+    """The release whose rule chooses queues. In 4.x, but not in 5.x, one fast answer ends the avoidance of a broker."""
 
     RELEASE_5 = "5.x"
     RELEASE_4 = "4.x"
@@ -64,7 +64,7 @@ class FaultLatencySettings:
 
 @dataclass(slots=True)
 class FaultItem:
-    """The record of one broker: avoided until the time `start`, probed at `check_at`, `reachable` until a failure."""
+    """One broker's record, with times in seconds: avoided until `start`, probed at `check_at`, `reachable` or not."""
 
     name: str
     latency: float
@@ -110,7 +110,7 @@ class FaultLatency:
                 return self._select_4(info, now)
 
     def pick_one_at_least(self, now: float) -> str | None:
-        """Returns a broker when none is available: in 5.x any reachable one, in 4.x one of the better half, in turn."""
+        """Returns a broker if all are avoided, or None: 5.x a reachable one, 4.x one of the better half, in turn."""
         items = self._shuffled()
         if self.settings.rule is SelectionRule.RELEASE_5:
             return next((item.name for item in items if item.reachable), None)
@@ -167,9 +167,10 @@ class FaultLatency:
 
 
 def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bool) -> tuple[bool, bool]:
-    """Returns how a try that ended with `error` (None for success) changes the broker's record: two booleans.
+    """Returns two booleans about the broker of a try that ended with `error`, or None for success.
 
-    The first is True if the broker is to be isolated for a while, the second if it still counts as reachable.
+    The first is True if the broker is to be avoided for a while, the second if it still counts as reachable. A failure
+    of the network makes it unreachable only with a `detector`, which probes brokers.
     """
     asynchronous = mode is CommunicationMode.ASYNC
     match error:

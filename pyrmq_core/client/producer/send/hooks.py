@@ -74,7 +74,7 @@ class SendContext:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionContext:
-    """The end of a transaction that was sent to the broker, or is about to be (EndTransactionContext.java)."""
+    """The end of a transaction, for the broker (EndTransactionContext.java). If `from_check`, it answers a check."""
 
     producer_group: str
     namespace: str | None

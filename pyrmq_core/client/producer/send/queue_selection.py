@@ -37,7 +37,10 @@ LITE_SETTINGS: Final = ("enableLmq", "enableMultiDispatch")
 
 
 class QueueSelector:
-    """Selects the queue of each try for one producer. Topics and queues are without the namespace."""
+    """Selects the queue of each try for one producer. Topics and queues are without the namespace.
+
+    `faults` has the brokers to avoid, and is None if sendLatencyFaultEnable is off.
+    """
 
     def __init__(self, client: ClientSession, settings: SendSettings, faults: FaultLatency | None) -> None:
         self._client = client
@@ -69,7 +72,7 @@ class QueueSelector:
         return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
 
     def has_untried_broker(self, state: SendState) -> bool:
-        """Returns whether the known route has a broker that the send may use and has not tried."""
+        """Returns whether the send may go to any queue, and the known route has a broker that it has not tried."""
         info = self._routes.known_publish_info(self.on_wire(state.payload.topic))
         if info is None or not isinstance(state.to, AnyQueue):
             return False
@@ -124,7 +127,7 @@ class QueueSelector:
     async def check_lite(self, queue: MessageQueue, address: str, *, timeout: float) -> None:
         """Logs, once for each topic and broker, what the broker lacks to have queues of the topic's lite topics.
 
-        Nothing is known of a broker that gives no answer.
+        It sends two requests, each with a quarter of `timeout`. One that fails shows no lack.
         """
         self._lite_checked.add((queue.topic, queue.broker_name))
         lacks: list[str] = []

@@ -18,7 +18,7 @@ _make_result: Final = maker_of(SendResult)
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The acknowledgement of a stored payload: its queue, its first queue offset, and the broker's status.
+    """A broker's acknowledgement of a stored payload of `count` messages. `answer` has their queue and first offset.
 
     `requested` is the queue of the request, which a broker may replace: messages with a priority go to another queue of
     the topic. `attempts` are the failed tries before. If a try's outcome is *perhaps stored*, there may be a second

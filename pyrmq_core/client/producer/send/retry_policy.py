@@ -96,7 +96,7 @@ class Next(Enum):
 
 
 def is_free_try(error: RocketMQError, target: Target) -> bool:
-    """Returns whether a failed try does not count: nothing was stored, and the send waits for a broker."""
+    """Returns whether a failed try leaves the number of tries as it is: nothing was stored, and `target` has `wait`."""
     if not isinstance(target, AnyQueue) or not target.wait or outcome_of(error) is not Outcome.NOT_STORED:
         return False
     if isinstance(error, ResponseError):
@@ -168,9 +168,10 @@ def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bo
 
 
 def leaving_seconds(time_left: float, attempts_left: int, *, may_move: bool) -> float:
-    """Returns within how many seconds a request has to be sent: `time_left`, or a share if the send `may_move`.
+    """Returns within how many seconds a request has to be sent: `time_left`, or a share for each of `attempts_left`.
 
-    An unsent request stores nothing, so another broker can safely replace an unreachable broker.
+    It is a share only if the send `may_move`: an unsent request stores nothing, so another broker can safely replace an
+    unreachable broker.
     """
     return max(MIN_ATTEMPT_SECONDS, time_left / attempts_left if may_move else time_left)
 

@@ -41,7 +41,7 @@ class AnyQueue:
 class ThisQueue:
     """A queue that the caller chose. A send to it has one try, as Java's `send(msg, mq)`.
 
-    With `wait` the send waits for the queue's broker.
+    With `wait` the send tries again until the queue's broker is reached, or its time is over.
     """
 
     queue: MessageQueue

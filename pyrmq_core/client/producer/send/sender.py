@@ -137,8 +137,8 @@ class Sender:
     ) -> Callable[[], None] | None:
         """Makes the first try without waiting. Returns None if the try would have to wait first.
 
-        `ended` receives the receipt, the error, or None: `go_on` has to follow then. The function that is returned
-        abandons the call.
+        Otherwise it returns a function that abandons the call. `ended` receives the receipt, the error, or None if
+        `go_on` has to follow.
         """
         if (request := self._prepare_nowait(state)) is None:
             return None

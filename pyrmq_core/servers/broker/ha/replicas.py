@@ -42,7 +42,7 @@ class CopyRules:
 
 @dataclass(eq=False, slots=True)
 class Replica:
-    """One slave's connection. `acknowledged` is the reported log offset, -1 before the first report."""
+    """One slave's connection. Offsets are of the commit log: `acknowledged` as reported, -1 before the first report."""
 
     address: str
     acknowledged: int = -1

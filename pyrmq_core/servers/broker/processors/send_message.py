@@ -79,10 +79,7 @@ NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 
 @dataclass(frozen=True, slots=True)
 class PreparedMessage:
-    """A message or batch about to be stored. If it `waits`, its answer comes when it is safe on disk and at slaves.
-
-    The other values are for the answer.
-    """
+    """A message or batch about to be stored. If it `waits`, its answer comes when it is safe on disk and at slaves."""
 
     append: Append
     queue_id: int

@@ -56,7 +56,7 @@ def blank_record(left: int) -> bytes:
 
 
 class Mark(NamedTuple):
-    """A position in the log, with the number of queue entries, and of deletions of topics, before it."""
+    """A log offset, `end`, and the numbers of queue entries and of deletions of topics before it."""
 
     end: int
     entries: int
@@ -66,7 +66,7 @@ class Mark(NamedTuple):
 class IndexMark(NamedTuple):
     """The newest full and synced index file: the number in its name, and the last store time in it.
 
-    RocketMQ's checkpoint has the time alone: with it, `file` is None.
+    `file` is None by RocketMQ's checkpoint, which has the time alone.
     """
 
     file: int | None

@@ -254,7 +254,7 @@ def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
 
 
 def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """Returns, by binary search, the first index from `low` on for which `holds` is true, or the end."""
+    """Returns, by binary search, the number of the first entry from `low` on that `holds` accepts, or the end."""
     high = slots.end
     while low < high:
         middle = (low + high) // 2

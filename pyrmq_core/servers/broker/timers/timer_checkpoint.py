@@ -114,9 +114,9 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
     """Returns a commit-log offset after which every copy lies that was delivered later than RocketMQ's checkpoint.
 
-    Returns None if more of the log follows it than a start may read. The checkpoint's read time and queue offset may be
-    of different moments. So the offset precedes both the messages stored since that time, and the copies of messages
-    that are read again from the queue offset on.
+    Returns None without messages, or if more of the log follows it than a start may read. The checkpoint's read time
+    and queue offset may be of different moments. So the offset precedes both the messages stored since that time, and
+    the copies of messages that are read again from the queue offset on.
     """
     start, end = store.reader.bounds(TIMER_QUEUE)
     if start >= end:

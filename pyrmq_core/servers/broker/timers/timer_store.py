@@ -121,7 +121,7 @@ class TimerStore:
         return lines
 
     def work(self, now_ms: int) -> int:
-        """Reads or delivers some messages. Returns the ms until the next call, which also follows a `StoreError`."""
+        """Reads or delivers some messages. Returns the ms until the next call. A `StoreError` ends only this one."""
         try:
             if self._leaving is not None or self._floor(now_ms) < self._read_ms:
                 self._go_back(self._floor(now_ms))

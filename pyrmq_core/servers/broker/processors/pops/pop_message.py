@@ -218,7 +218,7 @@ class PopRequests:
             yield from self._all_queues(retry_topics, draw)
 
     def _is_by_priority(self, header: PopMessage, draw: int) -> bool:
-        """Returns whether the pop goes by priority: if `draw`, from 0 to 99, is below the group's priority.factor."""
+        """Returns True in a topic of type PRIORITY if `draw`, from 0 to 99, is below the group's priority.factor."""
         topic, group = self.topics.get(header.topic), self.groups.known(header.consumer_group)
         if topic is None or group is None or topic.attributes.get("message.type") != "PRIORITY":
             return False

@@ -38,10 +38,7 @@ NO_FILTER: Final = "The broker's consumer filter data is not exist!Your expressi
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """The filter of a pull. A message's tags have to have a hash in `tags_codes`, and its properties to pass `passes`.
-
-    None lets every message through.
-    """
+    """The filter of a pull: hashes of tags, and a test of properties, that messages have to pass. None passes all."""
 
     tags_codes: frozenset[int] | None = None
     passes: Passes | None = None

@@ -18,7 +18,7 @@ BATCH: Final = 64
 
 
 class WaitingMessages:
-    """The sends whose messages wait to enter the index, in the order of the log. `log_bytes` are their bytes there."""
+    """The sends whose messages wait to enter the index, in the order of the log, where they have `log_bytes` in all."""
 
     def __init__(self) -> None:
         self._sends: deque[Dispatched] = deque()
