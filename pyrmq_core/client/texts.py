@@ -32,3 +32,8 @@ def joined(texts: Sequence[str], *, by_commas: bool = False) -> str:
         values = {"first": first, "then": text}
         first = Text("{first}, {then}", **values) if by_commas else Text("{first}; {then}", **values)
     return first
+
+
+def text_of(error: Exception) -> str:
+    """Returns an error's text with its notes, such as which servers were changed nevertheless."""
+    return joined([str(error), *getattr(error, "__notes__", ())])

@@ -15,6 +15,7 @@ from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.client.service_state import Life
+from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -220,7 +221,8 @@ async def change_each(servers: Iterable[Server], change: Callable[[Server], Awai
             changed.append(server.name)
     if failure is not None:
         if len(changed) + len(unchanged) > 1:
-            failure.add_note(f"changed: {', '.join(changed) or 'none'}; not changed: {', '.join(unchanged)}")
+            names = {"changed": ", ".join(changed) or Text("none"), "unchanged": ", ".join(unchanged)}
+            failure.add_note(Text("changed: {changed}; not changed: {unchanged}", **names))
         raise failure
     return tuple(changed)
 
@@ -228,6 +230,9 @@ async def change_each(servers: Iterable[Server], change: Callable[[Server], Awai
 def _brokers(info: ClusterInfo, cluster: str | None) -> list[BrokerData]:
     if cluster is not None and cluster not in info.cluster_addr_table:
         clusters = ", ".join(sorted(info.cluster_addr_table)) or "none"
-        raise InvalidArgument(f"no cluster is named {cluster}; the NameServer knows {clusters}")
+        text = Text(
+            "no cluster is named {cluster}; the NameServer knows {clusters}", cluster=cluster, clusters=clusters
+        )
+        raise InvalidArgument(text)
     names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
     return [info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table]

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from pyrmq_core.client.texts import Text
+from pyrmq_core.client.texts import Text, text_of
 from pyrmq_core.client.unpacking import in_thread
 from pyrmq_core.errors import InvalidArgument, NoRoute, Outcome, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -253,6 +253,7 @@ async def _form(request: Request, token: FormToken) -> dict[str, str]:
 
 
 def described(error: Exception) -> tuple[int, str, str]:
+    text = text_of(error)
     match error:
         case HTTPException(status_code=404):
             return 404, Text("No such page"), Text("There is no page at this address.")
@@ -261,20 +262,20 @@ def described(error: Exception) -> tuple[int, str, str]:
         case TooManyLookUps():
             return 429, Text("Busy"), Text("All viewers together ask for too much at once; try again in a few seconds.")
         case ChangeNotLogged():
-            return 503, Text("Nothing is changed"), str(error)
+            return 503, Text("Nothing is changed"), text
         case InvalidArgument():
-            return 400, Text("Not possible"), str(error)
+            return 400, Text("Not possible"), text
         case NoRoute():
-            return 404, Text("Not there"), str(error)
+            return 404, Text("Not there"), text
         case ResponseError(code=code) if code in NOT_PERMITTED:
-            text = Text("The credentials of this page do not permit it: {error}", error=str(error))
-            return 403, Text("Not permitted"), text
+            refused = Text("The credentials of this page do not permit it: {error}", error=text)
+            return 403, Text("Not permitted"), refused
         case SendFailed():
-            return 502, OUTCOMES[error.outcome], str(error)
+            return 502, OUTCOMES[error.outcome], text
         case ResponseError():
-            return 502, Text("The broker refused"), str(error)
+            return 502, Text("The broker refused"), text
         case _:
-            return 502, Text("The cluster did not answer"), str(error)
+            return 502, Text("The cluster did not answer"), text
 
 
 def raw_field(form: bytes, name: bytes, most: int) -> str:

@@ -18,7 +18,7 @@ import trio
 from pyrmq_core import Admin, Message, MessageExt, MessageQueue, Producer
 from pyrmq_core.client.admin.values import OffsetChange
 from pyrmq_core.client.query_many import query_many
-from pyrmq_core.client.texts import Text
+from pyrmq_core.client.texts import Text, text_of
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group, is_system_topic
 from pyrmq_core.protocol.messages.payload import check_message
@@ -123,16 +123,17 @@ class Changes:
         try:
             result = await change.perform()
         except RocketMQError as error:
-            await self.log.end(entry, FAILED, str(error))
+            await self.log.end(entry, FAILED, text_of(error))
             raise
         except BaseException:
             await self.log.end(entry, FAILED, Text("it was broken off, and may be made in part"))
             raise
+        finally:
+            self._look_ups.forget()
         undo = undo_of(result)
         if undo:
             entry.ticket = _kept(self._undone, result, MAX_UNDONE)
         await self.log.end(entry, DONE, result.sentence)
-        self._look_ups.forget()
         values = {
             "result": result.sentence,
             "undo": undo or result.commands,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core import Admin
-from pyrmq_core.client.admin import health, health_rules, wait_reasons
+from pyrmq_core.client.admin import health, health_rules, servers, wait_reasons
 from pyrmq_core.model import MessageModel
 from pyrmq_core.tools.search import search
 from pyrmq_core.tools.web import languages
@@ -21,7 +21,7 @@ from tests.support.message_admin_jobs import dead
 from tests.tools.web.serving import fill, served
 
 WEB = Path(languages.__file__).parent
-CORE = [Path(str(module.__file__)) for module in (health, health_rules, wait_reasons, search)]
+CORE = [Path(str(module.__file__)) for module in (health, health_rules, servers, wait_reasons, search)]
 TABLE = json.loads((languages.TABLES / "zh-CN.json").read_text(encoding="utf-8"))
 # Values that templates say: RocketMQ's ways to consume, and the forms of a body.
 SAID_VALUES = {*(model.value.lower() for model in MessageModel), "actively", "passively", "pop", *FORMS}

@@ -16,6 +16,7 @@ from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.requests.figures.broker_config import BrokerConfigText
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
+from pyrmq_core.testing import ResponseCode, refusal
 from pyrmq_core.tools.web.setting_changes import create_commands, group_command, topic_command
 from tests.support.consumer_jobs import Seen, consuming, send
 from tests.tools.web.serving import Served, fill, served
@@ -127,6 +128,28 @@ async def test_settings_that_move_after_they_were_shown(changing: Served) -> Non
 
 
 TOPIC = {"readQueueNums": "8", "writeQueueNums": "8", "perm": "rw", "order": "no"}
+
+
+@pytest.mark.parametrize("language", ["en", "zh-CN"])
+async def test_what_changed_though_one_broker_refused(changing: Served, tmp_path: Path, language: str) -> None:
+    """The page and its log say where it is changed, and the settings that are shown next are those."""
+
+    async def refused(_request: Command, _peer: Peer) -> Command:
+        return refusal(ResponseCode.NO_PERMISSION, "not here")
+
+    changing.cluster.control(RequestCode.UPDATE_AND_CREATE_TOPIC, refused, server="broker-b")
+    _, _, confirmation = await asked(changing, "/topic-settings", topic="orders", **TOPIC)
+    assert rows_of((await changing.get("/topic-settings", topic="orders")).text)["readQueueNums"] == "4"
+    changing.http.cookies.set("language", language)
+    answer = await changing.http.post("/confirmed", data=confirmation)
+    english = "changed: broker-a; not changed: broker-b"
+    said = {"en": english, "zh-CN": "已更改：broker-a；未更改：broker-b"}[language]
+    assert (answer.status_code, said in answer.text) == (403, True)
+    assert said in (await changing.get("/changes")).text
+    assert english in await trio.Path(tmp_path / "log").read_text()
+    changing.http.cookies.set("language", "en")
+    after = rows_of((await changing.get("/topic-settings", topic="orders")).text)
+    assert after["readQueueNums"] == "8 at broker-a; 4 at broker-b"
 
 
 WRONG = (
