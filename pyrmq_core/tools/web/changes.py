@@ -20,13 +20,14 @@ from pyrmq_core.client.admin.values import OffsetChange
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.texts import Text, text_of
 from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group, is_system_topic
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.tools.web.change_log import DONE, FAILED, ChangeLog, Viewer
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.messages import missing
 from pyrmq_core.tools.web.pages.page import MAX_DIGITS, Shown, whole_number
-from pyrmq_core.tools.web.prepared import Change, Form, Result
+from pyrmq_core.tools.web.prepared import Change, Form, Result, check_whole
 from pyrmq_core.tools.web.rendering import link
 from pyrmq_core.tools.web.resends import Resends
 from pyrmq_core.tools.web.setting_changes import (
@@ -307,8 +308,9 @@ class Changes:
         check_topic(topic)
         if is_system_topic(topic):
             raise InvalidArgument(Text("topic {topic} is RocketMQ's own", topic=topic))
-        stats, groups = await self._admin.topics.stats(topic), await self._admin.topics.groups(topic)
-        create = create_commands((await self._admin.topics.configs(topic)).answers, topic_command)
+        stats, groups = await self._admin.topics.stats(topic), await self._admin.topics.group_names(topic)
+        check_whole({**stats.failures, **groups.failures})
+        create = create_commands(await self._admin.preview_topic(TopicConfig(topic, 1, 1)), topic_command)
 
         async def perform() -> Result:
             await self._admin.delete_topic(topic)
@@ -316,7 +318,7 @@ class Changes:
             return Result(text, commands=create)
 
         lost = Text("{messages:,} messages in {queues} queues", messages=stats.messages, queues=len(stats.queues))
-        names = f"{', '.join(groups[:MOST_NAMES])}{', ...' if len(groups) > MOST_NAMES else ''}"
+        names = f"{', '.join(groups.groups[:MOST_NAMES])}{', ...' if len(groups.groups) > MOST_NAMES else ''}"
         values = {"lost": lost, "readers": names or Text("no group")}
         warning = Text(
             "{lost} are lost for good. It is read by: {readers}. A command can make the topic again, empty.", **values
@@ -333,12 +335,10 @@ class Changes:
             values = {"group": group, "number": len(members)}
             text = Text("group {group} has {number} members, which would make it again: stop them first", **values)
             raise InvalidArgument(text)
-        former = [
-            OffsetChange(row.queue, row.consumer_offset, NO_OFFSET)
-            for row in (await self._admin.groups.progress(group)).queues
-        ]
-
-        create = create_commands(await self._admin.groups.config(group), group_command)
+        progress = await self._admin.groups.progress(group)
+        check_whole(progress.failures)
+        former = [OffsetChange(row.queue, row.consumer_offset, NO_OFFSET) for row in progress.queues]
+        create = create_commands(await self._admin.groups.preview_create(group, {}), group_command)
 
         async def perform() -> Result:
             await self._admin.groups.delete(group)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.client.admin.values import OffsetChange
+from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import Permission
 
 PERMISSIONS: Final = {"rw": Permission.READ | Permission.WRITE, "r": Permission.READ, "w": Permission.WRITE}
@@ -51,3 +52,9 @@ class Result:
     group: str = ""
     offsets: tuple[OffsetChange, ...] = ()
     commands: tuple[str, ...] = ()
+
+
+def check_whole(failures: Mapping[str, RocketMQError]) -> None:
+    """Raises the first error of a look-up: no command could make again what that broker does not list."""
+    for error in failures.values():
+        raise error

@@ -152,21 +152,19 @@ def _way_back(
     delete: str,
     cluster: str | None,
 ) -> tuple[str, ...]:
-    former = {broker: before for broker, (before, _) in previews.items() if before is not None}
-    if len(former) in (0, len(previews)):
-        commands = create_commands(former, command) or (delete,)
-        return tuple(
-            f"{text} -c {shlex.quote(cluster)}" if cluster and " -b " not in text else text for text in commands
-        )
-    return create_commands(former, command, at_each=True)
+    commands = create_commands(previews, command) or (delete,)
+    return tuple(f"{text} -c {shlex.quote(cluster)}" if cluster and " -b " not in text else text for text in commands)
 
 
 def create_commands(
-    configs: Mapping[str, Config], command: Callable[[Config], str], *, at_each: bool = False
+    previews: Mapping[str, tuple[Config | None, Config]], command: Callable[[Config], str]
 ) -> tuple[str, ...]:
-    """Returns the command that gives all brokers these settings, or one for each broker if they differ."""
-    commands = {broker: command(config) for broker, config in sorted(configs.items())}
-    if len(set(commands.values())) == 1 and not at_each:
+    """Returns the command that gives all brokers their former settings.
+
+    It is one for each broker if the settings differ, or if a broker had none.
+    """
+    commands = {broker: command(before) for broker, (before, _) in sorted(previews.items()) if before is not None}
+    if len(commands) == len(previews) and len(set(commands.values())) == 1:
         return tuple(commands.values())[:1]
     return tuple(f"{text} -b {shlex.quote(broker)}" for broker, text in commands.items())
 

@@ -130,6 +130,29 @@ async def test_settings_that_move_after_they_were_shown(changing: Served) -> Non
 TOPIC = {"readQueueNums": "8", "writeQueueNums": "8", "perm": "rw", "order": "no"}
 
 
+async def test_a_deletion_is_taken_back_where_it_was(changing: Served) -> None:
+    """What only one of the masters had is made again there alone."""
+    async with Admin(nameserver=changing.cluster.nameserver) as admin:
+        await admin.create_topic("bills", queues=2, broker="broker-b")
+        await admin.groups.create("audit", broker="broker-b")
+    for form, begin in (({"topic": "bills"}, "pyrmq topic create bills"), ({"group": "audit"}, "pyrmq group create")):
+        _, _, confirmation = await asked(changing, "/delete", **form)
+        (command,) = undo_of((await changing.http.post("/confirmed", data=confirmation)).text)
+        assert command.startswith(begin)
+        assert command.endswith(" -b broker-b")
+
+
+@pytest.mark.parametrize("form", [{"topic": "orders"}, {"group": "billing"}])
+async def test_what_a_broker_does_not_list_is_not_deleted(changing: Served, form: dict[str, str]) -> None:
+    async def refused(_request: Command, _peer: Peer) -> Command:
+        return refusal(ResponseCode.SYSTEM_ERROR, "not now")
+
+    for code in (RequestCode.GET_TOPIC_CONFIG, RequestCode.GET_CONSUME_STATS):
+        changing.cluster.control(code, refused, server="broker-b")
+    status, text, confirmation = await asked(changing, "/delete", **form)
+    assert (status, "not now" in text, confirmation) == (502, True, {})
+
+
 @pytest.mark.parametrize("language", ["en", "zh-CN"])
 async def test_what_changed_though_one_broker_refused(changing: Served, tmp_path: Path, language: str) -> None:
     """The page and its log say where it is changed, and the settings that are shown next are those."""
@@ -229,8 +252,9 @@ async def test_members_that_read_different_topics(changing: Served) -> None:
 
 def test_the_commands_of_brokers_that_differ() -> None:
     readable, closed = TopicConfig("t x", 4, 4), TopicConfig("t x", 4, 4, Permission.WRITE, order=True)
-    assert create_commands({"b": readable, "a": readable}, topic_command) == ("pyrmq topic create 't x' -r 4 -w 4",)
-    assert create_commands({"b": readable, "a": closed}, topic_command) == (
+    same, others = ({"b": (readable, readable), "a": (config, readable)} for config in (readable, closed))
+    assert create_commands(same, topic_command) == ("pyrmq topic create 't x' -r 4 -w 4",)
+    assert create_commands(others, topic_command) == (
         "pyrmq topic create 't x' -r 4 -w 4 --perm w --order -b a",
         "pyrmq topic create 't x' -r 4 -w 4 -b b",
     )
