@@ -103,7 +103,7 @@ class Changes:
         values = {"sentence": change.sentence, "ticket": ticket, "back": change.back, "moves": moves[:MOST_QUEUES]}
         totals = {"repeated": sum(move.repeated for move in moves), "skipped": sum(move.skipped for move in moves)}
         settings = {"differences": change.differences[:MOST_QUEUES], "settings": len(change.differences)}
-        counts = {"queues": len(moves), "moved": moved, "warning": change.warning}
+        counts = {"queues": len(moves), "moved": moved, "warnings": change.warnings}
         return Shown("confirm.html", {**values, **totals, **counts, **settings})
 
     async def perform(self, form: Form, viewer: Viewer) -> Shown:
@@ -140,6 +140,7 @@ class Changes:
             "undo": undo or result.commands,
             "ticket": entry.ticket,
             "back": change.back,
+            "warnings": change.warnings,
         }
         return Shown("done.html", values)
 
@@ -243,7 +244,7 @@ class Changes:
             what = Text("Send the chosen {number:,} dead letters of group {group} to it again", **values)
         speed = {"rate": rate, "seconds": -(-letters.number // rate)}
         sentence = Text("{what}, {rate} a second, which takes {seconds:,} s.", what=what, **speed)
-        return Change(sentence, perform, "/changes", warning=NO_WAY_BACK)
+        return Change(sentence, perform, "/changes", warnings=(NO_WAY_BACK,))
 
     async def _resend_one(self, group: str, queue: MessageQueue, offset: int) -> Change:
         await self._letter(queue, offset)
@@ -259,7 +260,7 @@ class Changes:
             offset=offset,
             group=group,
         )
-        return Change(sentence, perform, link("/dead-letters", group=group), warning=NO_WAY_BACK)
+        return Change(sentence, perform, link("/dead-letters", group=group), warnings=(NO_WAY_BACK,))
 
     async def _stop(self, form: Form) -> Change:
         del form
@@ -297,7 +298,7 @@ class Changes:
         sentence = Text(
             "Have member {member} of group {group} consume the message in {queue} at {offset} now.", **values
         )
-        return Change(sentence, perform, link("/message", topic=queue.topic, **query), warning=ONCE_MORE)
+        return Change(sentence, perform, link("/message", topic=queue.topic, **query), warnings=(ONCE_MORE,))
 
     async def _delete(self, form: Form) -> Change:
         """Prepares the deletion of a topic, or of a group without members."""
@@ -324,7 +325,7 @@ class Changes:
             "{lost} are lost for good. It is read by: {readers}. A command can make the topic again, empty.", **values
         )
         sentence = Text("Delete topic {topic} with {lost}.", topic=topic, lost=lost)
-        return Change(sentence, perform, "/topics", warning=warning)
+        return Change(sentence, perform, "/topics", warnings=(warning,))
 
     async def _delete_group(self, group: str) -> Change:
         check_group(group)
@@ -349,7 +350,7 @@ class Changes:
         sentence = Text(
             "Delete group {group} with its offsets in {number} queues, its retries and its dead letters.", **values
         )
-        return Change(sentence, perform, "/groups", warning=LETTERS_LOST)
+        return Change(sentence, perform, "/groups", warnings=(LETTERS_LOST,))
 
     async def _topic(self, form: Form) -> Change:
         return await topic_change(self._admin, form)

@@ -40,7 +40,7 @@ class Change:
     back: str
     offsets: tuple[OffsetChange, ...] = ()
     plan: Plan | None = None
-    warning: str = ""
+    warnings: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
 
 

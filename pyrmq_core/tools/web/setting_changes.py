@@ -39,6 +39,7 @@ async def topic_change(admin: Admin, form: Form) -> Change:
         attributes["message.type"] = message_type
     wanted = TopicConfig(topic, reading, queues, perm, order=order, attributes=attributes)
     previews = await admin.preview_topic(wanted, cluster=cluster)
+    changed = [(before, after) for before, after in previews.values() if before is not None]
 
     async def perform() -> Result:
         _check_unchanged(previews, await admin.preview_topic(wanted, cluster=cluster))
@@ -55,7 +56,10 @@ async def topic_change(admin: Admin, form: Form) -> Change:
         return Result(Text("Topic {topic} has these settings.", topic=topic), commands=commands)
 
     back = link("/topic-settings", topic=topic)
-    return _change(Text("topic {topic}", topic=topic), previews, topic_settings, perform, back)
+    stay = {name for before, after in changed for name in after.attributes.keys() - before.attributes}
+    warning = Text("No command takes this away again: {names}.", names=", ".join(sorted(stay)))
+    warnings: tuple[str, ...] = (warning,) if stay else ()
+    return _change(Text("topic {topic}", topic=topic), previews, topic_settings, perform, back, warnings)
 
 
 async def group_change(admin: Admin, form: Form) -> Change:
@@ -100,6 +104,7 @@ def _change(
     settings: Callable[[Config], dict[str, str]],
     perform: Callable[[], Awaitable[Result]],
     back: str,
+    warnings: tuple[str, ...] = (),
 ) -> Change:
     differences = tuple(
         Difference(broker, *change)
@@ -113,9 +118,8 @@ def _change(
         sentence = Text("Create {name} at {brokers}.", name=name, brokers=", ".join(new))
         return Change(sentence, perform, back, differences=differences)
     at_new = Text("It is new at {brokers}, where no command takes it away again.", brokers=", ".join(new))
-    warning = at_new if new else ""
     sentence = Text("Change {name} at {brokers}.", name=name, brokers=", ".join(sorted(previews)))
-    return Change(sentence, perform, back, warning=warning, differences=differences)
+    return Change(sentence, perform, back, warnings=((at_new,) if new else ()) + warnings, differences=differences)
 
 
 def _check_unchanged(shown: Mapping[str, object], now: Mapping[str, object]) -> None:

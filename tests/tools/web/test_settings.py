@@ -130,6 +130,17 @@ async def test_settings_that_move_after_they_were_shown(changing: Served) -> Non
 TOPIC = {"readQueueNums": "8", "writeQueueNums": "8", "perm": "rw", "order": "no"}
 
 
+async def test_attributes_that_stay(changing: Served) -> None:
+    """The way back of a new attribute leaves it, which the page says before the change and after it."""
+    warning = "No command takes this away again: message.type, reserve.time."
+    form = {**TOPIC, "topic": "orders", "type": "FIFO", "attributes": "reserve.time=72"}
+    _, text, confirmation = await asked(changing, "/topic-settings", **form)
+    assert warning in text
+    assert warning in (await changing.http.post("/confirmed", data=confirmation)).text
+    _, text, _ = await asked(changing, "/topic-settings", **{**form, "perm": "r"})
+    assert "No command" not in text
+
+
 async def test_a_deletion_is_taken_back_where_it_was(changing: Served) -> None:
     """What only one of the masters had is made again there alone."""
     async with Admin(nameserver=changing.cluster.nameserver) as admin:
