@@ -40,6 +40,8 @@ async def topic_change(admin: Admin, form: Form) -> Change:
     wanted = TopicConfig(topic, reading, queues, perm, order=order, attributes=attributes)
     previews = await admin.preview_topic(wanted, cluster=cluster)
     changed = [(before, after) for before, after in previews.values() if before is not None]
+    turns = any(before.order != order for before, _ in changed)
+    listed = await admin.topics.order(topic) if turns else None
 
     async def perform() -> Result:
         _check_unchanged(previews, await admin.preview_topic(wanted, cluster=cluster))
@@ -53,12 +55,18 @@ async def topic_change(admin: Admin, form: Form) -> Change:
             attributes=attributes,
         )
         commands = _way_back(previews, topic_command, f"pyrmq topic delete {shlex.quote(topic)}", cluster)
+        if turns and order:
+            commands += (order_command(topic, listed),)
         return Result(Text("Topic {topic} has these settings.", topic=topic), commands=commands)
 
     back = link("/topic-settings", topic=topic)
     stay = {name for before, after in changed for name in after.attributes.keys() - before.attributes}
     warning = Text("No command takes this away again: {names}.", names=", ".join(sorted(stay)))
     warnings: tuple[str, ...] = (warning,) if stay else ()
+    if listed and not order:
+        command = order_command(topic, None)
+        text = Text("The order configuration at the NameServers stays until {command} deletes it.", command=command)
+        warnings += (text,)
     return _change(Text("topic {topic}", topic=topic), previews, topic_settings, perform, back, warnings)
 
 
@@ -181,6 +189,11 @@ def topic_command(config: TopicConfig) -> str:
     )
     queues = f"-r {config.read_queue_nums} -w {config.write_queue_nums}"
     return f"pyrmq topic create {shlex.quote(config.topic)} {queues}{perm}{order}{attributes}"
+
+
+def order_command(topic: str, queues: Mapping[str, int] | None) -> str:
+    numbers = (shlex.quote(f"{broker}:{number}") for broker, number in sorted((queues or {}).items()))
+    return f"pyrmq topic order {shlex.quote(topic)} {' '.join(numbers) or '--delete'}"
 
 
 def group_command(config: SubscriptionGroupConfig) -> str:

@@ -141,6 +141,27 @@ async def test_attributes_that_stay(changing: Served) -> None:
     assert "No command" not in text
 
 
+@pytest.mark.parametrize(
+    ("former", "last"), [({}, "--delete"), ({"broker-b": 4, "broker-a": 3}, "broker-a:3 broker-b:4")]
+)
+async def test_the_order_configuration(changing: Served, former: dict[str, int], last: str) -> None:
+    """It is part of the way back to an order topic's former settings, and stays where a topic is no longer one."""
+    async with Admin(nameserver=changing.cluster.nameserver) as admin:
+        if former:
+            await admin.topics.set_order("orders", former)
+        _, text, confirmation = await asked(changing, "/topic-settings", topic="orders", **{**TOPIC, "order": "yes"})
+        assert "order configuration" not in text
+        done = await changing.http.post("/confirmed", data=confirmation)
+        assert await admin.topics.order("orders") == {"broker-a": 8, "broker-b": 8}
+    assert undo_of(done.text) == ["pyrmq topic create orders -r 4 -w 4", f"pyrmq topic order orders {last}"]
+    _, text, confirmation = await asked(changing, "/topic-settings", topic="orders", **TOPIC)
+    warning = "The order configuration at the NameServers stays until pyrmq topic order orders --delete deletes it."
+    assert warning in text
+    done = await changing.http.post("/confirmed", data=confirmation)
+    assert warning in done.text
+    assert undo_of(done.text) == ["pyrmq topic create orders -r 8 -w 8 --order"]
+
+
 async def test_a_deletion_is_taken_back_where_it_was(changing: Served) -> None:
     """What only one of the masters had is made again there alone."""
     async with Admin(nameserver=changing.cluster.nameserver) as admin:
