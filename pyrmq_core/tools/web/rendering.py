@@ -14,6 +14,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from pyrmq_core.client.texts import Text
+from pyrmq_core.errors import RocketMQError
 from pyrmq_core.tools.web.languages import LANGUAGES, Language
 from pyrmq_core.tools.web.zones import OFFERED, UTC_ZONE, Zone
 
@@ -63,6 +64,8 @@ def _said(context: Context, text: str, /, **values: object) -> Markup:
 
 @pass_context
 def _finalized(context: Context, value: object) -> object:
+    if isinstance(value, RocketMQError):
+        value = str(value)
     return _said(context, value) if isinstance(value, Text) else value
 
 

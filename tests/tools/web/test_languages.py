@@ -8,9 +8,13 @@ import re
 
 import pytest
 
+from pyrmq_core import Command, RequestCode
 from pyrmq_core.client.texts import Text, joined
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.network import Peer
+from pyrmq_core.testing import ResponseCode, refusal
 from pyrmq_core.tools.web.languages import LANGUAGES, Language, accepted
+from pyrmq_core.tools.web.rendering import Pages
 from tests.tools.web.serving import HOSTILE, served
 
 CHINESE = LANGUAGES["zh-CN"]
@@ -54,6 +58,23 @@ def test_a_text_in_another_language() -> None:
 )
 def test_the_language_that_a_browser_asks_for(header: str, code: str) -> None:
     assert accepted(header).code == code
+
+
+def test_an_error_in_another_language() -> None:
+    template = Pages()._templates.from_string("{{ error }}")
+    error = InvalidArgument(Text("group {group} is RocketMQ's own", group="<g>"))
+    assert template.render(error=error, language=CHINESE) == "消费者组 &lt;g&gt; 是 RocketMQ 自用的"
+
+
+async def test_the_servers_that_do_not_answer_in_another_language() -> None:
+    async def refused(_request: Command, _peer: Peer) -> Command:
+        return refusal(ResponseCode.SYSTEM_ERROR, "not now")
+
+    async with served(brokers=1) as page:
+        page.cluster.control(RequestCode.GET_BROKER_CONFIG, refused)
+        page.http.cookies.set("language", "zh-CN")
+        text = (await page.get("/servers")).text
+    assert re.search('role="alert">Broker：.*not now', text)
 
 
 async def test_a_page_in_the_chosen_language() -> None:

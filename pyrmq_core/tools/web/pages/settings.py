@@ -78,7 +78,7 @@ async def servers_page(request: Request, look_ups: LookUps) -> Shown:
     ):
         table, error = await tried(look_up)
         if table is None:
-            failed.append(f"{heading}: {error}")
+            failed.append(Text("{heading}: {error}", heading=heading, error=error))
         else:
             is_all = query(request, "filter") or query(request, "all")
             rows = matching(request, table.rows if is_all else table.unusual, lambda row: (row.name,))
