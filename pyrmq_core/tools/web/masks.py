@@ -17,9 +17,10 @@ MASKED: Final = "***"
 ANY: Final = "*"
 # A token of JSON. A string may lack its end, where the body was cut.
 TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
-# The first bytes of a body that say what it is. JSON of UTF-16 or UTF-32, which has zeros there, is masked whole.
+# What may stand before JSON, however much of it: blanks, control characters, zeros and byte order marks.
+NO_TEXT: Final = bytes(range(0x21)) + b"\xff\xfe\xef\xbb\xbf"
+# Up to here behind that, JSON of UTF-16 or UTF-32 has zeros, and is masked whole.
 HEAD_BYTES: Final = 16
-NO_TEXT: Final = b"\x00\xff\xfe\xef\xbb\xbf"
 # The longest JSON body that is looked into, which takes a second at worst. A longer one is masked whole.
 MAX_JSON_BYTES: Final = 1 << 20
 OPENING: Final = (b"{", b"[")
@@ -77,10 +78,10 @@ class Masks:
         """
         if not self.members:
             return body
-        head = body[:HEAD_BYTES]
-        if head.translate(None, NO_TEXT).lstrip()[:1] not in OPENING:
+        text = body.lstrip(NO_TEXT)
+        if text[:1] not in OPENING:
             return body
-        if b"\x00" in head or len(body) > MAX_JSON_BYTES:
+        if b"\x00" in body[: len(body) - len(text) + HEAD_BYTES] or len(body) > MAX_JSON_BYTES:
             return MASKED.encode()
         pieces, position = [], 0
         for start, end in self._spans(body):

@@ -23,6 +23,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcé*"), inner, max_size=3),
     max_leaves=12,
 )
+ENCODINGS = ["utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be", "utf-32-le"]
 
 
 def expected(value: Any, names: tuple[str, ...], path: tuple[str, ...] = ()) -> Any:
@@ -78,9 +79,20 @@ def test_what_is_nearly_json_is_masked(body: bytes) -> None:
     assert SECRET.encode() not in Masks.parse(["json.card"]).body(body % SECRET.encode())
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be", "utf-32-le"])
+@pytest.mark.parametrize("encoding", ENCODINGS[1:])
 def test_json_of_another_encoding_is_masked_whole(encoding: str) -> None:
     assert Masks.parse(["json.card"]).body('{"x": 1}'.encode(encoding)) == b"***"
+
+
+@given(st.text(" \t\r\n\x00\x1e\ufeff", max_size=40), st.sampled_from(ENCODINGS), st.sampled_from(["{", "[{"]))
+@example(" " * 16, "utf-8", "{")
+@example("\n" * 8, "utf-16-le", "{")
+@example("\n" * 8, "utf-16-be", "[{")
+@example("\ufeff" + " " * 13, "utf-8", "{")
+@example(" " * 10_000, "utf-8", "{")
+def test_json_behind_whatever_blanks_is_masked(blanks: str, encoding: str, opening: str) -> None:
+    body = f'{blanks}{opening}"card": "{SECRET}"'.encode(encoding)
+    assert SECRET.encode(encoding) not in Masks.parse(["json.card"]).body(body)
 
 
 def test_long_json_is_masked_whole_and_counted_as_not_read() -> None:
@@ -95,7 +107,7 @@ def test_long_json_is_masked_whole_and_counted_as_not_read() -> None:
 
 def test_other_bodies_stay_as_they_are() -> None:
     masks = Masks.parse(["json.card"])
-    for body in (b"", b"card: 4111", b"\x00\x01\x02", b'{"cards": 1}', b'"card"'):
+    for body in (b"", b"card: 4111", b"\x00\x01\x02", b" " * (1 << 24), b'{"cards": 1}', b'"card"'):
         assert masks.body(body) is body
 
 
