@@ -34,6 +34,32 @@ async def ranges_of(
     return [(queue, OffsetRange(begins[queue], ends[queue])) for queue in held if begins[queue] < ends[queue]]
 
 
+async def offsets_that_answer(
+    consumer: PullConsumer, queues: Iterable[MessageQueue], when_ms: int
+) -> tuple[dict[MessageQueue, int], dict[str, RocketMQError]]:
+    """Returns the first offsets at or after the time at the brokers that answer, and each other broker's error."""
+    offsets: dict[MessageQueue, int] = {}
+    failures: dict[str, RocketMQError] = {}
+
+    async def ask(broker: str, of_broker: list[MessageQueue]) -> None:
+        try:
+            offsets.update(await consumer.offsets_at(dict.fromkeys(of_broker, when_ms)))
+        except RocketMQError as error:
+            failures[broker] = error
+
+    async with trio.open_nursery() as nursery:
+        for broker, of_broker in _by_broker(queues).items():
+            nursery.start_soon(ask, broker, of_broker)
+    return offsets, failures
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    return by_broker
+
+
 def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
     """Returns the queues that `BROKER/3`, `BROKER` or `3` (of every broker) name, or all queues without names.
 
@@ -96,9 +122,7 @@ async def ranges_that_answer(
         except RocketMQError as error:
             failures[broker] = error
 
-    by_broker: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        by_broker.setdefault(queue.broker_name, []).append(queue)
+    by_broker = _by_broker(queues)
     async with trio.open_nursery() as nursery:
         for broker, of_broker in by_broker.items():
             nursery.start_soon(ask, broker, of_broker)

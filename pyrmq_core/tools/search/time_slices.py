@@ -5,16 +5,15 @@ A slice has about as many messages as the caller wants, of all queues. Within a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import trio
-
 from pyrmq_core.client.consumer.pull_consumer import PullConsumer
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import MessageQueue, OffsetRange
+from pyrmq_core.tools.search.ranges import Ranges, offsets_that_answer
 
 FIRST_SLICE_MS: Final = 60_000
 # The first slice is short, so that the first match is shown soon.
@@ -26,8 +25,6 @@ LIGHT_BYTES: Final = 16 * 1024 * 1024
 HEAVY_BYTES: Final = 64 * 1024 * 1024
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_MS: Final = 10**14
-
-Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +89,8 @@ class TimeSlices:
     async def _cuts(self, bound_ms: int) -> dict[MessageQueue, int]:
         if not 0 < bound_ms < MAX_MS:
             return {queue: left.start if bound_ms <= 0 else left.end for queue, left in self._left.items()}
-        by_broker: dict[str, list[MessageQueue]] = {}
-        for queue in self._left:
-            by_broker.setdefault(queue.broker_name, []).append(queue)
-        offsets: dict[MessageQueue, int] = {}
-
-        async def ask(broker: str, queues: Sequence[MessageQueue]) -> None:
-            try:
-                offsets.update(await self._consumer.offsets_at(dict.fromkeys(queues, bound_ms)))
-            except RocketMQError as error:
-                self.failures[broker] = error
-
-        async with trio.open_nursery() as nursery:
-            for broker, queues in by_broker.items():
-                nursery.start_soon(ask, broker, queues)
+        offsets, failures = await offsets_that_answer(self._consumer, self._left, bound_ms)
+        self.failures |= failures
         lefts = {queue: self._left[queue] for queue in offsets}
         self._left = dict(sorted(lefts.items()))
         return {queue: min(max(offsets[queue], left.start), left.end) for queue, left in self._left.items()}

@@ -22,7 +22,7 @@ from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.tools.search.conditions import Condition, LongJson, NoJson
-from pyrmq_core.tools.search.ranges import check_sql, queues_named
+from pyrmq_core.tools.search.ranges import check_sql, offsets_that_answer, queues_named
 from pyrmq_core.tools.web.masks import MaskedCondition
 from pyrmq_core.tools.web.message_reads import (
     MAX_QUEUES_READ,
@@ -98,10 +98,13 @@ async def read_tail(
         begins = {_key(queue): end.max_offset for queue, end in ends.items()} if wanted.since is None else {}
         place = TailPlace(max(0, first_millisecond(wanted.since or now)), begins)
     offsets = dict(place.offsets)
-    later = [queue for queue in ends if _key(queue) not in offsets]
-    at = await reads.consumer.offsets_at(dict.fromkeys(later, place.began_ms))
+    later = {queue for queue in ends if _key(queue) not in offsets}
+    at, failures = await offsets_that_answer(reads.consumer, later, place.began_ms)
     offsets |= {_key(queue): offset for queue, offset in at.items()}
-    part = _Part(reads, wanted, condition, offsets, {name: str(error) for name, error in stats.failures.items()})
+    for queue in later - at.keys():
+        del ends[queue]
+    texts = {name: str(error) for name, error in {**stats.failures, **failures}.items()}
+    part = _Part(reads, wanted, condition, offsets, texts)
     each = max(STEP_OFFSETS, PART_OFFSETS // max(1, len(ends)))
     async with trio.open_nursery() as nursery:
         for queue, end in ends.items():

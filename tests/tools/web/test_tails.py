@@ -94,6 +94,22 @@ async def test_a_broker_that_is_away_costs_no_message(page: Served) -> None:
         assert sorted(bodies(during) + bodies(after)) == sent
 
 
+async def test_a_broker_without_an_answer_for_the_begin_costs_its_own_part(page: Served) -> None:
+    sent = [f"order {number:02}" for number in range(12)]
+    await send(page, *sent)
+
+    async def cut(request: Command, peer: Peer) -> Command:
+        raise CutConnection
+
+    rule = page.cluster.control(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, cut, server="broker-b")
+    during = await page.get("/tail", topic="orders", since="1h")
+    rule.remove()
+    assert (during.status_code, during.text.count('role="alert"')) == (200, 1)
+    assert 0 < len(bodies(during)) < 12
+    after = await page.http.get(following(during))
+    assert sorted(bodies(during) + bodies(after)) == sent
+
+
 async def test_a_tail_has_the_filters_of_a_search(page: Served) -> None:
     first = {name: await page.get("/tail", topic="orders", **fields) for name, fields in FILTERED.items()}
     await send(page, '{"order": 1}', '{"order": 2}', "order 3")
