@@ -395,7 +395,10 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        value = str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False, default=str)
+        try:
+            value = str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False, default=str)
+        except RecursionError:  # writing goes less deep than reading
+            return "…"
     text = one_line(value)
     return text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import html
+import json
 import re
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
 
-from pyrmq_core import InvalidArgument, Message, Producer
+from pyrmq_core import InvalidArgument, Message, MessageExt, Producer
 from pyrmq_core.tools.search.conditions import QUICK_BYTES
 from pyrmq_core.tools.search.where import MAX_COLUMNS, Columns
 from pyrmq_core.tools.web.body_text import member_names
+from pyrmq_core.tools.web.masks import NO_MASKS
+from pyrmq_core.tools.web.message_reads import in_columns
 from tests.tools.web.serving import HOSTILE, Served, served
 
 SECRET = "4111222233334444"
@@ -81,6 +85,15 @@ def test_columns_that_cannot_be_read() -> None:
             Columns.parse(text)
     with pytest.raises(InvalidArgument, match="13 columns; 12 are possible"):
         Columns.parse(", ".join(f"json.a{number}" for number in range(MAX_COLUMNS + 1)))
+
+
+def test_a_value_too_deep_to_be_written_is_left_out() -> None:
+    # Somewhere below Python's limit a value can be read and not be written.
+    for depth in range(sys.getrecursionlimit() - 100, sys.getrecursionlimit()):
+        body = f"[{'[' * depth}{']' * depth}]".encode()
+        message = MessageExt("T", "broker-a", 0, 0, body, {}, 0, 0, 0, "", 0, "", 0, 0, 0, 0, 0, "", "")
+        (cell,) = json.loads(in_columns(message, NO_MASKS, Columns.parse("json[0]")).body)
+        assert cell in ("", "…") or cell.startswith("[[[")
 
 
 def test_names_of_members() -> None:
