@@ -6,6 +6,7 @@ broker that is away leaves out comes with a later part.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -98,7 +99,8 @@ async def read_tail(
         begins = {_key(queue): end.max_offset for queue, end in ends.items()} if wanted.since is None else {}
         place = TailPlace(max(0, first_millisecond(wanted.since or now)), begins)
     offsets = dict(place.offsets)
-    later = {queue for queue in ends if _key(queue) not in offsets}
+    # Beyond its end the topic was made anew, or a slave answers, or a crash took the last messages.
+    later = {queue for queue, end in ends.items() if offsets.get(_key(queue), math.inf) > end.max_offset}
     at, failures = await offsets_that_answer(reads.consumer, later, place.began_ms)
     offsets |= {_key(queue): offset for queue, offset in at.items()}
     for queue in later - at.keys():
@@ -108,9 +110,7 @@ async def read_tail(
     each = max(STEP_OFFSETS, PART_OFFSETS // max(1, len(ends)))
     async with trio.open_nursery() as nursery:
         for queue, end in ends.items():
-            offset = offsets[_key(queue)]
-            # Beyond its end the topic was made anew.
-            offsets[_key(queue)] = end.min_offset if offset > end.max_offset else max(offset, end.min_offset)
+            offsets[_key(queue)] = min(max(offsets[_key(queue)], end.min_offset), end.max_offset)
             nursery.start_soon(part.read, queue, min(end.max_offset, offsets[_key(queue)] + each))
     newest_first(part.messages, part.failures, part.faults)
     text = Text("{number:,} bodies are too long to be parsed", number=part.long_json) if part.long_json else ""

@@ -110,6 +110,18 @@ async def test_a_broker_without_an_answer_for_the_begin_costs_its_own_part(page:
     assert sorted(bodies(during) + bodies(after)) == sent
 
 
+@pytest.mark.parametrize(("began_ms", "shown"), [(0, ["before"]), (10**13, [])])
+async def test_an_end_that_moved_back_shows_what_came_since_the_begin(
+    page: Served, began_ms: int, shown: list[str]
+) -> None:
+    await send(page, "before")
+    place = TailPlace(began_ms, {(name, queue_id): 99 for name in ("broker-a", "broker-b") for queue_id in (0, 1)})
+    answer = await page.get("/tail", topic="orders", place=place.text())
+    assert bodies(answer) == shown
+    assert 'data-behind="0"' in answer.text
+    assert ".99" not in following(answer)
+
+
 async def test_a_tail_has_the_filters_of_a_search(page: Served) -> None:
     first = {name: await page.get("/tail", topic="orders", **fields) for name, fields in FILTERED.items()}
     await send(page, '{"order": 1}', '{"order": 2}', "order 3")
