@@ -241,15 +241,25 @@ class MessageReads:
         faults: dict[MessageKey, str],
         wanted: Wanted,
         matches: Callable[[MessageExt], bool] = lambda message: True,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> tuple[list[MessageExt], int]:
         """Returns the messages of a short range with shortened bodies, and the offset up to which all are read.
 
-        Adds the faults of unreadable messages to `faults`. The broker uses the filters of `wanted`.
+        Adds the faults of unreadable messages to `faults`. The broker uses the filters of `wanted`. When `is_over`, no
+        message behind the first is read.
         """
         messages: list[MessageExt] = []
         tags, sql, shortened = wanted.tags or "*", wanted.sql or None, self.shortening(wanted)
 
+        begun, over_at = False, -1
+
         def keep(item: Readable) -> MessageExt | None:
+            nonlocal begun, over_at
+            if over_at < 0 and begun and is_over():
+                over_at = item.offset if isinstance(item, UnreadableRecord) else item.queue_offset
+            if over_at >= 0:
+                return None
+            begun = True
             if not isinstance(item, UnreadableRecord):
                 return shortened(item) if matches(item) else None
             if item.message is None:
@@ -264,6 +274,8 @@ class MessageReads:
             async with aclosing(in_steps(iterate_readable(pull, own, RULES), keep)) as lists:
                 async for part in lists:
                     messages += part
+                    if over_at >= 0:
+                        return messages, over_at
             if pull.status is PullStatus.NO_NEW_MSG or pull.next_offset <= start:
                 break
             start = min(end, pull.next_offset)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from time import monotonic
 from typing import Final
 
 import trio
@@ -132,7 +133,7 @@ class _Part:
     faults: dict[MessageKey, str] = field(default_factory=dict)
     long_json: int = 0
     room: trio.CapacityLimiter = field(default_factory=partial(trio.CapacityLimiter, QUEUES_READ_AT_ONCE))
-    until: float = field(default_factory=lambda: trio.current_time() + PART_SECONDS)
+    until: float = field(default_factory=lambda: monotonic() + PART_SECONDS)
     tags: TagFilter = field(default_factory=TagFilter)
 
     def __post_init__(self) -> None:
@@ -146,7 +147,9 @@ class _Part:
             while (start := self.offsets[_key(queue)]) < end and not self._is_full():
                 step = min(end, start + STEP_OFFSETS)
                 try:
-                    read = await self.reads.read_range(queue, start, step, self.faults, self.wanted, self._matches)
+                    read = await self.reads.read_range(
+                        queue, start, step, self.faults, self.wanted, self._matches, self._is_full
+                    )
                 except RocketMQError as error:
                     self.failures[str(queue)] = str(error)
                     return
@@ -156,7 +159,7 @@ class _Part:
                     return
 
     def _is_full(self) -> bool:
-        return len(self.messages) >= PART_MESSAGES or trio.current_time() >= self.until
+        return len(self.messages) >= PART_MESSAGES or monotonic() >= self.until
 
     def _matches(self, message: MessageExt) -> bool:
         try:

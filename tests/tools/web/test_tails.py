@@ -5,18 +5,20 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core import Command, Message, Producer, RequestCode
+from pyrmq_core import Admin, Command, Message, MessageExt, Producer, PullConsumer, RequestCode
 from pyrmq_core.embedded import CutConnection
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.network import Peer
 from pyrmq_core.tools.web import tails
-from pyrmq_core.tools.web.tails import MAX_CHARACTERS, TailPlace
+from pyrmq_core.tools.web.message_reads import MessageReads, Wanted
+from pyrmq_core.tools.web.tails import MAX_CHARACTERS, TailPlace, read_tail
 from tests.tools.web.serving import HOSTILE, Served, served
 
 SECRET = "4111222233334444"
@@ -74,6 +76,43 @@ async def test_a_part_that_is_full_leaves_the_rest_to_the_next(page: Served, mon
         answer, parts = await page.http.get(following(answer)), parts + 1
     assert sorted(shown + bodies(answer)) == sent
     assert parts >= 40 // (4 + 4 * 3)
+
+
+@dataclass
+class Slow:
+    """A condition that takes seconds of a clock of its own for each message."""
+
+    seconds: float
+    now: float = 0.0
+    judged: int = 0
+
+    def holds(self, message: MessageExt) -> bool:
+        self.now += self.seconds
+        self.judged += 1
+        return True
+
+
+@pytest.mark.parametrize("seconds", [1.0, 100.0])
+async def test_a_part_ends_soon_however_slow_a_condition_is(
+    page: Served, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    slow, sent = Slow(seconds), [f"order {number:02}" for number in range(24)]
+    monkeypatch.setattr(tails, "PART_SECONDS", 3.0)
+    monkeypatch.setattr(tails, "monotonic", lambda: slow.now, raising=False)
+    await send(page, *sent)
+    shown, place = list[str](), TailPlace(0, {})
+    async with (
+        Admin(nameserver=page.cluster.nameserver) as admin,
+        PullConsumer("web-tests", nameserver=page.cluster.nameserver) as consumer,
+    ):
+        while len(shown) < len(sent):
+            before = slow.judged
+            part = await read_tail(MessageReads(admin, consumer), Wanted("orders", None, None), slow, place)
+            # Each of the four queues may have begun with a message when the time is over.
+            assert 1 <= slow.judged - before <= 3 + 4
+            shown += [message.body.decode() for message in part.found.messages]
+            place = part.place
+    assert (sorted(shown), part.behind) == (sent, 0)
 
 
 async def test_a_broker_that_is_away_costs_no_message(page: Served) -> None:
