@@ -42,6 +42,13 @@ async def send() -> None:
     await broker.shutdown()
 
 
+async def work() -> None:
+    try:
+        await run_receiver_task(broker, max_async_tasks=4, run_startup=True)
+    finally:  # also behind Ctrl-C: unfinished tasks go to other workers at once
+        await broker.shutdown()
+
+
 def main(nameserver: str, workers: int) -> None:
     os.environ["NAMESRV_ADDR"] = nameserver
     subprocess.run([sys.executable, __file__, "send"], check=True)
@@ -69,6 +76,6 @@ if __name__ == "__main__":
         case ["send"]:
             asyncio.run(send())
         case ["work"]:
-            asyncio.run(run_receiver_task(broker, max_async_tasks=4, run_startup=True))
+            asyncio.run(work())
         case [nameserver, *count]:
             main(nameserver, int(count[0]) if count else 6)

@@ -246,6 +246,43 @@ def test_a_worker_that_shuts_down_gives_its_unfinished_tasks_back(
     asyncio.run(main())
 
 
+def test_a_task_that_the_end_of_its_loop_cancels_is_given_back(
+    cluster: EmbeddedCluster, acks: Requests, topic: str
+) -> None:
+    """As Ctrl-C does, which cancels every task of the loop."""
+    began = asyncio.Event()
+    first = RocketMQBroker(topic, topic, nameserver=cluster.nameserver, invisible=600)
+
+    @first.task("wait")
+    async def wait() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def interrupted() -> asyncio.Task[None]:
+        await first.startup()
+        receiver = asyncio.create_task(run_receiver_task(first))
+        await wait.kiq()
+        await began.wait()
+        return receiver
+
+    async def main() -> None:
+        async with started(cluster, topic) as other:
+            ended = asyncio.Event()
+
+            @other.task("wait")
+            async def end() -> None:
+                ended.set()
+
+            async with working(other):
+                await asyncio.wait_for(ended.wait(), SECONDS)
+                await acks.wait()
+
+    assert asyncio.run(interrupted()).cancelled()
+    assert acks.count == 0
+    asyncio.run(main())
+    asyncio.run(first.shutdown())
+
+
 def test_a_task_that_failed_is_sent_anew_after_its_delay(cluster: EmbeddedCluster, acks: Requests, topic: str) -> None:
     times = list[float]()
 

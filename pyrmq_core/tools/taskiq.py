@@ -121,7 +121,14 @@ class _HeldTask:
         all_held.add(self)
 
     async def ack(self) -> None:
-        """Acknowledges the task. A failed request is tried again while the message is invisible."""
+        """Acknowledges the task. A failed request is tried again while the message is invisible.
+
+        taskiq asks for it also after a cancellation, by which its task has not ended: that one is given back.
+        """
+        if (call := asyncio.current_task()) is not None and call.cancelling():
+            await self.give_back()
+            self.end()
+            return
         while True:
             try:
                 await self._delivery.ack()
