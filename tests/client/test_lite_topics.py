@@ -18,7 +18,7 @@ from pyrmq_core.protocol.java.string_hash import consistent_bucket, string_hash_
 from pyrmq_core.protocol.requests.broker.offsets import OffsetFound
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from tests.columnar.stored import record
-from tests.support.scripted import ScriptedServer
+from tests.support.scripted import ScriptedServer, cut
 from tests.support.stage import Stage
 
 NAMES = [f"session-{number}" for number in range(40)]
@@ -61,6 +61,20 @@ async def test_a_broker_without_lite_topics_is_named_once(
     assert text.startswith(f"broker-a ({stage.addresses['broker-a']}) stores messages for lite topics of orders, but")
     assert text.endswith("without enableLmq=true and the topic's type LITE (pyrmq topic create --type lite)")
     assert [len(server.of(RequestCode.GET_BROKER_CONFIG)) for server in stage.brokers.values()] == [1, 1]
+
+
+async def test_a_broker_that_gave_no_answer_is_asked_again(
+    stage: Stage, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second send of each broker warns, and a third one asks no more."""
+    for server in stage.brokers.values():
+        answer(server, "enableLmq=false\nenableMultiDispatch=true\n", "LITE")
+        server.on(RequestCode.GET_BROKER_CONFIG, cut)
+    async with Producer("g", client=client, send_timeout=60) as producer:
+        for name in NAMES:
+            await producer.send(Message("orders", b"x", lite_topic=name))
+    assert [len(server.of(RequestCode.GET_BROKER_CONFIG)) for server in stage.brokers.values()] == [2, 2]
+    assert len(warnings_of(caplog)) == 2
 
 
 async def test_a_broker_that_does_not_say_is_believed(

@@ -238,6 +238,7 @@ def _parquet_rows(file: IO[bytes], source: str, form: LineForm, skip: int) -> It
 
 
 def _message_of(row: dict[str, Any], topic: str) -> Message:
+    from pyrmq_core.protocol.messages.properties import LITE_TOPIC
     from pyrmq_core.tools.cli.message_lines import checked_message
 
     body = row["body"].encode() if isinstance(row["body"], str) else row["body"]
@@ -263,7 +264,7 @@ def _message_of(row: dict[str, Any], topic: str) -> Message:
             tags=row.get("tags"),
             keys=row.get("keys"),
             sharding_key=row.get("shardingKey"),
-            lite_topic=row.get("liteTopic"),
+            lite_topic=row.get("liteTopic") or pairs.pop(LITE_TOPIC, None),  # a property in files of an earlier export
             properties=pairs,
             flag=flag,
         )

@@ -316,6 +316,19 @@ def test_rows_of_other_programs(cluster: EmbeddedCluster, terminal: Terminal, tm
     assert [(body, keys) for body, _, keys in rows] == [(b"a", "k l"), (b"c", None), (b"d", None), (b"\xc3\xa9", None)]
 
 
+def test_a_lite_topic_may_be_a_property(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:
+    """As in files of an export that had no column for it."""
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("Earlier", queues=1)
+    properties = pa.array([[("__LITE_TOPIC", "session-1"), ("n", "7")]], TEXTS)
+    pq.write_table(pa.table({"body": ["a"], "properties": properties}), tmp_path / "a.parquet")
+    terminal.text("import", str(tmp_path / "a.parquet"), "--topic", "Earlier")
+    with PullConsumer("readers", nameserver=cluster.nameserver) as consumer:
+        pulled = [consumer.pull(queue, 0).messages for queue in consumer.message_queues("Earlier")]
+    (message,) = [message for messages in pulled for message in messages]
+    assert (message.properties["__LITE_TOPIC"], message.properties["n"]) == ("session-1", "7")
+
+
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
 def test_an_import_goes_on_behind_rows(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path, form: str) -> None:
     """Both halves of a file, the first row of the second marked as skipped, are the file; also in other queues."""

@@ -127,16 +127,24 @@ class QueueSelector:
     async def check_lite(self, queue: MessageQueue, address: str, *, timeout: float) -> None:
         """Logs, once for each topic and broker, what the broker lacks to have queues of the topic's lite topics.
 
-        It sends two requests, each with a quarter of `timeout`. One that fails shows no lack.
+        It sends two requests, each with a quarter of `timeout`. A broker that gives no answer is asked again at the next
+        send.
         """
-        self._lite_checked.add((queue.topic, queue.broker_name))
+        pair = (queue.topic, queue.broker_name)
+        self._lite_checked.add(pair)
         lacks: list[str] = []
         topic_config = GetTopicConfig(self.on_wire(queue.topic)).to_command()
-        with suppress(RocketMQError):
+        try:
             for command, lacking in ((GetBrokerConfig().to_command(), _settings_off), (topic_config, _other_type)):
                 answer = await self._client.call(address, command, timeout=timeout / 4)
                 if answer.code == ResponseCode.SUCCESS:
-                    lacks += lacking(answer)
+                    with suppress(RocketMQError):
+                        lacks += lacking(answer)
+        except BaseException as error:
+            self._lite_checked.discard(pair)
+            if isinstance(error, RocketMQError):
+                return
+            raise
         if lacks:
             log.warning(
                 "%s (%s) stores messages for lite topics of %s, but has no queue of them for consumers without %s",
