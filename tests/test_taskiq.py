@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -14,17 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from taskiq import AckableMessage, BrokerMessage, Context, SmartRetryMiddleware, TaskiqDepends, TaskiqMiddleware
+import trio
+from taskiq import BrokerMessage, Context, SmartRetryMiddleware, TaskiqDepends, TaskiqMiddleware
 from taskiq.acks import AcknowledgeType
 from taskiq.api import run_receiver_task
 from taskiq.exceptions import SendTaskError
 
+from pyrmq_core.aio import PopConsumer, PopDelivery
+from pyrmq_core.aio.loop_returns import on_library_loop
 from pyrmq_core.blocking import Admin, EmbeddedCluster
-from pyrmq_core.errors import InvalidArgument, InvalidState, ResponseError
+from pyrmq_core.errors import InvalidArgument, InvalidMessage, InvalidState, ResponseError
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.testing import PASS
-from pyrmq_core.tools.taskiq import RocketMQBroker, message_of
+from pyrmq_core.tools.taskiq import RocketMQBroker, _HeldTask, message_of
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "task_queue.py"
 SECONDS = 60.0
@@ -127,7 +131,7 @@ def test_a_task_runs_once_and_is_acknowledged_though_the_first_try_fails(
 def test_a_task_is_extended_even_while_it_blocks_the_loop(cluster: EmbeddedCluster, acks: Requests, topic: str) -> None:
 
     async def main(extensions: Requests) -> None:
-        async with started(cluster, topic, invisible=2) as broker:
+        async with started(cluster, topic, invisible=6) as broker:  # three seconds are left
 
             @broker.task
             async def block() -> None:
@@ -246,6 +250,42 @@ def test_a_worker_that_shuts_down_gives_its_unfinished_tasks_back(
     asyncio.run(main())
 
 
+def test_giving_back_waits_for_a_sent_extension(cluster: EmbeddedCluster, topic: str) -> None:
+    """The extension's answer has a new receipt: the one before it gives nothing back any more."""
+    receipts = list[str]()
+    came, go = threading.Event(), trio.Event()
+
+    async def hold(request: Command, peer: object) -> Any:
+        receipts.append(request.ext["extraInfo"])
+        came.set()
+        await go.wait()
+        return PASS
+
+    async def main() -> None:
+        async with started(cluster, topic) as broker, PopConsumer(topic, nameserver=cluster.nameserver) as consumer:
+            await broker.kick(BrokerMessage(task_id="1", task_name="n", message=b"body", labels={}))
+            deliveries: list[PopDelivery] = []
+            while not deliveries:
+                deliveries = await consumer.receive(topic, 1, 600)
+            (delivery,) = deliveries
+            delivery._delivery._half_over_at = 0.0  # so it is extended now
+            held = _HeldTask(delivery, 600, set())
+            assert await asyncio.to_thread(came.wait, SECONDS)
+            giving = asyncio.create_task(held.give_back())
+            await on_library_loop(trio.lowlevel.checkpoint)
+            await on_library_loop(set_go)
+            await giving
+
+    async def set_go() -> None:
+        go.set()
+
+    rule = cluster.control(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, hold)
+    asyncio.run(main())
+    rule.remove()
+    extended, given_back = receipts
+    assert extended != given_back
+
+
 def test_a_task_that_the_end_of_its_loop_cancels_is_given_back(
     cluster: EmbeddedCluster, acks: Requests, topic: str
 ) -> None:
@@ -320,6 +360,14 @@ def test_labels_choose_delay_and_priority() -> None:
     assert sent(delay="2.5", priority=3) == (timedelta(seconds=2.5), None)
 
 
+@pytest.mark.parametrize(
+    ("label", "value"), [("delay", "soon"), ("delay", "inf"), ("delay", "nan"), ("priority", "high"), ("priority", 2.9)]
+)
+def test_a_label_that_is_no_number_is_named(label: str, value: object) -> None:
+    with pytest.raises(InvalidMessage, match=f"label {label} is {value!r}; it has to be a "):
+        message_of("t", BrokerMessage(task_id="i", task_name="n", message=b"body", labels={label: value}))
+
+
 def test_wrong_arguments_and_sends_before_the_start_are_refused(cluster: EmbeddedCluster, topic: str) -> None:
     for wrong in ({"nameserver": "127.0.0.1:0"}, {"invisible": 0}, {"max_reconsume_times": -1}, {"color": "red"}):
         with pytest.raises((InvalidArgument, TypeError)):
@@ -334,24 +382,43 @@ def test_wrong_arguments_and_sends_before_the_start_are_refused(cluster: Embedde
     assert isinstance(refused.value.__cause__, InvalidState)
 
 
-def test_a_refusal_that_no_later_try_changes_ends_the_worker(cluster: EmbeddedCluster, topic: str) -> None:
+def test_a_refusal_that_no_later_try_changes_is_raised(cluster: EmbeddedCluster, topic: str) -> None:
+    """taskiq's receiver then starts and listens again. A pause keeps that from a loop, and the producer stays."""
+    times = list[float]()
+    again = threading.Event()
+
     async def refuse(request: Command, peer: object) -> Command:
+        times.append(time.monotonic())
+        if len(times) > 2:
+            again.set()
         return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "a broker before 5.0")
 
-    async def main() -> AckableMessage:
+    async def main() -> None:
         async with started(cluster, topic) as broker:
-            return await asyncio.wait_for(anext(broker.listen()), SECONDS)
+            with pytest.raises(ResponseError):
+                await asyncio.wait_for(anext(broker.listen()), SECONDS)
+            producer = broker._producer
+            receiver = asyncio.create_task(run_receiver_task(broker, run_startup=True))
+            assert await asyncio.to_thread(again.wait, SECONDS)
+            assert broker._producer is producer
+        await asyncio.wait([receiver], timeout=SECONDS)  # the shutdown ends it
+        assert receiver.cancelled()
+        assert broker._consumer is None
 
     rule = cluster.control(RequestCode.POP_MESSAGE, refuse)
-    with pytest.raises(ResponseError):
-        asyncio.run(main())
+    asyncio.run(main())
     rule.remove()
+    assert times[2] - times[1] > 0.5
 
 
 def test_the_task_of_a_killed_worker_runs_again(cluster: EmbeddedCluster) -> None:
     """The example, which kills the first of two workers that begins a task."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLE), cluster.nameserver, "2"], capture_output=True, text=True, timeout=240
+        [sys.executable, str(EXAMPLE), cluster.nameserver, "2"],
+        env=os.environ | {"TASK_SECONDS": "5"},  # time enough to kill the worker that printed a line
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = done.stdout.splitlines()

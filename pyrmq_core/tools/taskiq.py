@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqMessage, TaskiqMiddleware
 
 from pyrmq_core.aio import PopConsumer, PopDelivery, Producer
 from pyrmq_core.client.consumer.pop.running_pop import is_final
 from pyrmq_core.client.consumer.pop.settings import invisible_ms
-from pyrmq_core.errors import InvalidState, ResponseError, RocketMQError
+from pyrmq_core.errors import InvalidMessage, InvalidState, ResponseError, RocketMQError
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.framing.codes import PASSING_CODES
+from pyrmq_core.protocol.shown_values import shown
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 1.0
@@ -54,15 +56,19 @@ class RocketMQBroker(AsyncBroker):
         self._new_consumer()  # raises for wrong arguments now, and opens nothing
         self._producer: Producer | None = None
         self._consumer: PopConsumer | None = None
+        self._shut_down = asyncio.Event()
         self._held: set[_HeldTask] = set()
         self.add_middlewares(_EndOfTasks(self._held))
 
     async def startup(self) -> None:
-        self._producer = await self._new_producer().open()
+        self._shut_down.clear()
+        if self._producer is None:  # taskiq's receiver starts it again after an error
+            self._producer = await self._new_producer().open()
         await super().startup()
 
     async def shutdown(self) -> None:
         """Gives the unfinished tasks of this worker back, and closes the connections."""
+        self._shut_down.set()
         try:
             await super().shutdown()
         finally:
@@ -81,16 +87,19 @@ class RocketMQBroker(AsyncBroker):
         await self._producer.send(message_of(self.topic, message))
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """Yields tasks, one for each request. Raises refusals that no later try changes."""
-        consumer = self._consumer = self._consumer or self._new_consumer()
-        while True:
+        """Yields tasks, one for each request, until the shutdown. Raises refusals that no later try changes."""
+        while not self._shut_down.is_set():
+            consumer = self._consumer = self._consumer or self._new_consumer()
             try:
                 deliveries = await consumer.receive(self.topic, 1, self.invisible)
             except RocketMQError as error:
-                if is_final(error):
+                if self._shut_down.is_set():
+                    break
+                if not (ends := is_final(error)):
+                    log.warning("receiving tasks from %s failed, and is tried again: %s", self.topic, error)
+                await asyncio.sleep(PAUSE_SECONDS)  # also before the end, after which taskiq's receiver listens again
+                if ends and not self._shut_down.is_set():
                     raise
-                log.warning("receiving tasks from %s failed, and is tried again: %s", self.topic, error)
-                await asyncio.sleep(PAUSE_SECONDS)
                 continue
             for delivery in deliveries:
                 held = _HeldTask(delivery, self.invisible, self._held)
@@ -99,14 +108,25 @@ class RocketMQBroker(AsyncBroker):
 
 def message_of(topic: str, task: BrokerMessage) -> Message:
     """Returns the message of a task. The values of its labels are text, or as the task set them."""
-    delay, priority = float(task.labels.get("delay") or 0), task.labels.get("priority")
+    labels = task.labels
+    delay = _read("delay", labels.get("delay") or 0, lambda value: timedelta(seconds=float(value)), "a number")
+    priority = _read(
+        "priority", labels.get("priority"), lambda value: None if value is None else int(str(value)), "a whole number"
+    )
     return Message(
         topic,
         task.message,
         keys=task.task_id,
-        delay=timedelta(seconds=delay) if delay > 0 else None,
-        priority=None if priority is None or delay > 0 else int(priority),
+        delay=delay if delay > timedelta() else None,
+        priority=None if delay > timedelta() else priority,
     )
+
+
+def _read(label: str, value: Any, read: Callable[[Any], T], kind: str) -> T:
+    try:
+        return read(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidMessage(f"label {label} is {shown(value)}; it has to be {kind}") from None
 
 
 class _HeldTask:
@@ -127,7 +147,6 @@ class _HeldTask:
         """
         if (call := asyncio.current_task()) is not None and call.cancelling():
             await self.give_back()
-            self.end()
             return
         while True:
             try:
@@ -144,8 +163,9 @@ class _HeldTask:
 
     async def give_back(self) -> None:
         """Lets another worker have the task at once."""
-        self._extending.cancel()
+        # Waits for a sent extension, whose receipt replaces the one that it would give back.
         await self._delivery.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+        self.end()
 
     def end(self, *_: object) -> None:
         self._extending.cancel()
