@@ -21,7 +21,7 @@ from pyrmq_core.tools.taskiq import RocketMQBroker
 
 TOPIC, TASKS = "reports", 8
 # Longer than a task is invisible: its message is extended while it runs, be it a second or an hour.
-TASK_SECONDS, INVISIBLE_SECONDS = 2.0, 1.5
+TASK_SECONDS, INVISIBLE_SECONDS = float(os.environ.get("TASK_SECONDS", "2")), 1.5
 
 broker = RocketMQBroker(TOPIC, "reporters", nameserver=os.environ.get("NAMESRV_ADDR"), invisible=INVISIBLE_SECONDS)
 
@@ -44,28 +44,32 @@ async def send() -> None:
 
 async def work() -> None:
     try:
-        await run_receiver_task(broker, max_async_tasks=4, run_startup=True)
+        await run_receiver_task(broker, max_async_tasks=TASKS, run_startup=True)
     finally:  # also behind Ctrl-C: unfinished tasks go to other workers at once
         await broker.shutdown()
 
 
 def main(nameserver: str, workers: int) -> None:
+    if workers < 2:
+        sys.exit("one worker is killed, so it takes 2 at least")
     os.environ["NAMESRV_ADDR"] = nameserver
     subprocess.run([sys.executable, __file__, "send"], check=True)
     reading, writing = os.pipe()
     processes = [subprocess.Popen([sys.executable, __file__, "work"], stdout=writing) for _ in range(workers)]
     os.close(writing)
     killed, ended = None, set[str]()
-    with open(reading) as lines:
-        while len(ended) < TASKS:
-            what, number, _, process = lines.readline().split()
-            print(what, number, flush=True)
-            if killed is None:
-                killed = number
-                os.kill(int(process), signal.SIGKILL)
-                print("killed", killed, flush=True)
-            elif what == "ends":
-                ended.add(number)
+    try:
+        with open(reading) as lines:
+            while len(ended) < TASKS:
+                what, number, _, process = lines.readline().split()
+                print(what, number, flush=True)
+                if killed is None:
+                    killed = number
+                    os.kill(int(process), signal.SIGKILL)
+                    print("killed", killed, flush=True)
+                elif what == "ends":
+                    ended.add(number)
+    finally:
         for worker in processes:
             worker.kill()
             worker.wait()
