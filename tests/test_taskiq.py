@@ -289,7 +289,7 @@ def test_giving_back_waits_for_a_sent_extension(cluster: EmbeddedCluster, topic:
 def test_a_task_that_the_end_of_its_loop_cancels_is_given_back(
     cluster: EmbeddedCluster, acks: Requests, topic: str
 ) -> None:
-    """As Ctrl-C does, which cancels every task of the loop."""
+    """Ctrl-C cancels every task of the loop like this."""
     began = asyncio.Event()
     first = RocketMQBroker(topic, topic, nameserver=cluster.nameserver, invisible=600)
 

@@ -317,7 +317,7 @@ def test_rows_of_other_programs(cluster: EmbeddedCluster, terminal: Terminal, tm
 
 
 def test_a_lite_topic_may_be_a_property(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:
-    """As in files of an export that had no column for it."""
+    """Files of an export that had no column for it are like this."""
     with Admin(nameserver=cluster.nameserver) as admin:
         admin.create_topic("Earlier", queues=1)
     properties = pa.array([[("__LITE_TOPIC", "session-1"), ("n", "7")]], TEXTS)
