@@ -127,7 +127,7 @@ class QueueSelector:
     async def check_lite(self, queue: MessageQueue, address: str, *, timeout: float) -> None:
         """Logs, once for each topic and broker, what the broker lacks to have queues of the topic's lite topics.
 
-        It sends two requests, each with a quarter of `timeout`. A broker that gives no answer is asked again at the next
+        It sends two requests, each with a quarter of `timeout`. A broker without an answer is asked again at the next
         send.
         """
         pair = (queue.topic, queue.broker_name)
