@@ -1,6 +1,7 @@
 """Delivery of delayed messages: beside the broker's other tasks, and once, whatever ends the broker."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
@@ -20,6 +23,7 @@ from pyrmq_core.servers.broker.store.appending import Append
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.servers.broker.store.layout import StoreSettings
 from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.tables.config_files import encode_config
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.serving import Served, message, serving, until
 from tests.servers.broker.stores import NOW_MS, Sent, opened, read
@@ -169,6 +173,109 @@ async def test_what_a_search_found_and_is_not_due_is_found_again(monkeypatch: py
     assert len(read(store, "T", 0)) == 2
 
 
+async def test_what_was_delivered_at_once_by_a_wrong_clock_is_not_delivered_when_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy is older than the delayed message, and the next start's clock is right."""
+    now_ms = NOW_MS
+    monkeypatch.setattr("time.time_ns", lambda: now_ms * 1_000_000)
+    files = MemoryFiles()
+    store = reopened(files)
+    store.put(delayed(1), now_ms)
+    now_ms = NOW_MS - 600
+    await deliver(store, files)
+    assert len(read(store, "T", 0)) == 1
+    now_ms = NOW_MS + 1000
+    store = reopened(files)
+    async with delivering(store, files) as delays:
+        now_ms = NOW_MS + DELAYS_MS[1]
+        await deliver_more(delays)
+    assert len(read(store, "T", 0)) == 1
+
+
+async def test_a_start_knows_all_deliveries_though_a_message_is_due_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delivery is found that no file has, and another message waits for less than a second."""
+    now_ms = NOW_MS
+    monkeypatch.setattr("time.time_ns", lambda: now_ms * 1_000_000)
+    files = MemoryFiles()
+    store = reopened(files)
+    store.put(delayed(0), now_ms)
+    now_ms += DELAYS_MS[0]
+    await deliver(store, files)
+    store.put(delayed(1), now_ms)
+    store.put(delayed(0), now_ms)
+    store = reopened(files)
+    delays = await deliver(store, files)
+    assert written_end(delays) == store.end
+    assert len(read(store, "T", 0)) == 1
+
+
+async def test_a_file_without_the_end_of_the_log_does_not_hide_a_later_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocketMQ writes such a file. The search finds a delivery that the file counts, and a new message is like it."""
+    now_ms = NOW_MS
+    monkeypatch.setattr("time.time_ns", lambda: now_ms * 1_000_000)
+    files = MemoryFiles()
+    store = reopened(files)
+    for level in (1, 0):
+        store.put(delayed(level), now_ms)
+    now_ms += DELAYS_MS[0]
+    files.save("config/delayOffset.json", encode_config((await deliver(store, files)).members()))
+    store = reopened(files)
+    async with delivering(store, files) as delays:
+        store.put(delayed(0), now_ms)
+        now_ms += DELAYS_MS[0]
+        await deliver_more(delays)
+    assert len(read(store, "T", 0)) == 2
+
+
+async def test_an_end_beyond_the_log_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log was restored, or lost its end with the power: the delivery before the kill is found all the same."""
+    now_ms = NOW_MS
+    monkeypatch.setattr("time.time_ns", lambda: now_ms * 1_000_000)
+    files = MemoryFiles()
+    files.save("config/delayOffset.json", encode_config({"logEnd": 1 << 40}))
+    store = reopened(files)
+    store.put(delayed(0), now_ms)
+    now_ms += DELAYS_MS[0]
+    await deliver(store, files)
+    store = reopened(files)
+    delays = await deliver(store, files)
+    assert len(read(store, "T", 0)) == 1
+    assert written_end(delays) == store.end
+
+
+def test_an_end_beyond_the_log_is_written_anew() -> None:
+    """The log may grow beyond it before a delivery changes the file."""
+    files = MemoryFiles()
+    files.save("config/delayOffset.json", encode_config({"logEnd": 1 << 40}))
+    delays = DelayLevels(reopened(files), files, DELAYS_MS)
+    delays.load()
+    delays.look_back()
+    assert written_end(delays) == 0
+
+
+def test_a_missing_end_is_null_too_and_a_wrong_one_is_named() -> None:
+    files = MemoryFiles()
+    delays = DelayLevels(reopened(files), files, DELAYS_MS)
+    files.save("config/delayOffset.json", b'{"logEnd":null}')
+    delays.load()
+    files.save("config/delayOffset.json", b'{"logEnd":[1]}')
+    with pytest.raises(StoreError, match=r"^delayOffset\.json: list is no number"):
+        delays.load()
+
+
+def test_a_slave_does_not_write_the_file_again_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far its log has grown: the part that its master knew does not grow with it."""
+    monkeypatch.setattr(delay_levels, "SEARCHED_BYTES", 0)
+    files = MemoryFiles()
+    store = reopened(files)
+    store.put(delayed(0), NOW_MS)
+    delays = DelayLevels(store, files, DELAYS_MS)
+    delays.replace({1: 0}, 0)
+    save(files, delays)
+    assert delays.unsaved() is None
+
+
 DELAYS_MS = (1000, 5000)
 
 
@@ -184,22 +291,39 @@ def reopened(files: MemoryFiles) -> MessageStore:
     return store
 
 
-async def deliver(store: MessageStore, files: MemoryFiles) -> DelayLevels:
-    """Delivers what is due, as a broker that starts and is killed."""
+@asynccontextmanager
+async def delivering(store: MessageStore, files: MemoryFiles) -> AsyncIterator[DelayLevels]:
+    """Starts the levels as a broker does, yields them when they have delivered what is due, and kills them."""
     delays = DelayLevels(store, files, DELAYS_MS)
     delays.load()
     delays.look_back()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(delays.run)
         await wait_all_tasks_blocked()
+        yield delays
         nursery.cancel_scope.cancel()
-    return delays
+
+
+async def deliver(store: MessageStore, files: MemoryFiles) -> DelayLevels:
+    async with delivering(store, files) as delays:
+        return delays
+
+
+async def deliver_more(delays: DelayLevels) -> None:
+    delays.arrived()
+    await wait_all_tasks_blocked()
 
 
 def save(files: MemoryFiles, delays: DelayLevels) -> None:
     text = delays.unsaved()
     assert text is not None
     files.save("config/delayOffset.json", text())
+
+
+def written_end(delays: DelayLevels) -> object:
+    text = delays.unsaved()
+    assert text is not None
+    return load_object(text(), "delayOffset.json")["logEnd"]
 
 
 async def test_a_message_that_only_looks_delivered_is_delivered(tmp_path: Path) -> None:

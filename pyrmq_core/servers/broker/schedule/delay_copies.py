@@ -42,11 +42,7 @@ class DelayCopies:
     """Counts of delayed messages whose delivery `find` found in the commit log. `take` uses up one."""
 
     def __init__(self) -> None:
-        self.until_ms = -1  # the time of the last copy
         self._keys: Counter[CopyKey] = Counter()
-
-    def __bool__(self) -> bool:
-        return self.until_ms >= 0
 
     def find(self, records: Iterable[RawRecord | Hole | LogEnd], end: int) -> Iterator[None]:
         """Collects the deliveries among the records before log offset `end`, one record a step."""
@@ -62,7 +58,6 @@ class DelayCopies:
         properties, topic = decode_properties(decode_java_utf8(record.properties)), decode_java_utf8(record.topic)
         if properties.get(REAL_TOPIC) == topic:
             self._keys[copy_key(record, properties, topic, record.queue_id)] += 1
-            self.until_ms = max(self.until_ms, record.store_timestamp_ms)
 
     def take(self, key: CopyKey) -> bool:
         """Returns True if a delivery with this key is in the log, and was not taken before."""
@@ -70,7 +65,3 @@ class DelayCopies:
             return False
         self._keys[key] -= 1
         return True
-
-    def forget(self) -> None:
-        self._keys.clear()
-        self.until_ms = -1

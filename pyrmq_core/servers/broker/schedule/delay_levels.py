@@ -17,7 +17,7 @@ import trio
 from pyrmq_core.errors import BodyError, RecordError, StoreError
 from pyrmq_core.model import BATCH_RECORD_NAMES
 from pyrmq_core.network.log_lines import line_logger
-from pyrmq_core.protocol.java.integers import parse_int
+from pyrmq_core.protocol.java.integers import long_member, parse_int
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.properties import (
@@ -86,7 +86,7 @@ class DelayLevels:
         self._copies = DelayCopies()
         self._copies_from: int | None = None
         self._known_to = 0  # the log offset before which `_delivered` has every delivery
-        self._knows_all = False
+        self._unknown = set(self._levels)  # their next message may be in the log as delivered
         self._on_delivered = on_delivered
 
     def load(self) -> None:
@@ -94,7 +94,7 @@ class DelayLevels:
         try:
             table = members.get("offsetTable") or {}
             self._delivered = {int(level): int(offset) for level, offset in table.items()}
-            self._known_to = int(members.get(LOG_END, 0))
+            self._known_to = long_member(members.get(LOG_END) or 0)
             self._data_version = DataVersion.from_members(members.get("dataVersion") or {})
         except (BodyError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
@@ -104,6 +104,9 @@ class DelayLevels:
 
         A message is delivered behind itself. Times do not tell where: a clock that was set back repeats them.
         """
+        if self._known_to > self._store.end:  # the log lost its end, and may grow beyond it again
+            self._known_to = 0
+            self.is_changed = True
         waiting: list[int] = []
         for level in self._levels:
             key = (SCHEDULE_TOPIC, level - 1)
@@ -117,13 +120,13 @@ class DelayLevels:
         """Returns a function that makes the file's text in any thread, or None if nothing changed since the last
         call.
         """
-        is_far = bool(self._delivered) and self._store.end - self._known_to > SEARCHED_BYTES
+        known_to = self._known_to if self._unknown else self._store.end
+        is_far = bool(self._delivered) and known_to - self._known_to > SEARCHED_BYTES
         if not self.is_changed and not is_far:
             return None
         self.is_changed = False
-        if self._knows_all:
-            self._known_to = self._store.end
-        return partial(encode_config, {**self.members(), LOG_END: self._known_to})
+        self._known_to = known_to
+        return partial(encode_config, {**self.members(), LOG_END: known_to})
 
     def members(self) -> dict[str, object]:
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
@@ -166,9 +169,8 @@ class DelayLevels:
                 wait_ms = min(wait_ms, self._deliver_level(level, now_ms))
                 if self._delivered.get(level) != before:  # lets other tasks run after the work of a level
                     await trio.lowlevel.checkpoint()
-            if wait_ms > max(clock.now_ms() + RETRY_MS, self._copies.until_ms):  # no level waits for the disk
-                self._copies.forget()
-            self._knows_all = not self._copies
+            if not self._unknown:
+                self._copies = DelayCopies()
             with trio.move_on_after(max(0, wait_ms - clock.now_ms()) / 1000):
                 await self._arrived.wait()
 
@@ -197,10 +199,14 @@ class DelayLevels:
                 entry = self._store.reader.entry(key, offset)
                 # A time further ahead than the level's delay comes from another configuration or clock: then the
                 # message is due now (correctDeliverTimestamp).
-                if now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]:
+                passes = not now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]
+                if passes or level in self._unknown:
+                    self._store.reader.store_time(key, offset)  # raises if the entry names another record
+                    raw = self._store.reader.record(entry.physical_offset)
+                    passes = self._deliver(raw, level, offset, is_due=passes)
+                if not passes:  # and none behind it was delivered: a level's messages are delivered in their order
+                    self._unknown.discard(level)
                     return entry.tags_code
-                self._store.reader.store_time(key, offset)  # raises if the entry names another record
-                self._deliver(self._store.reader.record(entry.physical_offset), offset)
             except (UnsafePath, DoesNotFit) as error:
                 log.error("delayed message %d of level %d is not delivered: %s", offset, level, error)
             except StoreError as error:
@@ -208,12 +214,16 @@ class DelayLevels:
                 return now_ms + RETRY_MS
             self._delivered[level] = offset + 1
             self.is_changed = True
-        return now_ms if self._delivered.get(level, 0) < end else FAR_MS
+        if self._delivered.get(level, 0) < end:
+            return now_ms
+        self._unknown.discard(level)
+        return FAR_MS
 
-    def _deliver(self, raw: bytes | None, offset: int) -> None:
+    def _deliver(self, raw: bytes | None, level: int, offset: int, *, is_due: bool) -> bool:
+        """Returns False if the message waits: it is not due, and was not delivered before the start."""
         if raw is None:
             log.error("delayed message %d is not delivered: its record is damaged, or no longer in the log", offset)
-            return
+            return True
         try:
             record = unpack_record(raw, 0)
             properties = decode_properties(decode_java_utf8(record.properties))
@@ -221,9 +231,11 @@ class DelayLevels:
             pieces = message_pieces(record, properties)
         except (RecordError, BodyError, KeyError, ValueError) as error:
             log.error("delayed message %d is not delivered, it does not say where it belongs: %s", offset, error)
-            return
-        if self._copies and self._copies.take(copy_key(record, properties, topic, queue_id)):
-            return
+            return True
+        if level in self._unknown and self._copies.take(copy_key(record, properties, topic, queue_id)):
+            return True
+        if not is_due:
+            return False
         stored = self._store.put(
             Append(
                 topic=topic,
@@ -238,6 +250,7 @@ class DelayLevels:
             clock.now_ms(),
         )
         self._on_delivered(topic, stored.end - stored.positions[0])
+        return True
 
 
 def message_pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
