@@ -277,7 +277,10 @@ class RequestTimeout(RocketMQError):
 
 
 class DataLost(RocketMQError):
-    """Requested messages, offsets `start` to `end`, are no longer there. `min_offset` to `max_offset` are kept."""
+    """Requested messages, from offset `start` to before `end`, are no longer there.
+
+    The queue keeps the offsets from `min_offset` to before `max_offset`.
+    """
 
     condition = "RMQ_DATA_LOSS"
 

@@ -1,6 +1,7 @@
 """Hides loaded modules from the garbage collector, which Spark runs after each step of its Python processes.
 
-Processes without the settings of `session` are also made to end without a traceback here.
+It also keeps these processes from printing a traceback when Spark ends them (`end_quietly`). With `session_settings()`
+the file `sitecustomize.py` does that at their start.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def retry_until_timeout(
 ) -> T:
     """Returns the result of `ask(False)`. After errors that `passes` accepts, calls `ask(True)` until it succeeds.
 
-    Raises `BrokerUnavailable` after `seconds`, and any other error at once.
+    Raises `BrokerUnavailable` after `seconds`, with `remedy` at the end of its text. Raises any other error at once.
     """
     deadline, again = time.monotonic() + seconds, False
     while True:

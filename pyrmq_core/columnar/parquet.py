@@ -60,9 +60,9 @@ class ParquetWriter:
 def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a file by `ParquetWriter`, or of any file with columns of the same names.
 
-    Values have the types of the file's columns. At most 512 rows are read at once, fewer if they are large on average.
-    Equal bodies among them are kept once. Raises `InvalidArgument`, which names the file, if it cannot be read or lacks
-    the column `body`.
+    Values have the types of the file's columns. At most 512 rows are in memory at once, fewer if they are large on
+    average. A body that several of these rows have is there once. Raises `InvalidArgument`, which names the file, if it
+    cannot be read or lacks the column `body`.
     """
     try:
         schema = pq.ParquetFile(file).schema_arrow

@@ -73,9 +73,10 @@ def next_record(
 ) -> CommitRecord | None:
     """Returns the record that commits a batch, to be appended to a manifest that ends at `seen`.
 
-    Returns None if the writer has committed this batch or a later one. `commit` is unique to this attempt. A writer
-    that commits once is not `named`, and no later record lists it. Raises `ManifestError` for a batch of more than a
-    million ranges, which no reader accepts.
+    `decided` are the batches committed before `seen`. If the writer's batch there is this one or a later one, returns
+    None. `without_decided` is the number of entries since a record listed them. `commit` is unique to this attempt. A
+    writer that commits once is not `named`, and no later record lists it. Raises `ManifestError` for a batch of more
+    than a million ranges, which no reader accepts.
     """
     last = decided.get(writer)
     if last is not None and last.number >= number:
@@ -112,7 +113,10 @@ def remembered(decided: CommittedBatches) -> CommittedBatches:
 
 
 def needed_from(entries: Entries, start: int, end: int) -> int:
-    """Returns the offset to read entries from, to decide which records between `start` and `end` commit a batch."""
+    """Returns the offset to read entries from, to decide which records between `start` and `end` commit a batch.
+
+    `entries` has at least the entries at the offsets from `start` to before `end`.
+    """
     records = ((offset, entries.get(offset)) for offset in range(start, end))
     seen = (
         record.seen
@@ -123,7 +127,7 @@ def needed_from(entries: Entries, start: int, end: int) -> int:
 
 
 def commits_between(entries: Entries, start: int, end: int) -> list[Commit]:
-    """Returns the committed batches whose records lie in `start` to `end`, in the order of their records.
+    """Returns the committed batches whose records lie from offset `start` to before `end`, in the order of the records.
 
     `entries` are all entries from `needed_from` on. Raises `ManifestError` for a faulty record: its parts are missing
     or another record's, or its ranges are not the rows that it states.
@@ -214,7 +218,11 @@ def without_record(entries: Entries, decided: CommittedBatches) -> CommittedBatc
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[CommittedBatches, int]:
-    """Returns the committed batches and the number of entries, if all entries before `start` have expired."""
+    """Returns the committed batches, and how many entries there are from offset `start` to before `end`.
+
+    `entries` are these entries by offset. It is for a manifest whose entries before `start` have expired: batches that
+    earlier entries committed are missing.
+    """
     return _with_records(entries, start, end, {}), end - start
 
 

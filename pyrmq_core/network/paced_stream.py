@@ -1,7 +1,9 @@
 """`paced`: a stream whose peer must read at a minimum rate, for server libraries that wait for slow peers forever.
 
-Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside. It
-also keeps connections whose peers are gone: for the time until a next request, and for each request that came before.
+Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside.
+When a peer has closed its connection, Hypercorn still answers all requests that the peer had sent, and then keeps the
+connection until the time limit for a next request. So here the first failed send ends the connection, and `on_end` can
+end the wait for a next request.
 """
 
 from __future__ import annotations

@@ -31,10 +31,11 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def exit_status(work: Callable[[], object], program: str) -> int:
-    """Runs `work` and returns the exit status: 0, 1 after a line `program: text`, 130 or 141.
+    """Runs `work` and returns the exit status: 0, 130 after an interrupt, 141 if the reader of standard output is gone.
 
-    Standard output is flushed here, so that a closed pipe is noticed now and not while the interpreter ends. Unexpected
-    failures, and exits of another kind, are raised unchanged.
+    An expected failure is printed as a line `program: text`, and gives 1. Standard output is flushed here, so that a
+    closed pipe is noticed now and not while the interpreter ends. Unexpected failures, and exits of another kind, are
+    raised unchanged.
     """
     try:
         try:
@@ -47,7 +48,7 @@ def exit_status(work: Callable[[], object], program: str) -> int:
 
 
 def failure_status(raised: BaseException, program: str) -> int:
-    """Returns the exit status of a failure, after a line about it where one is due. Raises unexpected failures."""
+    """Returns the exit status of a failure (see `exit_status`). Prints an expected one, raises an unexpected one."""
     failure = failure_in(raised)
     if isinstance(failure, KeyboardInterrupt):
         return INTERRUPTED

@@ -46,7 +46,10 @@ class RareLines:
         self._others = RareLine(seconds)
 
     def of(self, key: Hashable, now: float | None = None) -> RareLine:
-        """Returns the `RareLine` of a key. If there are too many, drops those that may be written again by now."""
+        """Returns the `RareLine` of a key. If there are too many, drops those that may be written again by `now`.
+
+        `now` is seconds of the monotonic clock, None for the present time.
+        """
         if key not in self._lines and len(self._lines) >= self._most:
             now = time.monotonic() if now is None else now
             self._lines = {subject: line for subject, line in self._lines.items() if not line.is_over(now)}

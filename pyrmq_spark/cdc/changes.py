@@ -113,7 +113,10 @@ def is_table(table: str, database: Column, name: Column, schema: Column | None =
 
 
 def is_without_schema(table: str, database: Column, name: Column, schema: Column) -> Column:
-    """Returns a condition: `table` names no schema, and the message's is no default one, so several tables may fit."""
+    """Returns the condition that a message's schema is no default schema, and that `table` does not name it.
+
+    Tables of several schemas may then have the name `table`.
+    """
     is_named = F.concat(schema, F.lit("."), name).isin(table) | (
         F.concat(database, F.lit("."), schema, F.lit("."), name) == table
     )

@@ -85,10 +85,10 @@ class QueueWatch:
         self._last: _Look | None = None
 
     def look(self, start: Offsets) -> QueueBounds:
-        """Returns the bounds of the queues now, waiting for brokers that do not answer. `start` are the query's
-        offsets.
+        """Returns each queue's lowest and end offset now, and the deleted queues. Waits for brokers without an answer.
 
-        If nothing has changed since the last call, and `start` is the same object, the result is the same object.
+        `start` has by queue the offset at which the query reads on. If nothing has changed since the last call, and
+        `start` is the same object, the result is the same object.
         """
         if self._reached == start:
             time.sleep(max(0.0, self._queried_at + floor_seconds(len(start)) - time.monotonic()))

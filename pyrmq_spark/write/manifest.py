@@ -290,7 +290,10 @@ class BatchCommit:
             )
 
     def _counts(self, end: ManifestEnd, offset: int, deadline: float) -> bool:
-        """Returns whether the record at an offset is the first of its batch, so that readers count it."""
+        """Returns whether the record at an offset is the first of its batch, so that readers count it.
+
+        Raises `NotCommitted` if the record is not readable by `deadline`, on the monotonic clock.
+        """
         if offset == end.end:
             return True
         consumer = _consumer(self._connection)
@@ -341,7 +344,10 @@ class BatchCommit:
 
 
 def _look(connection: ConnectionOptions, manifest: str, deadline: float) -> ManifestEnd:
-    """Returns the manifest's end and committed batches. Waits for its broker until the deadline."""
+    """Returns the manifest's end and committed batches. Waits for its broker until `deadline`, by the monotonic clock.
+
+    Raises `NotCommitted` if the broker does not answer in time.
+    """
     while True:
         try:
             return _consumer(connection).manifest_end(manifest)

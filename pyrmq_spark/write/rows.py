@@ -36,7 +36,8 @@ IN_UTC: Final = pa.timestamp("us", "UTC")
 def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[CheckedRows]:
     """Checks the rows, and returns them in parts that can be encoded.
 
-    Raises `InvalidRow`, which names the first row that cannot be sent. Rows count from 0 in their partition.
+    Raises `InvalidRow`, which names the first row that cannot be sent. Rows count from 0 in their partition, and
+    `first_row` is the number of the first row here.
     """
     faults, checked = [*_faults(rows, now)], check(rows)
     if isinstance(checked, Fault):

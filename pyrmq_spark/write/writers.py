@@ -155,9 +155,9 @@ def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) ->
 
 
 def summary_line(written: Sequence[PartitionWritten]) -> str:
-    """Returns one line with rows, bytes, rows per queue, and any retries, refusals and possible repeats.
+    """Returns one line about a write from its tasks' reports: rows, bytes, rows per queue, retries, refusals, repeats.
 
-    Rows of a batch that was committed before are not sent, and not acknowledged.
+    Rows of a batch that was committed before are named as not sent, apart from the acknowledged rows.
     """
     queues: Counter[str] = Counter()
     statuses: Counter[str] = Counter()

@@ -115,8 +115,9 @@ class _AccessFamily(AdminFamily):
     ) -> tuple[tuple[str, ...], list[Server]]:
         """Makes a change at the brokers that lack it. Returns all brokers' names, and the servers that had it already.
 
-        A broker refuses a change that it already has, perhaps from a call that failed halfway. If all brokers refuse,
-        the first refusal is raised.
+        A broker refuses a change that it already has, perhaps from a call that failed halfway. `is_done` asks a broker
+        that refuses whether it has the change. If all brokers have it, the first refusal is raised. `about` names the
+        change in errors.
         """
         servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
 
@@ -161,7 +162,7 @@ class Users(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Makes a user, `Normal` or `Super`. Returns the names of the brokers.
+        """Makes a user of the type `Normal` or `Super`. Returns the names of the brokers.
 
         If only some brokers have the user, as after a call that failed halfway, it gets this password and type there. A
         user that all brokers have is refused.
@@ -239,15 +240,16 @@ class Policies(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Changes the subject's entries about these resources. The arguments are those of `create`."""
+        """Changes the subject's entries about these resources. Arguments and result are those of `create`."""
         return await self._put(UpdateAcl, subject, resources, actions, decision, source_ips, broker, cluster)
 
     async def delete(
         self, subject: str, *, resource: str | None = None, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
-        """Removes all policies of a subject, or its entry about one resource.
+        """Removes all policies of a subject, or its entry about one resource. Returns the names of the brokers.
 
-        Brokers without such a policy, as after a call that failed halfway, are skipped. If none has one, raises.
+        Brokers without such a policy, as after a call that failed halfway, are skipped. If no broker has one, raises
+        the first refusal.
         """
         command = DeleteAcl(subject, resource=resource).to_command()
 
@@ -262,7 +264,10 @@ class Policies(_AccessFamily):
     async def list(
         self, subject: str = "", resource: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[PolicyInfo, ...]]:
-        """Returns policy entries by broker. Their subject and resource contain the given texts."""
+        """Returns by broker the policy entries whose subject and resource contain the given texts.
+
+        `failures` has the brokers that gave no answer.
+        """
         gathered = await self._answers(ListAcls(subject, resource), USERS.format("policies"), broker, cluster)
         answers = {name: tuple(_policies(_rows(answer, "policies"))) for name, answer in gathered.answers.items()}
         return Gathered(answers, gathered.failures)
@@ -302,9 +307,10 @@ class Accounts(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Makes or changes an account. Permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`. None changes nothing.
+        """Makes or changes an account. Permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`.
 
-        Returns the names of the brokers.
+        An argument of None leaves the old value, but without `admin` the account is no administrator's. Returns the
+        names of the brokers.
         """
         request = UpdateAclConfig(
             access_key,
@@ -321,14 +327,14 @@ class Accounts(_AccessFamily):
     async def delete(
         self, access_key: str, *, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
-        """Removes an account."""
+        """Removes an account. Returns the names of the brokers."""
         command = DeleteAclConfig(access_key).to_command()
         return await self._change(command, ACCOUNTS.format(f"account {access_key}"), broker, cluster)
 
     async def set_white_addresses(
         self, addresses: Iterable[str], *, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
-        """Sets the client addresses from which requests need no signature."""
+        """Sets the client addresses from which requests need no signature. Returns the names of the brokers."""
         command = UpdateWhiteAddresses(",".join(addresses)).to_command()
         return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
 

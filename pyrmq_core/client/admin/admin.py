@@ -233,7 +233,10 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return masters
 
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
-        """Waits until NameServers list the topic: brokers answer first and register the change a moment later."""
+        """Waits until a NameServer lists the topic with the numbers of read and write queues in `expected`, by broker.
+
+        Brokers answer first and register the change a moment later. Raises `NoRoute` at the end of the timeout.
+        """
         routes, deadline = self._servers.session.routes, trio.current_time() + self._servers.timeout
         while True:
             route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
@@ -303,7 +306,10 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-        """Returns the attributes that the topic does not have yet. A broker may refuse to set an equal value again."""
+        """Returns those attributes in `settings` that the topic lacks at this broker, or has with another value.
+
+        A broker may refuse to set an equal value again.
+        """
         if not settings:
             return {}
         question = GetTopicConfig(self._servers.on_wire(topic)).to_command()

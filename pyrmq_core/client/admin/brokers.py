@@ -35,7 +35,7 @@ from pyrmq_core.protocol.requests.nameserver.write_perm import (
 
 
 class Brokers(AdminFamily):
-    """Administration of brokers."""
+    """Administration of brokers. A clean-up runs at the named broker, at the cluster's masters, or at all masters."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
         """Returns a row for each registered address, slaves too. If a broker does not answer, its row has the error."""

@@ -59,7 +59,10 @@ class DeadLetters:
         self._puller = Puller(session, group, namespace)
 
     async def newest(self, max_num: int, begin: datetime | None, body_bytes: int | None = None) -> MessageList:
-        """Returns the newest `max_num` letters of each queue, by store time. Raises if no broker answers."""
+        """Returns the newest `max_num` letters of each queue stored from `begin` on, by store time.
+
+        With `body_bytes` bodies are cut to so many bytes. Raises if no broker answers.
+        """
         whole_number("max_num", max_num, 1, MAX_LETTERS)
         begin_ms = None if begin is None else first_millisecond(begin)
         topic = DLQ_PREFIX + self._group

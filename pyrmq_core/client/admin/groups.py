@@ -124,8 +124,8 @@ class Groups(AdminFamily):
         """Returns each queue's offsets, lag and time of its oldest waiting message, for one topic or all.
 
         The progress of an online group covers the topics to which it subscribes. With `members` each queue names the
-        client that holds it, and `reasons` has why messages wait, which costs a query for each member and each topic
-        with lag. No queues are no error: the group has no offsets.
+        client that holds it, and `reasons` says why messages wait, which costs a query for each member and each topic
+        with lag. A group without offsets has no queues, which is no error.
         """
         on_wire, namespace = self._on_wire(group), self._servers.namespace
         topic_on_wire = None if topic is None else self._servers.on_wire(topic)
@@ -308,7 +308,7 @@ class Groups(AdminFamily):
         return await self._offsets(group).preview_reset(topic, to, queue)
 
     async def seek(self, group: str, queue: MessageQueue, offset: int) -> OffsetChange:
-        """Gives the group a new offset in one queue.
+        """Gives the group a new offset in one queue. Returns the offsets before and after.
 
         Raises `InvalidState` if members are connected to a broker before 5.0, which can only reset whole topics, and
         `InvalidArgument` for an offset beyond the queue.

@@ -56,7 +56,10 @@ QUERIES_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class HealthBounds:
-    """The most used percent of a disk, and the most messages of lag, of all groups or of `lag_of`."""
+    """The limits beyond which a check fails: `max_disk` percent of a disk, and `max_lag` messages of lag of a group.
+
+    `max_lag` applies to the groups in `lag_of`, or to all if that is empty. None is no limit.
+    """
 
     max_disk: int = MAX_DISK
     max_lag: int | None = None
@@ -236,7 +239,7 @@ async def _check_members(servers: AdminServers, groups: Iterable[GroupSummary]) 
 
 
 async def _check_dead_letters(servers: AdminServers, since: datetime) -> list[HealthCheck]:
-    """Checks which groups have dead letters that were stored since then."""
+    """Checks which groups have dead letters that were stored at `since` or later."""
     queues = QueueOffsets(servers.session, TOOLS_GROUP, timeout=servers.timeout, namespace=servers.namespace)
     since_ms = round(since.timestamp() * 1000)
 

@@ -154,7 +154,10 @@ def check_subscriptions(group: str, members: Iterable[GroupMember]) -> Iterator[
 
 
 def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[HealthCheck]:
-    """Yields a failure for each order topic with queues at a broker that is not registered or has no master."""
+    """Yields a failure for each order topic with queues at a broker that is not registered or has no master.
+
+    `values` are the order configurations by topic. One that cannot be read is a warning.
+    """
     masters = {name for name, broker in info.broker_addr_table.items() if broker.master is not None}
     for topic, text in sorted(values.items()):
         try:
@@ -169,7 +172,10 @@ def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Health
 
 
 def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
-    """Yields a failure for each NameServer that lacks brokers of another NameServer."""
+    """Yields a failure for each NameServer that lacks brokers of another NameServer.
+
+    `brokers` are the names of registered brokers by NameServer.
+    """
     everywhere = set().union(*brokers.values())
     for address, registered in brokers.items():
         if missing := sorted(everywhere - registered):
@@ -180,7 +186,11 @@ def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
 
 
 def check_lags(lags: Mapping[str, int], beyond: Mapping[str, int], max_lag: int | None) -> list[HealthCheck]:
-    """Returns a warning for each group with offsets beyond its queues, and a failure for each beyond `max_lag`."""
+    """Returns a warning for each group with offsets beyond its queues, and a failure for each lag above `max_lag`.
+
+    `lags` are in messages, by group. `beyond` has by group the number of queues whose ends its offsets exceed. A
+    `max_lag` of None is no limit.
+    """
     checks = []
     for group, queues in beyond.items():
         if queues:

@@ -72,7 +72,7 @@ class Messages(AdminFamily):
     async def by_unique_key(self, topic: str, unique_key: str, *, body_bytes: int | None = None) -> MessageList:
         """Returns every message with this `msg_id`, the producer's UNIQ_KEY: a repeated send has stored two.
 
-        `body_bytes` and `failures` are as in `by_key`.
+        `body_bytes` and the field `failures` of the result are as in `by_key`.
         """
         return await self._queries().by_unique_key(topic, unique_key, body_bytes)
 
@@ -114,7 +114,9 @@ class Messages(AdminFamily):
     ) -> MessageList:
         """Returns a group's dead letters, of each queue the newest `max_num` stored from `begin` on, oldest first.
 
-        `body_bytes` and `failures` are as in `by_key`.
+        With `body_bytes` bodies are cut to so many bytes. Letters are left out if they cannot be read, or when the
+        bodies exceed 256 MiB together. The field `failures` of the result has the errors of brokers that gave no
+        answer, or of which letters are left out.
         """
         check_group(group)
         return await DeadLetters(self._servers, group).newest(max_num, begin, body_bytes)

@@ -128,7 +128,7 @@ def group_table(configs: Mapping[str, SubscriptionGroupConfig], failures: Mappin
 
 
 def changes_of(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    """Yields each setting that changes, with its value now, or an empty text, and then."""
+    """Yields the name of each setting that changes, its value before, empty if it had none, and its value after."""
     for name, value in after.items():
         if before.get(name, "") != value:
             yield name, before.get(name, ""), value

@@ -128,7 +128,8 @@ class Connection:
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
         """Adds a request to the outbox, even if that is full. The caller has to `wait` for the returned call at once.
 
-        Raises `ConnectionClosed`, and `CallTimeout` when the deadline has passed.
+        Raises `ConnectionClosed`, and `CallTimeout` when `deadline`, on trio's clock, has passed. `timeout` is for the
+        error's text.
         """
         calls = self._calls
         if self.is_closed:

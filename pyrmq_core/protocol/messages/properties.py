@@ -303,7 +303,10 @@ def _priority(message: Message) -> str:
 
 
 def _lite_topic(message: Message) -> str:
-    """Returns the name. Raises `InvalidMessage` for one that harms brokers, and beside what a proxy would refuse."""
+    """Returns the lite topic's name. Raises `InvalidMessage` for a name that would harm brokers.
+
+    Also raises it for a message with a delay, a priority or a sharding key, as a proxy refuses it.
+    """
     name = message.lite_topic
     if name is None or not _is_text(name) or not LITE_TOPIC_NAME.fullmatch(name):
         raise InvalidMessage(f"topic {message.topic}: lite_topic is {shown(name)}; {LITE_TOPIC_RULE}")

@@ -132,7 +132,10 @@ def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
-    """Returns the checks of a Python installation. `has` is its report, the output of `PROBE`."""
+    """Returns the checks of a Python installation. `has` is its report, the output of `PROBE`.
+
+    `name` is the variable that chose this Python, and `use_this` the advice to choose another.
+    """
     versions, errors = has["versions"], has["errors"]
     checks = [_at_least("pyspark", MIN_PYSPARK, versions, errors)]
     missing = next((package for package in ("pyrmq_core", "pyrmq_spark") if package in errors), None)

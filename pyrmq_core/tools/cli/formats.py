@@ -35,7 +35,11 @@ def text_line(message: MessageExt, *, raw: bool = False) -> str:
 
 
 def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt], str]:
-    """Returns the function that fills the template. Raises `ValueError` for a wrong template."""
+    """Returns the function that makes the line of a message from a template such as `{queueId} {body}`.
+
+    Characters that control the terminal become escapes, unless `raw`. Raises `ValueError` for an unknown field or a
+    wrong form of the template.
+    """
     for escape, character in ESCAPES.items():
         template = template.replace(escape, character)
     parts: list[tuple[str, Callable[[MessageExt], object] | None, str]] = []

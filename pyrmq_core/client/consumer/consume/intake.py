@@ -157,7 +157,7 @@ class Intake:
             self._room.set()
 
     def pull_anew(self, receiver: Receiver | None = None) -> None:
-        """Ends the pull or pause under way and pulls at once, with the new subscription if it changed."""
+        """Ends the pull or pause under way and pulls at once. `receiver` has the new filter, None if it stays."""
         self.receiver = receiver or self.receiver
         self._current.cancel()
 

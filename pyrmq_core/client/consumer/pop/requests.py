@@ -125,7 +125,10 @@ class PopRequests:
         return with_receipts(popped, items, options.topic, broker_name)
 
     async def has_message(self, broker_name: str, options: PopOptions, wait: float) -> bool:
-        """Waits until the broker has a message to pop, and takes none. Raises as `pop`."""
+        """Waits up to `wait` seconds until the broker has a message to pop, and takes none. Returns False without one.
+
+        Raises `ResponseError` for refusals, and `NetworkError`s.
+        """
         request = AwaitMessage(
             self._group, options.topic, ANY_QUEUE, round(wait * 1000), 0, options.order, None, broker_name
         )

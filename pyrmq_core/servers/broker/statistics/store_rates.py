@@ -130,7 +130,10 @@ class StoreRates:
         return self.rate(max(0, min(SECONDS[0], len(self._samples) - 1)), count) or 0.0
 
     def rate(self, seconds: int, count: Callable[[Totals], int]) -> float | None:
-        """Returns the rate of a counter in the last `seconds`, or None if samples do not go back so far."""
+        """Returns a counter's growth per second in the last `seconds`, or None if samples do not go back so far.
+
+        `count` reads the counter from a sample.
+        """
         samples = self._samples
         if len(samples) <= seconds:
             return None

@@ -14,7 +14,7 @@ SECOND_MS: Final = 1000
 
 
 class Period(NamedTuple):
-    """The samples of one figure: the time between two samples, and the number of samples that are kept."""
+    """The samples of one figure: one every `every_ms` milliseconds, of which the newest `kept` are kept."""
 
     every_ms: int
     kept: int

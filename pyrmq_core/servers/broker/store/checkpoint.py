@@ -147,7 +147,10 @@ class CheckpointFiles:
         return self.value
 
     def remove_wrong(self) -> None:
-        """Removes checkpoint files of a wrong length. Without RocketMQ's, no offset of the log counts as synced."""
+        """Removes this broker's file and RocketMQ's file if they are not 4096 bytes long.
+
+        Without RocketMQ's file, no offset of the log counts as synced.
+        """
         if len(self._own) != BYTES:
             self._files.remove(OWN_CHECKPOINT_NAME)
         if len(self._published) != BYTES:

@@ -196,10 +196,10 @@ class AppendGroup:
         self.entries = 0
 
     def add(self, append: Append, now_ms: int) -> AppendResult | None:
-        """Adds an append and returns its offsets, or None if the segment has no room after the other appends.
+        """Adds an append, stored at `now_ms`. Returns its offsets, or None if the segment has no more room for it.
 
-        Raises `DoesNotFit` for more than a segment holds, and for a batch record that would count as one message,
-        `UnsafePath` for a topic that cannot be a folder's name, another `StoreError` if the disk fails.
+        Raises `DoesNotFit` for more than a segment holds, and for a batch record that would count as one message.
+        Raises `UnsafePath` for a topic that cannot be a folder's name, and another `StoreError` if the disk fails.
         """
         log, is_batch = self._log, append.inner_num > 0
         size = appended_bytes(append) + (INNER_BYTES if is_batch else 0)

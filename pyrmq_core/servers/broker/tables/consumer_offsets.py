@@ -50,10 +50,11 @@ class _Reset:
 class GroupOffsets:
     """Committed offsets by (topic, group) and queue id.
 
-    In memory alone are the offset after each queue's last pull, and the resets since the start. Times are on the event
-    loop's clock.
+    In memory alone are the offset after each queue's last pull, and the resets since the start. `now` and the times of
+    resets are seconds on the event loop's clock.
 
-    `saved_ms` is when the loaded file was made, 0 if there was none, or None if that was not by this broker.
+    `saved_ms` is when the loaded file was made, in ms since 1970. It is 0 without a file, and None if another broker
+    program wrote the file.
 
     `on_commit` is called with group, topic and queue id of each offset that is committed here.
     """
@@ -104,7 +105,10 @@ class GroupOffsets:
             self.is_changed = True
 
     def limit(self, end_of: Callable[[str, int], int]) -> int:
-        """Sets offsets beyond the end of their queue (`end_of`) back to that end. Returns their number."""
+        """Sets offsets beyond the end of their queue back to that end. Returns their number.
+
+        `end_of` returns the end of a queue by topic and queue id.
+        """
         count = 0
         for (topic, group), row in list(self._committed.items()):
             beyond = {queue_id: end for queue_id, offset in row.items() if offset > (end := end_of(topic, queue_id))}

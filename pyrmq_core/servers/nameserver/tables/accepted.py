@@ -2,7 +2,8 @@
 
 RocketMQ checks topics where they are created (common/topic/TopicValidator.java) and its NameServer checks nothing. The
 rule here is wider than that of topics, because each broker also registers topics named after itself and its cluster: a
-host name has dots, and a cluster may be named in any script. Values that no RocketMQ broker sends are refused.
+host name has dots, and a cluster may be named in any script. Values that no RocketMQ broker sends are refused. `field`
+is the header field's name, for the error.
 """
 
 from __future__ import annotations

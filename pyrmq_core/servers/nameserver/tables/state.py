@@ -223,7 +223,10 @@ class RouteTables:
         return gone
 
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> dict[str, Switched]:
-        """Changes the permission of all topics of these brokers. Returns, by broker, how many topics and changes."""
+        """Changes the permission of all topics of these brokers to the result of `new_perm` for the old permission.
+
+        Returns, by broker name, the number of its topics and the number of changed permissions.
+        """
         switched = dict.fromkeys(broker_names, Switched(0, 0))
         values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
         for topic, queues in self.topic_queue_table.items():
@@ -241,7 +244,10 @@ class RouteTables:
         return switched
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """Forgets the digests of these brokers' bodies, so that the next bodies are decoded: the tables changed."""
+        """Forgets the digests of these brokers' last registrations, some of whose content is no longer in the tables.
+
+        Their next registrations are then decoded, even with the same bodies.
+        """
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
         for key, live in self.broker_live_table.items():

@@ -18,9 +18,10 @@ from pyrmq_core.servers.broker.processors.put_message import RequestRefused
 
 
 class HeldRequest(LateAnswer):
-    """An answer that is sent when `attempt` makes one: when a message has come, and at the end, after `left_ms`.
+    """An answer that waits until a message has come, for `left_ms` milliseconds at most.
 
-    Only at the end its argument is True, and then it must return an answer. Before, None makes the request wait on.
+    `attempt` makes the answer. Called with False, it may return None, which makes the request wait on. At the end of
+    the time it is called with True, and has to return an answer.
     """
 
     __slots__ = ("_attempt", "_codes", "_ends", "_held", "_is_ready", "_peer", "_size_bytes", "_waiter", "_waits")

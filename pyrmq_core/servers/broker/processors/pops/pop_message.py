@@ -352,7 +352,10 @@ class PopRequests:
 
 
 def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
-    """Returns the refusal of a request if the broker's settings forbid to read from it, else None."""
+    """Returns the refusal of a request if the broker's settings forbid to read from it, else None.
+
+    `what` names the request in the remark.
+    """
     if not settings.config.broker_permission & READ:
         return forbidden(f"the broker[{settings.config.advertised_ip}] {what} is forbidden", 1)
     return None

@@ -367,7 +367,7 @@ def _write_all(descriptor: int, data: bytes, position: int) -> None:
 
 
 def _nothing() -> None:
-    """Does nothing: there is no folder to free."""
+    """Does nothing. `set_aside` returns it for a folder that does not exist, whose space needs no freeing."""
 
 
 @contextlib.contextmanager
