@@ -24,7 +24,10 @@ class NoMatchStrategy(enum.Enum):
 
 
 def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, Point]:
-    """Returns the point, an offset or a time, of each queue. Raises `InvalidOffsets` if JSON names other queues."""
+    """Returns the point, an offset or a time, of each queue. Raises `InvalidOffsets` if JSON names others.
+
+    `option` is the name of the option with the position, for the error.
+    """
     if not isinstance(position, PerQueue):
         return dict.fromkeys(queues, position)
     topics = {queue.topic for queue in queues}

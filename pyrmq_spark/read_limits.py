@@ -42,8 +42,8 @@ def is_held_back(backlog: Backlog, limits: ReadLimits, since_last: float | None)
 def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
     """Returns how many offsets to take of each queue with a backlog: at least one, so that no queue starves.
 
-    The sum is the limit, or the backlog if that is less. It exceeds a limit only by queues that still get one offset.
-    `mean_sizes` are needed only for a limit on bytes.
+    `backlog` is the number of unread offsets by queue. The sum is the limit, or the backlog if that is less. It exceeds
+    a limit only by queues that still get one offset. `mean_sizes` are bytes of a message, for a limit on bytes alone.
     """
     admitted_messages = dict(backlog)
     if limits.max_offsets is not None:

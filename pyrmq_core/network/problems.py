@@ -63,7 +63,7 @@ class Problems:
     ) -> None:
         """Records a failure, and logs it if a line is due. With `at_once` the first failure is already a warning.
 
-        Subjects with the same `line` share one line a minute.
+        `kind` and `subject` begin the text of the line. Subjects with the same `line` share one line a minute.
         """
         key = kind, subject
         before = self._failing.get(key)

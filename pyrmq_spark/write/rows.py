@@ -92,7 +92,10 @@ def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
 
 
 def by_topic(rows: CheckedRows, topic: str | None) -> Iterator[tuple[str, CheckedRows]]:
-    """Yields the rows of each topic, in their order. Topics come by their first appearance."""
+    """Yields each topic and its rows, in their order. Topics come by their first appearance.
+
+    A `topic` overrides the column: all rows are then of this topic.
+    """
     if topic is not None:
         yield topic, rows
         return
@@ -107,7 +110,7 @@ def may_go_alone(rows: CheckedRows) -> bool:
 
 
 def by_batch(rows: CheckedRows) -> tuple[CheckedRows, CheckedRows]:
-    """Returns the rows that are sent alone, and those that share requests."""
+    """Returns the rows that are sent alone, with a delay for example, and those that share requests."""
     columns = [rows.column(name) for name in ALONE if name in rows.schema.names]
     if not columns:
         return rows.slice(0, 0), rows

@@ -224,7 +224,7 @@ def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRow
 
 
 def ids_of(rows: CheckedRows) -> Ids:
-    """Returns a function that returns the next rows' ids: the ids in a column of the rows, or else new ids."""
+    """Returns a function that takes a number and returns the ids of so many next rows, from a column or new."""
     if ID_COLUMN not in rows.schema.names:
         return unique_id_runs
     ids, first = rows.column(ID_COLUMN), 0

@@ -142,9 +142,9 @@ def _log(level: int, line: str) -> None:
 def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) -> str:
     """Returns a line about the rows that a failed write left in the topic.
 
-    `again` says when the same rows are stored once more. A task that was cancelled or killed reports nothing, and may
-    have sent all of its rows. It may also go on: Spark does not wait for the end of an interrupted job's tasks, and
-    `abort` cannot end them.
+    `written` are the reports of finished tasks, of `tasks` in all. `again` says when the same rows are stored once
+    more. A task that was cancelled or killed reports nothing, and may have sent all of its rows. It may also go on:
+    Spark does not wait for the end of an interrupted job's tasks, and `abort` cannot end them.
     """
     if len(written) == tasks > 0:
         return f"all of its {tasks} tasks finished, and what they sent stays and {again}: {summary_line(written)}"

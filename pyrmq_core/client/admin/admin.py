@@ -271,11 +271,11 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return configs
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Deletes the topic and its messages on every master, then on every NameServer. A missing topic is no error.
+        """Deletes the topic and its messages on masters of the cluster, or of all clusters, then on the NameServers.
 
-        A failure at one master does not stop the deletion at the others, but NameServers then keep the topic. The error
-        has a note of the servers that deleted it. The order configuration is deleted with the topic's last broker.
-        After a failure halfway the call can be repeated.
+        A missing topic is no error. A failure at one master does not stop the deletion at the others, but NameServers
+        then keep the topic. The error has a note of the servers that deleted it. The order configuration is deleted
+        with the topic's last broker. After a failure halfway the call can be repeated.
         """
         check_topic(topic)
         on_wire, about = self._servers.on_wire(topic), f"topic {topic}"

@@ -187,7 +187,7 @@ def queue_progress(
 
 
 def _waiting_since(row: OffsetWrapper, span: QueueTimeSpan | None, now: datetime) -> datetime | None:
-    """Returns the store time of the oldest unconsumed message, or None.
+    """Returns the store time of the oldest unconsumed message, or None if no message waits or the time is unknown.
 
     A broker finds no time for an offset that was never committed, or whose message was removed. Then the queue's first
     message is the oldest.

@@ -161,7 +161,7 @@ def _latest(*ages: float | None) -> float | None:
 
 
 def _age(at_ms: int, now: datetime) -> float | None:
-    """Returns the seconds since a time of a member's clock, or None for no time."""
+    """Returns the seconds since `at_ms`, a time of a member's clock, or None if that is 0, which means no time."""
     return max(0.0, now.timestamp() - at_ms / 1000) if at_ms > 0 else None
 
 

@@ -204,7 +204,8 @@ class Calls:
     def open(self, command: Request, timeout: float, deadline: float, done: Done | None = None) -> Call:
         """Returns a new call under an unused opaque, ready to be written. With `done` it is a `PostedCall`.
 
-        If it raises `HeaderError`, nothing is registered.
+        `deadline` is on trio's clock, `timeout` (seconds) is for the error's text. If it raises `HeaderError`, nothing
+        is registered.
         """
         while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
             pass

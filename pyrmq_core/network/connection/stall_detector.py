@@ -37,12 +37,15 @@ class ConnectionTimeouts:
 
     @property
     def look_seconds(self) -> float:
-        """The interval between checks, so that no limit is exceeded by more than a quarter."""
+        """The interval between checks in seconds: short enough that no limit is exceeded by more than a quarter."""
         return min(self.frame, self.stall, self.idle or self.frame) / 4
 
 
 class StallDetector:
-    """A detector for one connection, which compares its activity with that at the check before."""
+    """A detector for one connection, which compares its activity with that at the check before.
+
+    `check` returns why the connection has to be closed, or None. Its `now` is seconds of a monotonic clock.
+    """
 
     def __init__(self, limits: ConnectionTimeouts) -> None:
         self._limits = limits

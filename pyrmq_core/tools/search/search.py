@@ -92,8 +92,8 @@ class SearchForm:
 class Search:
     """One search of `ranges`. `account` may be read at any time.
 
-    Their messages were stored before `begin`, by default now, or with the oldest first at or after it, by default 1970.
-    Without a condition every message that passes the filters is a match.
+    It finds messages stored before `begin`, by default now. With the oldest first it finds those stored at or after
+    `begin`, by default 1970. Without a condition every message that passes the filters is a match.
     """
 
     def __init__(

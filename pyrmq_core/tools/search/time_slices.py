@@ -41,7 +41,7 @@ class Slice:
 class TimeSlices:
     """Divides the `ranges` of many queues into slices by store time. `failures` has the brokers that did not answer.
 
-    `bound` is the time before which, or from which on, the messages were stored.
+    All messages were stored before `bound`, or with `oldest_first` at or after it.
     """
 
     def __init__(self, consumer: PullConsumer, ranges: Ranges, bound: datetime, *, oldest_first: bool) -> None:

@@ -108,7 +108,7 @@ def write_start_offsets(starts: Mapping[QueueKey, int]) -> str:
 
 
 def read_start_offsets(text: str) -> dict[QueueKey, int]:
-    """Returns the first offset of each queue. Raises `HeaderError`, as do the next two functions."""
+    """Returns the first offset of each queue in `startOffsetInfo`. Raises `HeaderError` for another text."""
     return _table(text, "startOffsetInfo", _queue_key, parse_long)
 
 
@@ -119,7 +119,7 @@ def write_message_offsets(offsets: Mapping[QueueKey, Sequence[int]]) -> str:
 
 
 def read_message_offsets(text: str) -> dict[QueueKey, tuple[int, ...]]:
-    """Returns the offsets of the messages of each queue."""
+    """Returns the offsets of the messages of each queue in `msgOffsetInfo`. Raises `HeaderError` for another text."""
     return _table(text, "msgOffsetInfo", _queue_key, lambda numbers: tuple(map(parse_long, numbers.split(","))))
 
 
@@ -131,7 +131,11 @@ def write_order_counts(counts: Mapping[OrderKey, int]) -> str:
 
 
 def read_order_counts(text: str) -> dict[OrderKey, int]:
-    """Returns how often ordered messages were popped before, by message and by queue."""
+    """Returns how often ordered messages were popped before, from `orderCountInfo`.
+
+    Raises `HeaderError` for another text. A key with an offset is about that message, a key with None about the whole
+    queue.
+    """
     return _table(text, "orderCountInfo", _order_key, parse_int)
 
 

@@ -117,7 +117,10 @@ class ClientTable:
         return changed
 
     def expire(self, before_ms: int) -> Iterator[list[str]]:
-        """Removes members without a heartbeat since `before_ms`, one connection a step. Yields changed groups."""
+        """Removes members whose last heartbeat was before `before_ms`. Each step looks at one connection.
+
+        A step yields the consumer groups that it changed.
+        """
         for peer in list(self._groups_of):
             own = self._groups_of.get(peer, _NO_GROUPS)
             for group in [name for name in own.producers if self.producers[name][peer].seen_ms < before_ms]:

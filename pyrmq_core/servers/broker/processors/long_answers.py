@@ -25,9 +25,9 @@ async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]
 
 
 def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
-    """Returns success with a body of these pieces, which are made in turn with other work. Refuses a long body.
+    """Returns success with a body of these pieces, which are made in turn with other work. Refuses a body over 15 MiB.
 
-    A piece takes some 10 us to make, and may be empty, for a step of the work that adds nothing to the body.
+    A piece takes some 10 us to make. It may be empty, for a step of the work that adds nothing to the body.
     """
     first = list(islice(pieces, STEPS_AT_ONCE))
     if len(first) < STEPS_AT_ONCE:

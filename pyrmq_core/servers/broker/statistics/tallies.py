@@ -36,7 +36,7 @@ class Sample(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """The increase of one counter in a period: in total, per second, and per request."""
+    """The increase of one counter in a period: `sum` in total, `tps` per second, `avgpt` per request."""
 
     sum: int = 0
     tps: float = 0.0
@@ -68,7 +68,10 @@ class Tally:
         samples.append(Sample(now_ms, self.messages, self.requests, self.size_bytes))
 
     def figure(self, period: Period, counter: str) -> Figure:
-        """Returns the increase of `messages` or `size_bytes` between the first and the last sample of a period."""
+        """Returns the increase of `messages` or `size_bytes` between the first and the last sample of a period.
+
+        Without samples all values of the figure are 0.
+        """
         samples = self.samples.get(period)
         if not samples:
             return NO_FIGURE
