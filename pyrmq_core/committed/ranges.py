@@ -83,7 +83,7 @@ def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
 
 
 def check_id(queue: MessageQueue, offset: int, committed_id: str, id_there: str | None) -> None:
-    """Raises `DataLost` if the message at an offset is not the committed message."""
+    """Raises `DataLost` if the message at an offset, whose id is `id_there`, is not the committed message."""
     if id_there != committed_id:
         raise DataLost(
             f"the message at offset {offset} of {queue} is not the committed one: it has the id {id_there}, and "

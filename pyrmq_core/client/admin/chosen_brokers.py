@@ -13,9 +13,10 @@ from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
 
 
 async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER_ID) -> Server:
-    """Returns the broker with a name, or at an address `host:port`. Raises `InvalidArgument` for an unknown name.
+    """Returns the server with a broker's name and `broker_id`, or the server at an address `host:port`.
 
-    An address is not looked up: it may belong to a NameServer, or to an unregistered broker.
+    An address is not looked up: it may belong to a NameServer, or to an unregistered broker. Raises `InvalidArgument`
+    for an unknown name or id.
     """
     if ":" in broker:
         return Server(broker, broker)
@@ -46,7 +47,10 @@ async def one_figure(servers: AdminServers, server: Server, name: str, key: str)
 async def chosen_brokers(
     servers: AdminServers, broker: str | None, cluster: str | None, *, slaves: bool = False
 ) -> tuple[Server, ...]:
-    """Returns the named broker, or the masters of the cluster, or all masters. With `slaves` adds their slaves."""
+    """Returns the named broker, or the masters of the cluster or of all clusters. `slaves` adds their slaves.
+
+    Raises `InvalidArgument` if both `broker` and `cluster` are named.
+    """
     if broker is not None:
         if cluster is not None:
             raise InvalidArgument(f"broker={broker!r}, cluster={cluster!r}: give one of them")

@@ -223,7 +223,7 @@ def too_much_found(message: MessageExt) -> BodyTooLarge:
 
 
 def _messages(records: bytes, broker_name: str) -> Iterator[Readable]:
-    """Decodes records of any queues. Stops at a record of unknown length."""
+    """Decodes records of any queues. A record of unknown length is yielded as unreadable, and is the last."""
     position = 0
     while position < len(records):
         try:

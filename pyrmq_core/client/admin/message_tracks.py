@@ -140,7 +140,10 @@ def _track_type(message: MessageExt, topic: str, online: list[ConsumerConnection
 
 
 def _passes(message: MessageExt, subscription: SubscriptionData | None) -> bool:
-    """Returns whether the group's tag filter accepts the message. True for SQL92, which only brokers evaluate."""
+    """Returns whether the group's tag filter accepts the message.
+
+    Returns True without a subscription, and for SQL92, which only brokers evaluate.
+    """
     if subscription is None or subscription.expression_type != TAG:
         return True
     return TagFilter.parse(subscription.sub_string).matches(message.tags)

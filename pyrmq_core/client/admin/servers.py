@@ -119,7 +119,7 @@ class AdminServers:
     ) -> T:
         """Queries a NameServer and returns `read(answer)`. Raises for a code other than SUCCESS or one of `accepted`.
 
-        While `lacks` is true of the result, by default for an empty result, the other NameServers are queried in turn.
+        While `lacks` returns True for the result, by default for an empty one, the other NameServers are queried.
         """
 
         def checked(answer: Command, address: str) -> T:

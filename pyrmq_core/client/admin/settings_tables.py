@@ -71,7 +71,7 @@ def settings_table(
     defaults: Mapping[str, Mapping[str, str]],
     failures: Mapping[str, RocketMQError],
 ) -> SettingsTable:
-    """Returns the settings of each server beside each other. `defaults` are by server, too."""
+    """Returns the settings of each server beside each other. `settings` and `defaults` are by server, then by name."""
     servers = tuple(sorted(settings))
     names = sorted({name for listed in settings.values() for name in listed})
     return SettingsTable(servers, tuple(_row(name, settings, defaults) for name in names), failures)

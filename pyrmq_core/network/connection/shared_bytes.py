@@ -103,7 +103,10 @@ class Memory(Generic[_Reader]):
         )
 
     def note_waiting(self, connection: _Reader, count: int) -> bool:
-        """Records how many bytes wait to be written to the connection. Returns True if each should queue fewer."""
+        """Records how many bytes wait to be written to the connection.
+
+        Returns True if memory is short, so that each connection should queue fewer bytes.
+        """
         self.waiting.note(connection, count)
         return self.waiting.is_tight
 

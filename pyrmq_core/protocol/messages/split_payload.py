@@ -36,7 +36,7 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
     """Returns the payload's single message for another topic, with further properties and without its delay.
 
-    An added property that does not fit into a message's properties is left out, but the last one is cut.
+    Added properties that do not fit into a message's properties are left out. Only the last one is cut to fit.
     """
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:

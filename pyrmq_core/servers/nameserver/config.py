@@ -233,7 +233,7 @@ class NameServerConfig:
 
 
 def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the names that are not settings, each with the nearest setting's name, or an empty text."""
+    """Returns the names that are not settings, each with the most similar setting, or an empty text without one."""
     names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT, *TLS_NAMES, *ACCESS_NAMES]
     return {name: next(iter(difflib.get_close_matches(name, names, 1)), "") for name in settings if name not in names}
 

@@ -26,7 +26,7 @@ class ProgressLine:
         self._is_paused = False
 
     def update(self, done: int, position: int | None = None, more: str = "") -> None:
-        """Shows the number of finished items, and `more` after it.
+        """Shows `done`, the number of finished items, and the text `more` after it.
 
         `position` moves the bar if `total` has another unit, such as bytes.
         """

@@ -184,7 +184,7 @@ class _CommittedRows:
         self.printed = 0
 
     async def echo(self, begin: int, end: int) -> None:
-        """Prints the rows of the batches whose records lie between two offsets of the manifest."""
+        """Prints the rows of the batches whose records lie in the manifest from offset `begin` to before `end`."""
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.bodies import BodyRules
         from pyrmq_core.protocol.messages.payload import iterate_messages

@@ -40,7 +40,11 @@ class QueueRows:
     reader: StoreReader
 
     def group_row(self, group: str, name: str, queue_id: int) -> Row:
-        """Returns a group's committed offset in a queue, the time of the message before it, and the queue's end."""
+        """Returns the row of a group's offset in a queue of the topic `name`.
+
+        It has the committed offset, the store time of the message before it (ms since 1970), the queue's end, and the
+        offset after the last pull. Unknown values are 0.
+        """
         key = (name, queue_id)
         committed = self.offsets.committed(group, name, queue_id) or 0
         row = {
