@@ -92,6 +92,7 @@ class BatchLimit:
 
     @property
     def room_bytes(self) -> int:
+        """The most bytes of messages in one request."""
         return min(self.bytes, self.max_message_bytes)
 
 

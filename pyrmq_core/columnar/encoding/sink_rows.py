@@ -86,6 +86,7 @@ class SinkRows:
         return len(self.body.sizes)
 
     def slice(self, start: int, end: int) -> SinkRows:
+        """Returns the rows from `start` up to `end`."""
         count = end - start
         if count == len(self):
             return self
@@ -99,6 +100,8 @@ class SinkRows:
         return SinkRows(self.body.slice(start, end), own_bytes, texts, some(self.words), properties, some(self.flag))
 
     def take(self, numbers: pa.Array) -> SinkRows:
+        """Returns the rows with these numbers, in the order of the numbers."""
+
         def some(array: pa.Array | None) -> pa.Array | None:
             return None if array is None else array.take(numbers)
 
@@ -127,31 +130,39 @@ class CheckedRows:
 
     @property
     def schema(self) -> pa.Schema:
+        """The names and types of all columns."""
         return self.batch.schema
 
     @property
     def num_rows(self) -> int:
+        """The number of selected rows."""
         return len(self.outgoing) if self.numbers is None else len(self.numbers)
 
     def column(self, name: str) -> pa.Array:
+        """Returns the values of a column in the selected rows."""
         column = self.batch.column(name)
         return column if self.numbers is None else column.take(self.numbers)
 
     def take(self, numbers: pa.Array) -> CheckedRows:
+        """Returns the rows with these numbers, in the order of the numbers."""
         return replace(self, numbers=numbers if self.numbers is None else self.numbers.take(numbers))
 
     def filter(self, mask: pa.Array) -> CheckedRows:
+        """Returns those of the selected rows that the mask selects, too."""
         return self.take(pc.indices_nonzero(mask))
 
     def slice(self, start: int, count: int) -> CheckedRows:
+        """Returns `count` of these rows from `start` on."""
         if count == self.num_rows:
             return self
         return self.take(pa.array(range(start, start + count), pa.uint64()))
 
     def to_batch(self) -> pa.RecordBatch:
+        """Returns all columns of these rows."""
         return self.batch if self.numbers is None else self.batch.take(self.numbers)
 
     def to_encode(self) -> SinkRows:
+        """Returns these rows in the form that `encode_rows` expects."""
         return self.outgoing if self.numbers is None else self.outgoing.take(self.numbers)
 
 

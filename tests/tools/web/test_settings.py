@@ -163,7 +163,7 @@ async def test_the_order_configuration(changing: Served, former: dict[str, int],
 
 
 async def test_a_deletion_is_taken_back_where_it_was(changing: Served) -> None:
-    """What only one of the masters had is made again there alone."""
+    """A topic or group that only one of the masters had is made again there alone."""
     async with Admin(nameserver=changing.cluster.nameserver) as admin:
         await admin.create_topic("bills", queues=2, broker="broker-b")
         await admin.groups.create("audit", broker="broker-b")
