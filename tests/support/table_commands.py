@@ -23,6 +23,7 @@ TABLES: Final = {
     "topic route": WIDE,
     "topic stats": WIDE,
     "topic perm": WIDE,
+    "topic settings": WIDE,
     "topic order": "ordered",
     "topic groups": WIDE,
     "topic clusters": WIDE,

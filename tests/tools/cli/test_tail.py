@@ -117,7 +117,7 @@ def test_what_json_prints_is_sent_again(cluster: EmbeddedCluster, tmp_path: Path
         (("--queue", "7"), "queue 7: the topic has no such queue to read; it has broker-a/0, broker-a/1, broker-b/0"),
         (("-o", "{bodies}"), "there is no field {bodies}"),
         (("--from", "yesterday"), "earliest, latest or an ISO-8601 time"),
-        (("--committed", "--queue", "0"), "--committed excludes --offset, -g, --queue and filters"),
+        (("--committed", "--queue", "0"), "--committed excludes --offset, -g, --queue, --lite-topic and filters"),
         (("--committed",), "T-committed"),
     ],
 )
