@@ -114,7 +114,7 @@ class SendWindow(LoopContext[TrioSendWindow]):
         return await on_library_loop(self._entered().drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
+        """Returns the messages refused since the last call (`keep_refused`). Others of their batches are stored."""
         return self._entered().take_refused()
 
 

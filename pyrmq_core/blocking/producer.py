@@ -63,7 +63,7 @@ class SendWindow(OpenContext[AsyncSendWindow]):
             raise
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`). The rest of their batches is stored."""
+        """Returns the messages refused since the last call (`keep_refused`). Others of their batches are stored."""
         return self._opened.value.take_refused()
 
     drain = blocking_form(AsyncSendWindow.drain)
