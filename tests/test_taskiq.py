@@ -28,6 +28,7 @@ from pyrmq_core.errors import InvalidArgument, InvalidMessage, InvalidState, Res
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.testing import PASS
+from pyrmq_core.tools import taskiq as taskiq_broker
 from pyrmq_core.tools.taskiq import RocketMQBroker, _HeldTask, message_of
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "task_queue.py"
@@ -366,6 +367,12 @@ def test_labels_choose_delay_and_priority() -> None:
 def test_a_label_that_is_no_number_is_named(label: str, value: object) -> None:
     with pytest.raises(InvalidMessage, match=f"label {label} is {value!r}; it has to be a "):
         message_of("t", BrokerMessage(task_id="i", task_name="n", message=b"body", labels={label: value}))
+
+
+def test_the_id_of_a_task_cannot_write_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    # Each producer of the topic chooses it.
+    taskiq_broker.log.warning("task %s ended", "1\nWARNING all is well")
+    assert caplog.messages == [r"task 1\nWARNING all is well ended"]
 
 
 def test_wrong_arguments_and_sends_before_the_start_are_refused(cluster: EmbeddedCluster, topic: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from functools import partial
@@ -16,11 +15,12 @@ from pyrmq_core.client.consumer.pop.running_pop import is_final
 from pyrmq_core.client.consumer.pop.settings import invisible_ms
 from pyrmq_core.errors import InvalidMessage, InvalidState, ResponseError, RocketMQError
 from pyrmq_core.model import Message
+from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.codes import PASSING_CODES
 from pyrmq_core.protocol.shown_values import shown
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log = line_logger(__name__)  # each producer of the topic chooses its ids
 
 PAUSE_SECONDS: Final = 1.0
 

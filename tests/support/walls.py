@@ -51,7 +51,7 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core.aio": SHARED | {"pyrmq_core.client", "pyrmq_core.loop_thread"},
     "pyrmq_core.tools": set(),
     "pyrmq_core.tools.airflow": GROUND | {"pyrmq_core.aio"},
-    "pyrmq_core.tools.taskiq": BYTES | {"pyrmq_core.aio", "pyrmq_core.client"},
+    "pyrmq_core.tools.taskiq": SHARED | {"pyrmq_core.aio", "pyrmq_core.client"},
     "pyrmq_core.tools.search": SHARED | {"pyrmq_core.client", "pyrmq_core.columnar"},
     "pyrmq_core.tools.web": SHARED | {"pyrmq_core", "pyrmq_core.client", "pyrmq_core.tools.search"},
     "pyrmq_core.otel": BYTES | {"pyrmq_core.client"},

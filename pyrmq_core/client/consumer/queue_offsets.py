@@ -106,8 +106,8 @@ class QueueOffsets:
         if lite_topic is not None:
             name = lite_queue_name(topic, lite_topic)
             route = await self._client.routes.route(self._on_wire(topic), timeout=self._timeout)
-            place = publish_info_of(topic, route, counter_start=0).queue_of_key(lite_topic, is_lite=True)
-            return (MessageQueue(name, place.broker_name, 0),)
+            queue = publish_info_of(topic, route, counter_start=0).queue_of_key(lite_topic, is_lite=True)
+            return (MessageQueue(name, queue.broker_name, 0),)
         queues = (await self.topic_queues([topic]))[topic]
         if queues is None:
             raise self._client.routes.no_route(topic)
