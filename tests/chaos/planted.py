@@ -6,6 +6,7 @@ is gone. A patch of the text would have to be written anew whenever a line besid
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -85,10 +86,27 @@ _REPLACED: Final[list[tuple[Any, str, object]]] = []
 
 
 def replace(owner: Any, name: str, make: Callable[[Any], object]) -> None:
-    """Replaces a name of a class or module by what `make` returns for its value; raises if it is gone."""
+    """Replaces a name of a class or module by what `make` returns for its value.
+
+    Raises `AttributeError` if the name is gone, `TypeError` if the function of a plant takes other arguments: a broker
+    would end at its first call, and hide the fault that was to show.
+    """
     value = getattr(owner, name)
+    planted = make(value)
+    if inspect.isfunction(value):
+        assert callable(planted)
+        for call in _calls_of(inspect.signature(value)):
+            inspect.signature(planted).bind(*call.args, **call.kwargs)
     _REPLACED.append((owner, name, value))
-    setattr(owner, name, make(value))
+    setattr(owner, name, planted)
+
+
+def _calls_of(signature: inspect.Signature) -> Iterator[inspect.BoundArguments]:
+    """Yields a call with every parameter, and one without those that have a default."""
+    every = list(signature.parameters.values())
+    for taken in (every, [each for each in every if each.default is each.empty]):
+        by_name = {each.name: None for each in taken if each.kind is each.KEYWORD_ONLY}
+        yield signature.bind(*(None for each in taken if each.kind is each.POSITIONAL_OR_KEYWORD), **by_name)
 
 
 def pass_over_dropped_queues(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -211,10 +229,11 @@ def _early_deliveries() -> None:
 def _second_deliveries() -> None:
     """Has the broker deliver some messages of a delay level twice."""
 
-    def deliver(real: Callable[..., None]) -> Callable[..., None]:
-        def planted(levels: DelayLevels, raw: bytes | None, offset: int) -> None:
-            for _ in range(1 if offset % DELIVERED_TWICE else 2):
-                real(levels, raw, offset)
+    def deliver(real: Callable[..., bool]) -> Callable[..., bool]:
+        def planted(levels: DelayLevels, raw: bytes | None, level: int, offset: int, *, is_due: bool) -> bool:
+            if not offset % DELIVERED_TWICE:
+                real(levels, raw, level, offset, is_due=is_due)
+            return real(levels, raw, level, offset, is_due=is_due)
 
         return planted
 
@@ -312,8 +331,8 @@ def _short_polls() -> None:
     def poll(real: Callable[..., Any]) -> Callable[..., Any]:
         polls = count(1)
 
-        async def planted(consumer: LitePullConsumer, timeout: float) -> Any:
-            messages = await real(consumer, timeout)
+        async def planted(consumer: LitePullConsumer, *timeout: float) -> Any:
+            messages = await real(consumer, *timeout)
             return messages if next(polls) % POLLED_SHORT else messages[1:]
 
         return planted

@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.clusters import ClusterKind
 from tests.chaos.plan import Kind
-from tests.chaos.planted import PLANTS, VARIABLE
+from tests.chaos.planted import PLANTS, VARIABLE, planted
 from tests.chaos.test_runs import KILLED_AFTER_SECONDS, run, skip_without_history
 
 # The number of steps, their kinds, and the words of the check.
@@ -62,6 +62,12 @@ ELSEWHERE = {
 
 def test_every_plant_is_tried() -> None:
     assert FOUND.keys() | {OF_STREAMS} == PLANTS.keys()
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_plant_takes_the_calls_of_what_it_replaces(name: str) -> None:
+    with planted(PLANTS[name]):
+        pass
 
 
 @pytest.mark.timeout(len(SEEDS) * KILLED_AFTER_SECONDS)
