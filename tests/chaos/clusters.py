@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from pyrmq_core import Command
+from pyrmq_core.errors import RocketMQError
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from tests.chaos.history import OURS, Copied, Event
@@ -284,7 +285,11 @@ def compare_copies(cluster: Cluster) -> list[Event]:
         slave, master = cluster.servers[name], cluster.servers[master_name]
         assert isinstance(slave, OurServer)
         assert isinstance(master, OurServer)
-        compared.append(_compared(name, slave, master))
+        try:
+            compared.append(_compared(name, slave, master))
+        except (OSError, RocketMQError) as error:
+            tails = "".join(f"\n{each.name}:{each.process.log_tail()}" for each in (slave, master))
+            compared.append(Copied(name, 0, f"a broker of the pair does not answer: {error}{tails}"))
     return compared
 
 

@@ -31,6 +31,7 @@ SHORT_SEED_OF_ACCESS = 16314
 # A burst of still more than a member holds of each queue. The run takes a third less of a processor.
 FEW_MESSAGES = ("--burst-batches", 30)
 KILLED_AFTER_SECONDS = 900
+LAST_CHARACTERS = 2000
 SEEDS, SEEDS_OF_OTHERS = 100, 20
 GIVEN_SEED = os.environ.get("PYRMQ_CHAOS_SEED")
 # What every landing runs is the same each time; `make soak` looks for what is new.
@@ -58,7 +59,8 @@ def goes_well(
 ) -> None:
     ended = run(seed, "--cluster", kind, "--steps", steps, "--seconds", seconds, "--settle", SETTLE_SECONDS, *options)
     print(ended.stdout)  # noqa: T201 - shown when it fails, and by `make soak`
-    assert ended.returncode == 0, f"PYRMQ_CHAOS_SEED={seed} does it again\n{ended.stdout}"
+    wrong = [line for line in ended.stdout.splitlines() if "WRONG" in line] or ended.stdout[-LAST_CHARACTERS:]
+    assert ended.returncode == 0, f"{wrong}: PYRMQ_CHAOS_SEED={seed} does it again"
 
 
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
