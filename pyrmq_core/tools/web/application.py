@@ -24,7 +24,7 @@ from pyrmq_core.tools.web.changes import PREPARED_BY, Changes
 from pyrmq_core.tools.web.guards import BUSY, FormToken, RequestSlots, Scope, Send
 from pyrmq_core.tools.web.hit_files import WRITERS
 from pyrmq_core.tools.web.languages import COOKIE as LANGUAGE_COOKIE
-from pyrmq_core.tools.web.languages import LANGUAGES, language_of
+from pyrmq_core.tools.web.languages import LANGUAGES
 from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.groups import group_page, groups_page, stack_page
@@ -44,7 +44,7 @@ from pyrmq_core.tools.web.pages.single_pages import (
 from pyrmq_core.tools.web.pages.topics import topic_page, topics_page
 from pyrmq_core.tools.web.rendering import Pages
 from pyrmq_core.tools.web.static_files import StaticFiles, compress_page
-from pyrmq_core.tools.web.zones import COOKIE, COOKIE_SECONDS, UTC_ZONE, form_zone, local_path, path_of, zone_of
+from pyrmq_core.tools.web.zones import COOKIE, COOKIE_SECONDS, UTC_ZONE, form_zone, local_path
 
 PageOf = Callable[[Request, LookUps], Awaitable[Shown]]
 PageOfValues = Callable[[Request, str, Mapping[str, object], int], Response]
@@ -122,9 +122,7 @@ def application(
         return show
 
     def page(request: Request, template: str, values: Mapping[str, object], status: int) -> Response:
-        zone, language = zone_of(request), language_of(request)
-        shown = pages.page(template, values, status, zone=zone, language=language, path=path_of(request))
-        return compress_page(shown, request, token.text)
+        return compress_page(pages.page(request, template, values, status), request, token.text)
 
     async def curve(request: Request) -> Response:
         return JSONResponse(curve_data(request, look_ups))

@@ -11,12 +11,13 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context, select_autoescape
 from jinja2.runtime import Context
 from markupsafe import Markup
+from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.tools.web.languages import LANGUAGES, Language
-from pyrmq_core.tools.web.zones import OFFERED, UTC_ZONE, Zone
+from pyrmq_core.tools.web.languages import LANGUAGES, Language, language_of
+from pyrmq_core.tools.web.zones import OFFERED, Zone, is_zone_open, path_of, zone_of
 
 HERE: Final = Path(__file__).parent
 TEMPLATES: Final = HERE / "templates"
@@ -98,22 +99,14 @@ class Pages:
         self._templates.filters.update(when=_when, number=_number, share=_share, counted=_counted, size=_size)
         self._templates.globals.update({"link": link, "_": _said, "languages": LANGUAGES, **shared})
 
-    def page(
-        self,
-        template: str,
-        values: Mapping[str, Any],
-        status: int = 200,
-        *,
-        zone: Zone = UTC_ZONE,
-        language: Language = LANGUAGES["en"],
-        path: str = "/",
-    ) -> HTMLResponse:
-        """Returns the page made from the template, with its times in the zone, and its texts in the language.
+    def page(self, request: Request, template: str, values: Mapping[str, Any], status: int) -> HTMLResponse:
+        """Returns the page made from the template, with its times in the viewer's zone, and its texts in the language.
 
-        `path` is the page to return to after the choice of another zone or language. A character that UTF-8 cannot
-        encode becomes a question mark.
+        A character that UTF-8 cannot encode becomes a question mark.
         """
+        zone = zone_of(request)
         zones = OFFERED if zone.name in OFFERED else (*OFFERED, zone.name)
-        shared = {"zone": zone, "zones": zones, "language": language, "path": path}
+        shared = {"zone": zone, "zones": zones, "is_zone_open": is_zone_open(request)}
+        shared |= {"language": language_of(request), "path": path_of(request)}
         text = self._templates.get_template(template).render(**values, **shared)
         return HTMLResponse(text.encode(errors="replace"), status)

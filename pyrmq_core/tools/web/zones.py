@@ -99,6 +99,11 @@ def zone_of(request: Request) -> Zone:
     return zone_named(request.cookies.get(COOKIE, "")) or UTC_ZONE
 
 
+def is_zone_open(request: Request) -> bool:
+    """Returns whether the viewer has no zone yet, on a page that can be loaded again."""
+    return request.method == "GET" and COOKIE not in request.cookies
+
+
 def form_zone(name: str, otherwise: Zone) -> Zone:
     """Returns the zone that a form was shown in, so that a link means the same to all viewers."""
     zone = zone_named(name) if name else otherwise

@@ -244,15 +244,25 @@ def test_times_in_the_zone_of_the_reader(chrome: Chrome, page: str) -> None:
     def shown(end: str, chrome: Chrome) -> bool:
         return chrome.find_element(By.CSS_SELECTOR, "tbody time").text.endswith(end)
 
+    chrome.delete_all_cookies()
     chrome.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
     chrome.get(f"{page}messages?topic=orders&before=2100-01-01")
+    wait(chrome, partial(shown, "+09:00"))  # the first visit
+    assert chrome.current_url.endswith("messages?topic=orders&before=2100-01-01")
+    chrome.delete_all_cookies()  # as a browser that keeps none: the page is not loaded again and again
+    chrome.get(f"{page}messages?topic=orders")
     assert shown("Z", chrome)
+    assert chrome.execute_script("return performance.getEntriesByType('navigation')[0].type") == "navigate"
+    chrome.get(f"{page}messages?topic=orders&before=2100-01-01")
     for zone, end in (("Asia/Tokyo", "+09:00"), ("UTC+08:00", "+08:00"), ("UTC", "Z")):
         Select(chrome.find_element(By.NAME, "zone")).select_by_value(zone)
         wait(chrome, partial(shown, end))
         assert (chrome.find_element(By.CSS_SELECTOR, "tbody time").get_attribute("title") or "").endswith("Z")
         assert chrome.current_url.endswith("messages?topic=orders&before=2100-01-01")
         assert f"stored from ({zone})" in text_of(chrome)
+    chrome.execute_script("sessionStorage.clear()")
+    chrome.refresh()
+    assert shown("Z", chrome)  # a zone that was chosen stays
     for zone, time in (("Asia/Kolkata", "05:30"), ("UTC-03:30", "20:30"), ("UTC", "00:00")):
         script = "document.documentElement.dataset.zone = arguments[0]; return clock(0, false)"
         assert chrome.execute_script(script, zone) == time

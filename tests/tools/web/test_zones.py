@@ -112,6 +112,20 @@ async def test_a_page_in_the_chosen_zone(page: Served) -> None:
     assert "Times are those of UTC," in other.text
 
 
+async def test_the_script_chooses_a_zone_where_the_viewer_has_none(page: Served) -> None:
+    """It does so neither on the answer to a form, which is not loaded again, nor over UTC that was chosen."""
+    is_open = " data-zone-open "
+    assert is_open in (await page.get("/topics")).text
+    assert is_open in (await page.get("/topic", topic="nowhere")).text
+    text = (await page.get("/reset", group="billing")).text
+    token = re.search(r'name="token" value="([^"]+)"', text)
+    assert token is not None
+    form = {"token": token[1], "group": "billing", "topic": "orders", "to": "latest"}
+    assert is_open not in (await page.http.post("/reset", data=form)).text
+    await page.get("/zone", zone="UTC")
+    assert is_open not in (await page.get("/topics")).text
+
+
 async def test_messages_of_a_range_of_time(page: Served) -> None:
     async def listed(**query: str) -> list[datetime]:
         text = (await page.get("/messages", topic="orders", **query)).text

@@ -205,6 +205,17 @@ zoneList.addEventListener("change", () => {
   zoneForm.elements.back.value = location.pathname + location.search;
   zoneForm.submit();
 });
+
+// Chooses the browser's zone at the first visit, and loads the page once more in it.
+async function takeOwnZone() {
+  const { zone, zoneOpen } = document.documentElement.dataset;
+  if (zoneOpen === undefined || !ownZone || ownZone === zone || sessionStorage.getItem("zone") === ownZone) return;
+  sessionStorage.setItem("zone", ownZone); // a browser that keeps no cookie is not asked again
+  const answer = await fetch(`/zone?zone=${encodeURIComponent(ownZone)}`, { redirect: "manual" }).catch(() => null);
+  if (answer && answer.type === "opaqueredirect" && !isBusy()) location.reload();
+}
+
+takeOwnZone();
 remembered(renewBox, "renew", () => (renewal.textContent = ""));
 if (document.getElementById("tail")) follow();
 if (renewSeconds) setInterval(renew, renewSeconds * 1e3);
