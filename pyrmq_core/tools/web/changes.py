@@ -8,9 +8,8 @@ the page shows the new ones and asks again.
 from __future__ import annotations
 
 import secrets
-import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import trio
@@ -23,11 +22,11 @@ from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group, is_system_topic
 from pyrmq_core.protocol.messages.payload import check_message
-from pyrmq_core.tools.web.change_log import DONE, FAILED, ChangeLog, Viewer
+from pyrmq_core.tools.web.change_log import DONE, FAILED, ChangeLog, LogEntry, Viewer
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.messages import missing
 from pyrmq_core.tools.web.pages.page import MAX_DIGITS, Shown, whole_number
-from pyrmq_core.tools.web.prepared import Change, Form, Result, check_whole
+from pyrmq_core.tools.web.prepared import Change, Form, QueueMove, Result, check_whole
 from pyrmq_core.tools.web.rendering import link
 from pyrmq_core.tools.web.resends import Resends
 from pyrmq_core.tools.web.setting_changes import (
@@ -56,26 +55,6 @@ MAX_RATE: Final = 100
 CHOSEN: Final = "letter "
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class QueueMove:
-    """One queue's change in a reset: messages to be consumed again (`repeated`), or never by this group (`skipped`)."""
-
-    change: OffsetChange
-
-    @property
-    def before(self) -> int | None:
-        before = self.change.before
-        return None if before is None or before < 0 else before
-
-    @property
-    def repeated(self) -> int:
-        return 0 if self.before is None else max(0, self.before - self.change.after)
-
-    @property
-    def skipped(self) -> int:
-        return 0 if self.before is None else max(0, self.change.after - self.before)
 
 
 class Changes:
@@ -124,16 +103,17 @@ class Changes:
         try:
             result = await change.perform()
         except RocketMQError as error:
+            if self._keep(entry, Result("", change.group, await change.moved())):
+                error.add_note(Text("what was changed before can be taken back: see the changes"))
             await self.log.end(entry, FAILED, text_of(error))
             raise
         except BaseException:
+            self._keep(entry, Result("", change.group, change.offsets))
             await self.log.end(entry, FAILED, Text("it was broken off, and may be made in part"))
             raise
         finally:
             self._look_ups.forget()
-        undo = undo_of(result)
-        if undo:
-            entry.ticket = _kept(self._undone, result, MAX_UNDONE)
+        undo = self._keep(entry, result)
         await self.log.end(entry, DONE, result.sentence)
         values = {
             "result": result.sentence,
@@ -143,6 +123,11 @@ class Changes:
             "warnings": change.warnings,
         }
         return Shown("done.html", values)
+
+    def _keep(self, entry: LogEntry, result: Result) -> tuple[str, ...]:
+        """Keeps the former offsets for the button that takes a change back, and returns the commands that do so."""
+        entry.ticket = _kept(self._undone, result, MAX_UNDONE) if result.undo else ""
+        return result.undo
 
     async def _send(self, form: Form) -> Change:
         topic = form.get("topic", "").strip()
@@ -184,14 +169,14 @@ class Changes:
         shown = f"{to}" if isinstance(to, str | int) else zone.write(to)
         where = Text("topic {topic}", topic=topic) if queue is None else f"{queue}"
         sentence = Text("Reset group {group} to {shown} in {where}.", group=group, shown=shown, where=where)
-        return Change(sentence, perform, link("/group", group=group), await plan(), plan)
+        return Change(sentence, perform, link("/group", group=group), await plan(), plan, group=group)
 
     async def _undo(self, form: Form) -> Change:
         """Prepares to undo a change of offsets: each queue gets its former offset again."""
         former = self._undone.get(form.get("ticket", ""))
         if former is None:
             raise InvalidArgument(Text("the way back is no longer kept; the log of changes may have its offsets"))
-        moves = [move.change for move in _movable(former)]
+        moves = [move.change for move in former.moves]
         topics = {move.queue.topic for move in moves}
 
         async def plan() -> tuple[OffsetChange, ...]:
@@ -211,7 +196,7 @@ class Changes:
 
         values = {"group": former.group, "number": len(moves), "topics": ", ".join(sorted(topics))}
         sentence = Text("Give group {group} its former offsets in {number} queues of {topics}.", **values)
-        return Change(sentence, perform, link("/group", group=former.group), await plan(), plan)
+        return Change(sentence, perform, link("/group", group=former.group), await plan(), plan, group=former.group)
 
     async def _resend(self, form: Form) -> Change:
         """Prepares a resend of one dead letter, of the chosen ones, or of all."""
@@ -344,19 +329,13 @@ class Changes:
         async def perform() -> Result:
             await self._admin.groups.delete(group)
             text = Text("Group {group} is deleted, with its retries and dead letters.", group=group)
-            return Result(text, commands=(*create, *undo_of(Result("", group, tuple(former)))))
+            return Result(text, commands=(*create, *Result("", group, tuple(former)).undo))
 
         values = {"group": group, "number": len(former)}
         sentence = Text(
             "Delete group {group} with its offsets in {number} queues, its retries and its dead letters.", **values
         )
         return Change(sentence, perform, "/groups", warnings=(LETTERS_LOST,))
-
-    async def _topic(self, form: Form) -> Change:
-        return await topic_change(self._admin, form)
-
-    async def _group(self, form: Form) -> Change:
-        return await group_change(self._admin, form)
 
     async def _letter(self, queue: MessageQueue, offset: int) -> MessageExt:
         message = await self._look_ups.at(queue, offset)
@@ -421,19 +400,6 @@ def _moved(group: str, changes: Sequence[OffsetChange]) -> Result:
     return Result(text, group, tuple(changes))
 
 
-def _movable(result: Result) -> list[QueueMove]:
-    return [move for move in map(QueueMove, result.offsets) if move.before not in (None, move.change.after)]
-
-
-def undo_of(result: Result) -> tuple[str, ...]:
-    return tuple(
-        f"pyrmq group seek {shlex.quote(result.group)} -t {shlex.quote(queue.topic)} "
-        f"-b {shlex.quote(queue.broker_name)} -q {queue.queue_id} -o {move.before}"
-        for move in _movable(result)
-        for queue in (move.change.queue,)
-    )
-
-
 PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Awaitable[Change]]]] = {
     "/send": Changes._send,
     "/reset": Changes._reset,
@@ -442,6 +408,6 @@ PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Awaitable[Change]]]] =
     "/stop": Changes._stop,
     "/consume": Changes._consume,
     "/delete": Changes._delete,
-    "/topic-settings": Changes._topic,
-    "/group-settings": Changes._group,
+    "/topic-settings": lambda changes, form: topic_change(changes._admin, form),
+    "/group-settings": lambda changes, form: group_change(changes._admin, form),
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyrmq_core.client.admin.values import OffsetChange
@@ -28,11 +29,31 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueMove:
+    """One queue's change in a reset: messages to be consumed again (`repeated`), or never by this group (`skipped`)."""
+
+    change: OffsetChange
+
+    @property
+    def before(self) -> int | None:
+        before = self.change.before
+        return None if before is None or before < 0 else before
+
+    @property
+    def repeated(self) -> int:
+        return 0 if self.before is None else max(0, self.before - self.change.after)
+
+    @property
+    def skipped(self) -> int:
+        return 0 if self.before is None else max(0, self.change.after - self.before)
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """A prepared change: its sentence for the confirmation, its action, and the page that follows it.
 
-    `offsets` are the changes of a reset as they were shown, and `plan` looks them up again. `differences` are those of
-    settings.
+    `offsets` are the changes of a reset of `group` as they were shown, and `plan` looks them up again. `differences`
+    are those of settings.
     """
 
     sentence: str
@@ -42,6 +63,18 @@ class Change:
     plan: Plan | None = None
     warnings: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
+    group: str = ""
+
+    async def moved(self) -> tuple[OffsetChange, ...]:
+        """Returns the offsets that moved since they were shown, or all of them if they cannot be looked up."""
+        if self.plan is None:
+            return ()
+        try:
+            now = {offsets.queue: offsets.before for offsets in await self.plan()}
+        except RocketMQError:
+            return self.offsets
+        moved = ((offsets, now.get(offsets.queue)) for offsets in self.offsets)
+        return tuple(offsets if at is None else replace(offsets, after=at) for offsets, at in moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +85,19 @@ class Result:
     group: str = ""
     offsets: tuple[OffsetChange, ...] = ()
     commands: tuple[str, ...] = ()
+
+    @property
+    def moves(self) -> list[QueueMove]:
+        return [move for move in map(QueueMove, self.offsets) if move.before not in (None, move.change.after)]
+
+    @property
+    def undo(self) -> tuple[str, ...]:
+        return tuple(
+            f"pyrmq group seek {shlex.quote(self.group)} -t {shlex.quote(queue.topic)} "
+            f"-b {shlex.quote(queue.broker_name)} -q {queue.queue_id} -o {move.before}"
+            for move in self.moves
+            for queue in (move.change.queue,)
+        )
 
 
 def check_whole(failures: Mapping[str, RocketMQError]) -> None:

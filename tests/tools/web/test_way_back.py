@@ -16,6 +16,7 @@ import trio
 from pyrmq_core import Admin, Command, ConsumeLater, MessageQueue, PullConsumer, RequestCode
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
+from pyrmq_core.testing import ResponseCode, refusal
 from tests.support.consumer_jobs import Seen, consuming
 from tests.support.message_admin_jobs import eventually, sent
 from tests.tools.web.serving import Served, fill, served
@@ -37,10 +38,14 @@ async def changing(log: Path) -> AsyncIterator[Served]:
         yield page
 
 
-async def offsets(page: Served) -> dict[int, int]:
+async def queue_offsets(page: Served) -> dict[MessageQueue, int]:
     async with Admin(nameserver=page.cluster.nameserver) as admin:
         progress = await admin.groups.progress("billing", topic="orders")
-    return {row.queue.queue_id: row.consumer_offset for row in progress.queues}
+    return {row.queue: row.consumer_offset for row in progress.queues}
+
+
+async def offsets(page: Served) -> dict[int, int]:
+    return {queue.queue_id: offset for queue, offset in (await queue_offsets(page)).items()}
 
 
 def ticket_of(text: str) -> str:
@@ -64,6 +69,34 @@ async def test_a_reset_is_taken_back_by_its_button(changing: Served) -> None:
     _, _, forth = await asked(changing, "/undo", ticket=ticket_of(undone.text))  # the way back has one, too
     await changing.http.post("/confirmed", data=forth)
     assert await offsets(changing) == after
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_what_a_refused_reset_changed_is_taken_back(is_away: bool) -> None:
+    """One broker makes the reset, and the other refuses, or is away when the offsets are looked up again."""
+    async with served(allow_changes=True) as page:
+        await fill(page.cluster.nameserver)
+        before = await queue_offsets(page)
+        _, _, confirmation = await asked(page, "/reset", group="billing", topic="orders", to="latest")
+
+        async def refused(_request: Command, _peer: Peer) -> Command:
+            if is_away and len(rules) == 1:
+                rules.append(page.cluster.control(RequestCode.GET_CONSUME_STATS, refused, server="broker-b"))
+            return refusal(ResponseCode.SYSTEM_ERROR, "not here")
+
+        rules = [page.cluster.control(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, refused, server="broker-b")]
+        answer = await page.http.post("/confirmed", data=confirmation)
+        assert (answer.status_code, "can be taken back: see the changes" in answer.text) == (502, True)
+        for rule in rules:
+            rule.remove()
+        after = await queue_offsets(page)
+        assert {queue.broker_name for queue in before if before[queue] != after[queue]} == {"broker-a"}
+        changes = (await page.get("/changes")).text
+        assert "failed: " in changes
+        _, text, back = await asked(page, "/undo", ticket=ticket_of(changes))
+        assert text.count(">stays<") == (4 if is_away else 0)
+        await page.http.post("/confirmed", data=back)
+        assert await queue_offsets(page) == before
 
 
 @pytest.mark.parametrize("anyway", [False, True])
