@@ -104,9 +104,9 @@ def replace(owner: Any, name: str, make: Callable[[Any], object]) -> None:
 def _calls_of(signature: inspect.Signature) -> Iterator[inspect.BoundArguments]:
     """Yields a call with every parameter, and one without those that have a default."""
     every = list(signature.parameters.values())
-    for taken in (every, [each for each in every if each.default is each.empty]):
-        by_name = {each.name: None for each in taken if each.kind is each.KEYWORD_ONLY}
-        yield signature.bind(*(None for each in taken if each.kind is each.POSITIONAL_OR_KEYWORD), **by_name)
+    for parameters in (every, [each for each in every if each.default is each.empty]):
+        by_name = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
+        yield signature.bind(*(None for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD), **by_name)
 
 
 def pass_over_dropped_queues(real: Callable[..., Any]) -> Callable[..., Any]:
