@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 log = line_logger(__name__)
 
-# A copy of the text that `read.columns.default_schema()` returns, since that module loads Arrow: the process that only
-# needs the schema starts sooner. A change of the default columns has to be made here too.
+# The default columns of `read.columns` as DDL, written out since that module loads Arrow: the process that only needs
+# the schema starts sooner.
 SCHEMA: Final = (
     "topic string, brokerName string, queueId int, queueOffset bigint, msgId string, tags string, keys string, "
     "body binary, properties map<string,string>, bornTimestamp timestamp, storeTimestamp timestamp, reconsumeTimes int"

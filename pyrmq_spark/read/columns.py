@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
+from pyrmq_core.columnar import SOURCE_COLUMNS
 from pyrmq_spark import kafka_hints
 from pyrmq_spark.pyspark_releases import arrow_schema
 from pyrmq_spark.spark_errors import InvalidColumn
@@ -30,15 +30,6 @@ SOURCE_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     name: (SPARK_TYPES[column.type], "string") if name == "body" else (SPARK_TYPES[column.type],)
     for name, column in SOURCE_COLUMNS.items()
 }
-
-
-def default_schema() -> str:
-    """Returns the source's default columns as DDL.
-
-    `source.SCHEMA` is a copy of this text, so that a process that only needs the schema starts without loading Arrow. A
-    change here has to be made there too.
-    """
-    return ", ".join(f"{name} {SOURCE_TYPES[name][0]}" for name in DEFAULT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from pyrmq_core.client import unique_ids as ids
 from pyrmq_core.client.unique_ids import IDS_A_MILLISECOND, UniqueIds, unique_id, unique_ids
-from pyrmq_core.protocol.messages.message_id import decode_unique_id
+from tests.support.wire_forms import decode_unique_id
 
 
 @pytest.fixture

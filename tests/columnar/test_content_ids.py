@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.columnar import content_ids
-from pyrmq_core.protocol.messages.message_id import decode_unique_id
+from tests.support.wire_forms import decode_unique_id
 
 MAP = pa.map_(pa.string(), pa.string())
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=30)

@@ -141,12 +141,17 @@ class Walk:
         for pull in self.random.sample(held, len(held)):
             pull.is_answered, pull.moved_to = True, self.broker.moved_to(*KEY, None, now=0.0)
 
+    def is_reset(self) -> bool:
+        group, topic, queue_id = KEY
+        resets = self.broker._resets.get((topic, group), {})
+        return queue_id in resets and not resets[queue_id].is_over
+
     def finish(self) -> None:
         """Lets the owner go on to the end without losses, and checks what came of the last reset."""
         self.owner.give_back(self.in_handler)
         self.in_handler = []
         self.pulls = [pull for pull in self.pulls if pull.process_queue is self.owner and pull.is_answered]
-        while self.pulls or self.owner.is_dropped or self.owner.offset_to_commit < END or self.broker.is_reset(*KEY):
+        while self.pulls or self.owner.is_dropped or self.owner.offset_to_commit < END or self.is_reset():
             for pull in list(self.pulls):
                 self.deliver(pull)
             while self.owner.waiting:

@@ -33,6 +33,7 @@ from pyrmq_core.protocol.requests.broker.send_message import MessageStored, Send
 from tests.client.conftest import client, jumping_clock, stage
 from tests.support.scripted import BATCH, SEND, Step, answer, cut, refuse, silence, topics_asked
 from tests.support.stage import Stage, settled
+from tests.support.wire_forms import send_of_code_10
 
 __all__ = ["client", "jumping_clock", "stage"]
 
@@ -262,7 +263,7 @@ async def test_line_58_which_code(stage: Stage, client: Client) -> None:
     beside = {RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.GET_TOPIC_CONFIG}
     codes = {code for server in stage.brokers.values() for code in server.codes} - beside
     assert codes == {310, 320, 325}
-    long = SendMessage("g", "orders", "TBW102", 4, 0, 0, 1, 0, body=b"x").to_v1_command()
+    long = send_of_code_10(SendMessage("g", "orders", "TBW102", 4, 0, 0, 1, 0, body=b"x"))
     assert (long.code, long.ext["producerGroup"]) == (10, "g")
     assert SendMessage.from_command(replace(long, code=324)).producer_group == "g"
 

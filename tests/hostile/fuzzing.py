@@ -14,12 +14,12 @@ from pyrmq_core.model import EVERYTHING, MessageQueue, PullStatus
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, Serialization
 from pyrmq_core.protocol.framing.frame import FrameDecoder
-from pyrmq_core.protocol.framing.headers import decode_header, encode_header
+from pyrmq_core.protocol.framing.headers import decode_binary, decode_json, encode_header
 from pyrmq_core.protocol.java.json_text import dumps, load_object, loads
 from pyrmq_core.protocol.java.properties_text import parse_java_properties
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.compression import decompress
-from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id, decode_unique_id
+from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.payload import RawPull, decode
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
@@ -67,8 +67,10 @@ def _frame(data: bytes) -> object:
 
 
 def _header(serialization: Serialization) -> Callable[[bytes], object]:
+    decode = {Serialization.JSON: decode_json, Serialization.ROCKETMQ: decode_binary}[serialization]
+
     def parse(data: bytes) -> object:
-        command = decode_header(serialization, data, b"")
+        command = decode(data, b"")
         return encode_header(command), dict(command.ext)
 
     return parse
@@ -289,7 +291,6 @@ TARGETS: Mapping[str, Target] = {
     "timer logs": Target(timer_parsers.log, (timer_parsers.ENTRIES,), unit=timer_parsers.ENTRIES),
     "timer wheels": Target(timer_parsers.wheel, (timer_parsers.SLOTS,)),
     "timer checkpoints": Target(timer_parsers.checkpoint, (timer_parsers.CHECKPOINT,)),
-    "unique ids": Target(_text(decode_unique_id), (b"7F0000010B7D18B4AAC2926A3C800000",)),
     "offset ids": Target(_text(decode_offset_msg_id), (b"7F00000100002A9F0000000000000000",)),
     **{
         f"bodies of compression {kind}": Target(

@@ -43,6 +43,7 @@ from pyrmq_core.protocol.requests.pop.settle import (
     InvisibleTimeChanged,
 )
 from tests.support import golden
+from tests.support.wire_forms import send_of_code_10
 
 
 class Said(Protocol):
@@ -125,7 +126,7 @@ def with_added_members(value: Any) -> Any:
 def assert_said_again(command: Command, said: Said) -> None:
     again = said.to_command()
     if isinstance(said, SendMessage) and command.code == 10:
-        again = said.to_v1_command()
+        again = send_of_code_10(said)
     assert again.code == command.code
     added = {name: text for name, text in again.ext.items() if name not in command.ext}
     assert added.items() <= ADDED_EXT.items()
@@ -221,7 +222,7 @@ def test_a_question_is_read_where_the_real_server_could_read_it(row: dict[str, A
 
 
 def assert_fields_kept(command: Command, said: Said) -> None:
-    again = said.to_v1_command() if isinstance(said, SendMessage) and command.code == 10 else said.to_command()
+    again = send_of_code_10(said) if isinstance(said, SendMessage) and command.code == 10 else said.to_command()
     kept = {name: text for name, text in command.ext.items() if name in again.ext}
     assert {name: again.ext[name] for name in kept} == kept
 

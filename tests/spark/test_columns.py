@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from pyrmq_spark.pyspark_releases import arrow_schema
-from pyrmq_spark.read.columns import SOURCE_TYPES, default_schema, source_schema
+from pyrmq_spark.read.columns import SOURCE_TYPES, source_schema
 from pyrmq_spark.source import SCHEMA
 from pyrmq_spark.spark_errors import InvalidColumn, InvalidRow
 from pyrmq_spark.write.columns import SINK_TYPES, sink_schema
@@ -49,12 +49,12 @@ def frame(**columns: Any) -> StructType:
 
 
 def test_the_default_columns_are_the_documented_ones() -> None:
-    assert default_schema() == (
+    assert SCHEMA == (
         "topic string, brokerName string, queueId int, queueOffset bigint, msgId string, tags string, keys string, "
         "body binary, properties map<string,string>, bornTimestamp timestamp, storeTimestamp timestamp, "
         "reconsumeTimes int"
     )
-    assert default_schema() == SCHEMA
+    assert ", ".join(f"{name} {SOURCE_TYPES[name][0]}" for name in DEFAULT_COLUMNS) == SCHEMA
 
 
 def test_every_column_has_the_arrow_type_that_spark_expects_of_its_spark_type() -> None:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES
-from pyrmq_core.servers.broker.processors.table import NOT_BUILT, served_requests
+from pyrmq_core.servers.broker.processors.table import FAMILIES, NOT_BUILT
+
+
+def served_requests() -> frozenset[int]:
+    families = [family(*(None for _ in fields(family))) for family in FAMILIES]
+    return frozenset(code for family in families for code in family.handlers())
 
 
 def served_codes() -> str:

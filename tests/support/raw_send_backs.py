@@ -12,7 +12,7 @@ import trio
 from pyrmq_core import Client
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import dumps
-from pyrmq_core.protocol.messages.batch import encode_batch_item
+from pyrmq_core.protocol.messages.batch import encode_batch_body
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
@@ -21,6 +21,7 @@ from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, OffsetFoun
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound, UpdateTopic
+from tests.support.wire_forms import send_of_code_10
 
 BORN_MS = 1_700_000_000_000
 LEVELS = 18
@@ -164,7 +165,7 @@ async def send_backs(outcomes: Outcomes) -> dict[str, Any]:
 
 async def batches(outcomes: Outcomes) -> dict[str, Any]:
     """Returns the outcome of each case of a batch for one queue."""
-    first, second = (encode_batch_item(0, text, b"TAGS\x01a\x02") for text in (b"one", b"two"))
+    first, second = (encode_batch_body([(0, text, b"TAGS\x01a\x02")]) for text in (b"one", b"two"))
     sound = send(outcomes.topic, batch=True, body=first + second, properties="")
     cases: dict[str, dict[str, Any]] = {
         "two messages": {},
@@ -181,19 +182,19 @@ async def batches(outcomes: Outcomes) -> dict[str, Any]:
         "half": {"properties": "TRAN_MSG\x01true\x02"},
         "a retry topic": {"topic": f"%RETRY%{outcomes.group}"},
         "a topic of the system": {"topic": "SCHEDULE_TOPIC_XXXX"},
-        "a large body": {"body": encode_batch_item(0, b"x" * 5_000_000, b"")},
+        "a large body": {"body": encode_batch_body([(0, b"x" * 5_000_000, b"")])},
         "retried": {"reconsume_times": 3},
     }
     for name, fields in cases.items():
         await outcomes.note(name, replace(sound, **fields).to_command())
-    await outcomes.note("as one of code 10", replace(sound, batch=True).to_v1_command())
+    await outcomes.note("as one of code 10", send_of_code_10(replace(sound, batch=True)))
     return outcomes.rows
 
 
 async def batch_send_backs(outcomes: Outcomes) -> dict[str, Any]:
     """Returns the outcome of each case of 36 for a batch that is one record, and of sends that look like one."""
     note, group = outcomes.note, outcomes.group
-    two = b"".join(encode_batch_item(0, text, b"TAGS\x01a\x02") for text in (b"one", b"two"))
+    two = encode_batch_body((0, text, b"TAGS\x01a\x02") for text in (b"one", b"two"))
     batch = send(outcomes.topic, batch=True, body=two, properties="UNIQ_KEY\x01U\x02")
     stored = MessageStored.from_command(await note("a batch", batch.to_command()))
     back = ConsumerSendMsgBack(decode_offset_msg_id(stored.msg_ids).offset, group, AN_HOUR, "origin", outcomes.topic)

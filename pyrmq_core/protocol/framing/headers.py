@@ -103,10 +103,6 @@ def encode_header(command: Command) -> bytes:
     return encode_json(command) if command.serialization is Serialization.JSON else encode_binary(command)
 
 
-def decode_header(serialization: Serialization, header: bytes, body: bytes | memoryview) -> Command:
-    return decode_json(header, body) if serialization is Serialization.JSON else decode_binary(header, body)
-
-
 def encode_json(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
     """Returns the header in JSON as Java writes it: in Java's order, without spaces, with `?` for a lone surrogate.
 

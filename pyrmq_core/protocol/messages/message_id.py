@@ -24,13 +24,6 @@ from pyrmq_core.protocol.messages.record import put_numbers
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 IP_BYTES: Final = {32: 4, 56: 16}
-UNIQUE_TAIL: Final = struct.Struct(
-    ">"
-    "H"  # process id, low 16 bits
-    "I"  # discriminator
-    "I"  # milliseconds since the month began in the producer's time zone
-    "H"  # counter, low 16 bits
-)
 OFFSET_TAIL: Final = struct.Struct(
     ">"
     "i"  # port
@@ -40,14 +33,6 @@ OFFSET_BYTES: Final = 8
 BYTE_TEXTS: Final = [f"{byte:02X}" for byte in range(256)]
 # A time before the month's start by less than this, from a clock that was set back, counts as the start, as in Java.
 MAX_DRIFT_MS: Final = 1_000_000
-
-
-class UniqueId(NamedTuple):
-    ip: bytes
-    pid: int
-    discriminator: int
-    month_ms: int
-    counter: int
 
 
 class OffsetId(NamedTuple):
@@ -109,11 +94,6 @@ class UniqueIdMaker:
         return IdRun(f"{self._prefix}{_since(now_ms, month_ms):08X}", counter, count)
 
 
-def decode_unique_id(text: str) -> UniqueId:
-    ip, tail = _split(text, "UNIQ_KEY")
-    return UniqueId(ip, *UNIQUE_TAIL.unpack(tail))
-
-
 def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
     """Returns the id under which VIEW_MESSAGE_BY_ID finds the message."""
     return (host_ip + OFFSET_TAIL.pack(port, offset)).hex().upper()
@@ -129,21 +109,16 @@ def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
 
 
 def decode_offset_msg_id(text: str) -> OffsetId:
-    ip, tail = _split(text, "offset message id")
-    return OffsetId(ip, *OFFSET_TAIL.unpack(tail))
-
-
-def _since(now_ms: int, month_ms: int) -> int:
-    since = now_ms - month_ms
-    return 0 if -MAX_DRIFT_MS < since < 0 else since & 0xFFFFFFFF
-
-
-def _split(text: str, what: str) -> tuple[bytes, bytes]:
     ip_bytes = IP_BYTES.get(len(text))
     try:
         raw = bytes.fromhex(text)
     except ValueError:
         raw = b""
     if ip_bytes is None or 2 * len(raw) != len(text):
-        raise InvalidArgument(f"{text[:80]!r} is no {what}: 32 or 56 hexadecimal digits are")
-    return raw[:ip_bytes], raw[ip_bytes:]
+        raise InvalidArgument(f"{text[:80]!r} is no offset message id: 32 or 56 hexadecimal digits are")
+    return OffsetId(raw[:ip_bytes], *OFFSET_TAIL.unpack(raw[ip_bytes:]))
+
+
+def _since(now_ms: int, month_ms: int) -> int:
+    since = now_ms - month_ms
+    return 0 if -MAX_DRIFT_MS < since < 0 else since & 0xFFFFFFFF

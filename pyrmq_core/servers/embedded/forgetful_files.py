@@ -86,10 +86,6 @@ class ForgetfulFiles:
     def close(self) -> None:
         self._files.close()
 
-    @property
-    def unsynced_pages(self) -> int:
-        return len(self._synced)
-
     def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
         """Undoes the writes to every unsynced page, except the pages for which `survives` returns True.
 

@@ -11,7 +11,7 @@ from pyrmq_core.errors import BodyError, HeaderError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.protocol.framing.headers import decode_header, encode_header
+from pyrmq_core.protocol.framing.headers import decode_json, encode_json
 from pyrmq_core.protocol.requests.nameserver.cluster_info import (
     BrokerMemberGroup,
     ClusterInfo,
@@ -34,11 +34,7 @@ from pyrmq_core.protocol.requests.nameserver.namesrv_config import (
 from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
 from pyrmq_core.protocol.requests.nameserver.topic_lists import (
     GetAllTopicList,
-    GetHasUnitSubTopicList,
-    GetHasUnitSubUnunitTopicList,
-    GetSystemTopicList,
     GetTopicsByCluster,
-    GetUnitTopicList,
     TopicList,
 )
 from pyrmq_core.protocol.requests.nameserver.write_perm import (
@@ -84,10 +80,6 @@ REQUESTS: dict[int, Said] = {
     217: RegisterTopicInNamesrv("T", (QueueData("b", 4, 4, 6),)),
     219: GetKvList("N"),
     224: GetTopicsByCluster("C"),
-    304: GetSystemTopicList(),
-    311: GetUnitTopicList(),
-    312: GetHasUnitSubTopicList(),
-    313: GetHasUnitSubUnunitTopicList(),
     318: UpdateNamesrvConfig({"orderMessageEnable": "true", "path": "a b\\c"}),
     319: GetNamesrvConfig(),
     322: QueryDataVersion("C", "10.0.0.1:1", DataVersion(1, 2, 3), "b", 0),
@@ -116,7 +108,7 @@ ANSWERS: list[Said] = [
 
 
 def travelled(command: Command) -> Command:
-    return decode_header(command.serialization, encode_header(command), bytes(command.body))
+    return decode_json(encode_json(command), bytes(command.body))
 
 
 @pytest.mark.parametrize(("code", "request_said"), REQUESTS.items(), ids=str)

@@ -26,7 +26,6 @@ from pyrmq_core.protocol.requests.pop.pop_message import (
     POP_ANSWERS,
     PopAnswer,
     PopMessage,
-    read_message_offsets,
     read_order_counts,
     read_start_offsets,
     write_message_offsets,
@@ -44,6 +43,7 @@ from pyrmq_core.protocol.requests.pop.settle import (
 )
 from tests.protocol.conversations import assert_garbage_is_named, assert_json_garbage_is_named, assert_survives
 from tests.support import golden
+from tests.support.wire_forms import read_message_offsets
 
 texts = st.text(min_size=1, max_size=10)
 words = st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1, max_size=10)
@@ -176,14 +176,14 @@ def test_counts_of_ordered_pops_are_read_as_they_were_written(table: dict[tuple[
 
 @given(st.text() | st.text(alphabet="012 ,;qo%", max_size=30))
 def test_any_offsets_are_read_or_named(text: str) -> None:
-    for read in (read_start_offsets, read_message_offsets, read_order_counts):
+    for read in (read_start_offsets, read_order_counts):
         with contextlib.suppress(HeaderError):
             read(text)
 
 
 @pytest.mark.parametrize("text", ["0 1 2;0 1 3", "0 1", "3 1 2", "0 1 x", "0 1 2;"])
 def test_wrong_offsets_are_named(text: str) -> None:
-    for read in (read_start_offsets, read_message_offsets, read_order_counts):
+    for read in (read_start_offsets, read_order_counts):
         with pytest.raises(HeaderError, match="POP_MESSAGE answer"):
             read(text)
 

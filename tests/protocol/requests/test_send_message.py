@@ -14,6 +14,7 @@ from pyrmq_core.protocol.requests.broker.send_message import MessageStored, Send
 from tests.protocol.conversations import SERIALIZATIONS, assert_garbage_is_named, assert_survives, over_the_wire
 from tests.protocol.strategies import INT32, INT64, SOME_TEXT
 from tests.protocol.test_frame import SEND_V1, SEND_V2, SENT
+from tests.support.wire_forms import send_of_code_10
 
 GOLDEN = SendMessage(
     producer_group="PG",
@@ -63,13 +64,13 @@ def test_javas_headers() -> None:
     assert SendMessage.from_command(SEND_V2) == GOLDEN
     assert SendMessage.from_command(SEND_V1) == GOLDEN
     assert GOLDEN.to_command().ext == SEND_V2.ext
-    assert GOLDEN.to_v1_command().ext == SEND_V1.ext
+    assert send_of_code_10(GOLDEN).ext == SEND_V1.ext
     assert MessageStored.from_command(SENT).queue_offset == 5
 
 
 def test_codes() -> None:
     assert GOLDEN.to_command().code == RequestCode.SEND_MESSAGE_V2
-    assert GOLDEN.to_v1_command().code == RequestCode.SEND_MESSAGE
+    assert send_of_code_10(GOLDEN).code == RequestCode.SEND_MESSAGE
     fields = {**SEND_V2.ext, "m": "true"}
     batch = SendMessage.from_command(Command(RequestCode.SEND_MESSAGE_V2, fields, b"x"))
     assert batch.batch
@@ -79,7 +80,7 @@ def test_codes() -> None:
 @given(SENDS, SERIALIZATIONS)
 def test_requests_survive(send: SendMessage, serialization: Serialization) -> None:
     assert_survives(send, serialization)
-    assert SendMessage.from_command(over_the_wire(send.to_v1_command(), serialization)) == send
+    assert SendMessage.from_command(over_the_wire(send_of_code_10(send), serialization)) == send
 
 
 @given(STORED, SERIALIZATIONS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyrmq_core.servers.access.plain import needs as of_accounts
 from pyrmq_core.servers.access.user_requests import ABOUT
 from pyrmq_core.servers.access.users import needs as of_users
-from pyrmq_core.servers.broker.processors.table import served_requests
 from pyrmq_core.servers.nameserver.handlers import HANDLERS as NAMESERVER
+from tests.support.broker_codes import served_requests
 
 # As in 5.4.0: lists and figures without what they hold, settings without passwords, and replies.
 OPEN_TO_USERS = {21, 26, 28, 43, 45, 46, 60, 61, 106, 201, 206, 224, 304, 305, 311, 312, 313, 319, 324, 325, 402, 907}

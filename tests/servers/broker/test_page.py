@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.servers.broker.processors.table import FAMILIES, NOT_BUILT, families_of, served_requests
+from pyrmq_core.servers.broker.processors.table import FAMILIES, NOT_BUILT, families_of
 from tests.servers.broker.serving import serving, until
+from tests.support.broker_codes import served_requests
 from tests.support.server_page import BROKER
 
 # The codes that MQClientAPIImpl of 5.4.0 or 4.9.7 sends to brokers, for clients and mqadmin: read with javap.

@@ -103,10 +103,6 @@ class SendMessage:
             max_reconsume_times=None if most is None else int(most),
         ).to_command()
 
-    def to_v1_command(self) -> Command:
-        fields = {V1_NAMES[letter]: text for letter, text in encode_fields(self).items()}
-        return Command(RequestCode.SEND_MESSAGE, fields, self.body)
-
     @classmethod
     def from_command(cls, command: Command) -> Self:
         ext = command.ext

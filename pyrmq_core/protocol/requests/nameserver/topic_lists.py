@@ -1,9 +1,13 @@
-"""Lists of the topics that a NameServer knows: GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224),
-GET_SYSTEM_TOPIC_LIST_FROM_NS (304), GET_UNIT_TOPIC_LIST (311), GET_HAS_UNIT_SUB_TOPIC_LIST (312),
-GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST (313).
+"""Lists of the topics that a NameServer knows: GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224).
 
-All answer a `TopicList`. The answer to request 304 has the names of clusters and brokers (each is a topic too) and one
-broker's address. Source: remoting/protocol/body/TopicList.java.
+`TopicList` is the answer, also to four requests that pyrmq's servers answer and its clients never send:
+
+    304  GET_SYSTEM_TOPIC_LIST_FROM_NS      the names of clusters and brokers (each is a topic too), a broker's address
+    311  GET_UNIT_TOPIC_LIST                unit topics: those whose system flag has bit 0 set
+    312  GET_HAS_UNIT_SUB_TOPIC_LIST        topics that units subscribe to: those whose system flag has bit 1 set
+    313  GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST topics that units subscribe to and that are not unit topics themselves
+
+Source: remoting/protocol/body/TopicList.java.
 """
 
 from __future__ import annotations
@@ -33,36 +37,8 @@ class GetTopicsByCluster(HeaderRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class GetSystemTopicList(HeaderRequest):
-    """A request for the names of clusters and brokers."""
-
-    CODE: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
-
-
-@dataclass(frozen=True, slots=True)
-class GetUnitTopicList(HeaderRequest):
-    """A request for unit topics: those whose system flag has bit 0 set."""
-
-    CODE: ClassVar[RequestCode] = RequestCode.GET_UNIT_TOPIC_LIST
-
-
-@dataclass(frozen=True, slots=True)
-class GetHasUnitSubTopicList(HeaderRequest):
-    """A request for topics that units subscribe to: those whose system flag has bit 1 set."""
-
-    CODE: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST
-
-
-@dataclass(frozen=True, slots=True)
-class GetHasUnitSubUnunitTopicList(HeaderRequest):
-    """A request for topics that units subscribe to and that are not unit topics themselves."""
-
-    CODE: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
-
-
-@dataclass(frozen=True, slots=True)
 class TopicList:
-    """The names of topics: the answer to any request of this module. Only `GetSystemTopicList` gets `broker_addr`."""
+    """The names of topics. `broker_addr`, a broker's "ip:port", is only in the answer to request 304."""
 
     topics: tuple[str, ...]
     broker_addr: str | None = None

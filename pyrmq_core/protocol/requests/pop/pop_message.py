@@ -118,11 +118,6 @@ def write_message_offsets(offsets: Mapping[QueueKey, Sequence[int]]) -> str:
     )
 
 
-def read_message_offsets(text: str) -> dict[QueueKey, tuple[int, ...]]:
-    """Returns the offsets of the messages of each queue in `msgOffsetInfo`. Raises `HeaderError` for another text."""
-    return _table(text, "msgOffsetInfo", _queue_key, lambda numbers: tuple(map(parse_long, numbers.split(","))))
-
-
 def write_order_counts(counts: Mapping[OrderKey, int]) -> str:
     return ENTRY_SEPARATOR.join(
         f"{mark} {queue if offset is None else f'{MESSAGE_KEY}{queue}%{offset}'} {count}"

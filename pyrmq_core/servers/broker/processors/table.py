@@ -8,7 +8,6 @@ themselves, with RocketMQ's own answers. The handlers of requests 34, 41, 42 and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol
@@ -211,11 +210,6 @@ def _of_administration(broker: Broker) -> Iterator[Family]:
         cluster.acting,
         long_work,
     )
-
-
-def served_requests() -> frozenset[int]:
-    families = [family(*(None for _ in fields(family))) for family in FAMILIES]
-    return frozenset(code for family in families for code in family.handlers())
 
 
 def unsupported(request: Command) -> Command:

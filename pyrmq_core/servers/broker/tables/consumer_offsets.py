@@ -130,10 +130,6 @@ class GroupOffsets:
         self.commit(group, topic, queue_id, offset)
         self._resets.setdefault((topic, group), {})[queue_id] = _Reset(offset)
 
-    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        resets = self._resets.get((topic, group))
-        return resets is not None and (reset := resets.get(queue_id)) is not None and not reset.is_over
-
     def may_commit(
         self, group: str, topic: str, queue_id: int, offset: int, now: float, member: str | None = None
     ) -> bool:

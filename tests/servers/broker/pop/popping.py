@@ -9,7 +9,6 @@ from pyrmq_core.protocol.requests.pop.pop_message import (
     POP_ANSWERS,
     PopAnswer,
     PopMessage,
-    read_message_offsets,
     read_start_offsets,
 )
 from pyrmq_core.protocol.requests.pop.receipt import Receipt, pop_retry_topic
@@ -22,6 +21,7 @@ from pyrmq_core.protocol.requests.pop.settle import (
 )
 from pyrmq_core.servers.broker import clock
 from tests.servers.broker.serving import Served
+from tests.support.wire_forms import read_message_offsets
 
 BROKER = "broker-a"
 
