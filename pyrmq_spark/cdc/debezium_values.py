@@ -44,7 +44,11 @@ INTEGERS: Final = ("int", "integer", "bigint", "long")
 
 
 class Parsed(NamedTuple):
-    """A value of a row in a message, as JSON has it, and what the message says of its type."""
+    """A value of a row in a message: as JSON has it (`value`), and the column that it is for (`field`).
+
+    `token` is its type by the schema in the message, null without one. `exact` is the value read as the declared type,
+    which keeps all digits of a number. `text` is the message, `connector` the database's connector that wrote it.
+    """
 
     value: Column
     field: Field

@@ -209,7 +209,7 @@ class _TopicPlaces:
         return np.array(lanes, np.int64)[indices.ravel()]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
-        """Returns the lane of a named queue, even if its broker is missing: the send waits for the broker."""
+        """Returns the index in `fixed` of a named queue, even if its broker is missing: the send then waits for it."""
         queue = MessageQueue(self.walk.topic, broker_name, queue_id)
         there = [other.queue_id for other in self.named if other.broker_name == broker_name]
         if there and queue_id not in there:

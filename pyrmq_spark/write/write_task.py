@@ -55,7 +55,10 @@ MAX_REASON: Final = 500
 
 
 class PartitionWrite:
-    """One task's write."""
+    """The write of one task, which sends the rows of one partition. `run` does it, and returns the task's report.
+
+    `summary` counts the acknowledged rows, `dead_letters` the rows that brokers refused and a topic of their own has.
+    """
 
     def __init__(
         self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema, attempt: WriteAttempt

@@ -189,14 +189,17 @@ class Users(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Changes a user. An argument of None changes nothing. `user_status` is `enable` or `disable`."""
+        """Changes a user, and returns the names of the brokers. An argument of None changes nothing.
+
+        `user_type` is `Normal` or `Super`, `user_status` is `enable` or `disable`.
+        """
         given = {"username": username, "password": password, "userType": user_type, "userStatus": user_status}
         members = {name: value for name, value in given.items() if value is not None}
         command = UpdateUser(username, members).to_command()
         return await self._change(command, USERS.format(f"user {username}"), broker, cluster)
 
     async def delete(self, username: str, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Removes a user and its policies."""
+        """Removes a user and its policies. Returns the names of the brokers."""
         command = DeleteUser(username).to_command()
         return await self._change(command, USERS.format(f"user {username}"), broker, cluster)
 

@@ -52,7 +52,10 @@ class BrokerGroups:
 
 @dataclass(frozen=True, slots=True)
 class BrokerProgress:
-    """The offsets of one group at one broker. `version` is the broker's, a number of common/MQVersion.java."""
+    """The offsets of one group at one broker. `version` is the broker's, a number of common/MQVersion.java.
+
+    `spans` has the store times of queues with waiting messages, if they were requested.
+    """
 
     version: int
     stats: ConsumeStats

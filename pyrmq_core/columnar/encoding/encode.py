@@ -125,7 +125,7 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
 
 
 def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterator[Cut]:
-    """Yields the first and last row of each request, with as many rows as `limit` allows.
+    """Yields for each request its first row and the row after its last, with as many rows as `limit` allows.
 
     Row i ends at byte `ends[i]` of all rows together. `stops` are ascending numbers of rows that begin a new request.
     """

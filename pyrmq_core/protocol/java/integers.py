@@ -17,7 +17,7 @@ _NUMBER: Final = re.compile(r"[+-]?[^\D\U00010000-\U0010FFFF]+")
 
 
 def parse_int(text: str) -> int:
-    """Returns the number of 32 bits that a text spells. Raises `ValueError` where Java raises NumberFormatException."""
+    """Returns the 32-bit number that a text has in decimal. Raises `ValueError` where Java's `parseInt` fails."""
     value = int(text)
     if not (text.isascii() and text.isdecimal()):
         _check_spelling(text)
@@ -27,7 +27,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_long(text: str) -> int:
-    """Returns the number of 64 bits that a text spells. Raises `ValueError` where Java raises NumberFormatException."""
+    """Returns the 64-bit number that a text has in decimal. Raises `ValueError` where Java's `parseLong` fails."""
     value = int(text)
     if not (text.isascii() and text.isdecimal()):
         _check_spelling(text)
@@ -37,7 +37,7 @@ def parse_long(text: str) -> int:
 
 
 def int_member(value: object) -> int:
-    """Returns the number of 32 bits in a JSON member, also from text. Raises `ValueError` or `TypeError` otherwise."""
+    """Returns the 32-bit number in a JSON member, a number or its text. Raises `ValueError` or `TypeError`."""
     number = long_member(value)
     if not MIN_INT <= number <= MAX_INT:
         raise ValueError(f"{number} is beyond 32 bits")
@@ -45,7 +45,7 @@ def int_member(value: object) -> int:
 
 
 def long_member(value: object) -> int:
-    """Returns the number of 64 bits in a JSON member, also from text. Raises `ValueError` or `TypeError` otherwise."""
+    """Returns the 64-bit number in a JSON member, a number or its text. Raises `ValueError` or `TypeError`."""
     if isinstance(value, str):
         return parse_long(value)
     if not isinstance(value, int | float):

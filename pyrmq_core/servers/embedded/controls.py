@@ -43,7 +43,10 @@ class Control:
 
 
 class Controls:
-    """All rules of a cluster, in their order. They outlast restarts of the servers."""
+    """The rules by which a test handles requests in place of a cluster's servers, tried in the order they were made.
+
+    They outlast restarts of the servers.
+    """
 
     def __init__(self) -> None:
         self._rules: list[Control] = []

@@ -28,7 +28,10 @@ class _Series:
 
 
 class Histogram:
-    """Counts of values by labels, in buckets up to each bound and one for the rest."""
+    """A histogram by the values of its labels, with a bucket up to each bound and one for greater numbers.
+
+    Values of labels beyond the first `max_series` share one histogram (`bounded`).
+    """
 
     def __init__(self, bounds: tuple[float, ...], *, max_series: int = MAX_SERIES) -> None:
         self.bounds = bounds
@@ -50,7 +53,7 @@ class Histogram:
 
 
 class Counts:
-    """The sums of a metric, by the values of its labels."""
+    """A metric's sums by the values of its labels. Values beyond the first `max_series` share one sum (`bounded`)."""
 
     def __init__(self, *, max_series: int = MAX_SERIES) -> None:
         self._max_series = max_series

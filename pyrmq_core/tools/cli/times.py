@@ -13,7 +13,10 @@ from pyrmq_core.tools.search.ages import UNITS, time_before
 
 
 def instant(text: str, option: str, *, or_else: str = "") -> datetime:
-    """Returns the time in a text. `or_else` names other accepted words, for the error."""
+    """Returns the ISO-8601 time in a text, in this machine's zone if it names none. Raises `BadParameter` for others.
+
+    `or_else` names other words that the option takes, for the error's text.
+    """
     try:
         when = datetime.fromisoformat(text)
         return when if when.tzinfo else when.astimezone(UTC)
@@ -28,7 +31,10 @@ def optional_instant(text: str | None, option: str) -> datetime | None:
 
 
 def ago_or_instant(text: str, option: str, *, or_else: str = "") -> datetime:
-    """Returns an ISO-8601 time, or the time before now by an age such as `90s`, `15m`, `1h` or `2d`."""
+    """Returns an ISO-8601 time, or the time before now by an age such as `90s`, `15m`, `1h` or `2d`.
+
+    Raises `BadParameter` for another text. `or_else` is as in `instant`.
+    """
     try:
         when = time_before(datetime.now(UTC), text)
     except OverflowError:

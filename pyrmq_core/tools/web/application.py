@@ -283,7 +283,7 @@ def raw_field(form: bytes, name: bytes, most: int) -> str:
 
 
 async def read_fields(form: bytes) -> dict[str, str]:
-    """Returns the fields by name. Raises `InvalidArgument` for more than `MAX_FIELDS`."""
+    """Returns the fields of a URL-encoded form by name. Raises `InvalidArgument` for more than `MAX_FIELDS`."""
     fields = form.split(b"&", MAX_FIELDS)
     if len(fields) > MAX_FIELDS:
         raise InvalidArgument(Text("the form has more than {most} fields", most=MAX_FIELDS))

@@ -71,7 +71,7 @@ def _parts(body: bytes, size: int, wanted: int) -> tuple[int, int]:
 
 
 def _boundary(body: bytes, position: int) -> int:
-    """Returns the begin of a part: the position, or up to 3 bytes before it the start of its UTF-8 character."""
+    """Returns where a part may begin without cutting a UTF-8 character: at `position`, or up to 3 bytes before it."""
     if position >= len(body):
         return len(body)
     starts = (at for at in range(position, max(-1, position - 4), -1) if body[at] & 0xC0 != 0x80)
@@ -110,7 +110,10 @@ def member_names(body: bytes) -> list[str]:
 
 
 def _members(text: str, is_whole: bool) -> str:
-    """Returns JSON, or its beginning, without quotes and the brackets around an object, and with escapes undone."""
+    """Returns the tokens of a JSON text for reading: without quotes, with escapes undone, without the outer braces.
+
+    Unless `is_whole`, the text is only the beginning of a JSON text, without its closing brace.
+    """
     tokens = JSON_TOKEN.findall(text)
     if tokens[0] == "{" and len(tokens) > 2:
         tokens = tokens[1:-1] if is_whole else tokens[1:]

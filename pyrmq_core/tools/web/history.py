@@ -109,7 +109,7 @@ class AcknowledgedRates:
         self._rates: dict[Hashable, float | None] = {}
 
     def add(self, key: Hashable, progress: GroupProgress) -> None:
-        """Records a group's offsets, looked up later than those before."""
+        """Records the offsets of the group that `key` names. Each look-up has to be later than the one before."""
         look = replace(progress, description=None, reasons=())
         older, newer = self._looks.pop(key, (look, look))
         if look.at - newer.at > FORGOTTEN_AFTER:
@@ -121,5 +121,5 @@ class AcknowledgedRates:
             del self._looks[oldest], self._rates[oldest]
 
     def get(self, key: Hashable) -> float | None:
-        """Returns the messages a second up to the latest offsets, or None before the second look-up."""
+        """Returns how many messages a second the key's group acknowledged lately, or None before its second look-up."""
         return self._rates.get(key)

@@ -24,7 +24,10 @@ class TooManyLookUps(Exception):
 
 @dataclass(eq=False, slots=True)
 class WaitingLookUp:
-    """A look-up that waits, perhaps in the lines of several addresses, to begin once."""
+    """A look-up that waits for its turn, perhaps in the lines of several addresses, and begins once.
+
+    `called` is set when its turn comes, in the line of the address `called_for`.
+    """
 
     called: trio.Event = field(default_factory=trio.Event)
     called_for: str = ""

@@ -101,6 +101,9 @@ class Result:
 
 
 def check_whole(failures: Mapping[str, RocketMQError]) -> None:
-    """Raises the first error of a look-up: no command could make again what that broker does not list."""
+    """Raises the first of a look-up's errors, by broker, since a change can be undone only if all brokers answered.
+
+    The command to undo it needs the present settings of each.
+    """
     for error in failures.values():
         raise error

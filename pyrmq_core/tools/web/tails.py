@@ -122,7 +122,10 @@ async def read_tail(
 
 @dataclass(slots=True)
 class _Part:
-    """A part under way: its matches so far, and the offsets up to which they are read."""
+    """One part of a tail while it is read: its matches so far, and for each queue the offset up to which it is read.
+
+    Reading stops at the time `until` of the monotonic clock. What is not read by then belongs to the next part.
+    """
 
     reads: MessageReads
     wanted: Wanted

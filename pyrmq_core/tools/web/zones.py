@@ -44,7 +44,8 @@ class Zone:
     def read(self, text: str, name: str) -> datetime | None:
         """Returns the instant in a form's field, None for an empty text. A time without an offset is in this zone.
 
-        An age such as `1h` is counted from the last moment of those at which answers get old: viewers share them.
+        An age such as `1h` is counted back from the present, rounded down to `FRESH_SECONDS`, so that viewers share the
+        answer. Raises `InvalidArgument`, with the field's `name`, for any other text.
         """
         if not text:
             return None
@@ -105,7 +106,10 @@ def is_zone_open(request: Request) -> bool:
 
 
 def form_zone(name: str, otherwise: Zone) -> Zone:
-    """Returns the zone that a form was shown in, so that a link means the same to all viewers."""
+    """Returns the zone that a form's field names, or `otherwise` for an empty name.
+
+    A link that names its zone means the same times to all viewers. Raises `InvalidArgument` for an unknown zone.
+    """
     zone = zone_named(name) if name else otherwise
     if zone is None:
         text = Text("zone={zone!r} is no zone that this machine knows; take UTC+08:00", zone=name[:MAX_NAME_CHARACTERS])

@@ -133,7 +133,7 @@ class PendingSend(Pending[SendResult]):
         self._index = 0
 
     def begun(self, state: SendState) -> None:
-        """Keeps the state of the send, by which it can be given up, until it ends. The state has the payload."""
+        """Keeps the send's state until it ends, so that `InFlight.give_up` can withdraw the request."""
         if not self.is_done:
             self.state = state
 

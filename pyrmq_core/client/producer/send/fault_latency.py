@@ -110,7 +110,10 @@ class FaultLatency:
                 return self._select_4(info, now)
 
     def pick_one_at_least(self, now: float) -> str | None:
-        """Returns a broker if all are avoided, or None: 5.x a reachable one, 4.x one of the better half, in turn."""
+        """Returns a broker to use although all are avoided, or None if there is none to choose.
+
+        By 5.x's rule it is a random reachable broker, by 4.x's the next of the better half in turn.
+        """
         items = self._shuffled()
         if self.settings.rule is SelectionRule.RELEASE_5:
             return next((item.name for item in items if item.reachable), None)

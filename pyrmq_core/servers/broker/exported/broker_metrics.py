@@ -236,7 +236,10 @@ class BrokerMetrics:
         yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
 
     def _pops(self) -> Iterator[Family]:
-        """Yields what is left of each revive queue. The first has RocketMQ's name, and counts entries."""
+        """Yields, for each queue of the log of popped messages, its unfinished entries, and its delay in ms.
+
+        The first metric has RocketMQ's name, which says milliseconds, and counts entries as RocketMQ does.
+        """
         reviver, now_ms = self.deliveries.reviver, clock.now_ms()
         late = {at: max(0, now_ms - (queue.next_ms or now_ms)) for at, queue in reviver.queues.items()}
         for name, text, values in (
@@ -253,7 +256,7 @@ def _program(info: ClientInfo) -> tuple[str, ...]:
 
 
 def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
-    """Yields the number of timer messages between each two neighbouring bounds of the time until delivery."""
+    """Yields, for each bound in seconds, the number of timer messages due between the bound before it and itself."""
     for before, bound in pairwise((0, *TIMER_BOUNDS)):
         number = wheel.number(now_ms + before * 1000, now_ms + bound * 1000)
         yield Sample((*LOCAL_DISK, str(bound)), number)

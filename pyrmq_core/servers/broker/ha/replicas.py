@@ -42,7 +42,12 @@ class CopyRules:
 
 @dataclass(eq=False, slots=True)
 class Replica:
-    """One slave's connection. Offsets are of the commit log: `acknowledged` as reported, -1 before the first report."""
+    """One slave's connection. Offsets are of the commit log.
+
+    The slave follows from `first` on. It was sent the log up to `sent`, and has reported to have it up to
+    `acknowledged`, -1 before the first report. `lags` is True from the moment that it falls too far behind until it has
+    caught up. `began` is a time of trio's clock.
+    """
 
     address: str
     acknowledged: int = -1

@@ -164,7 +164,7 @@ class SlaveTables:
                     await self._wanted.wait()
 
     async def fetch_topics(self) -> None:
-        """Fetches the topics alone, if there is a master. A failure is a line in the log."""
+        """Fetches the settings of the master's topics alone. Does nothing while no master is known. Logs a failure."""
         address = self._master_address()
         if address is not None:
             async with self._turn:

@@ -51,7 +51,7 @@ class ReviveLog:
         )
 
     def read(self, record: RawRecord) -> tuple[ReviveEntry | None, int]:
-        """Returns a record's entry and its time, or None and 0 for a record that is none, which is logged."""
+        """Returns the entry in a record, and its time in ms. Logs a record without an entry, and returns None and 0."""
         try:
             return read_entry(record, self.broker_name)
         except BadEntry as error:
@@ -59,7 +59,11 @@ class ReviveLog:
             return None, 0
 
     def restore_offsets(self, reader: StoreReader, offsets: GroupOffsets) -> int:
-        """Raises offsets to what checkpoints show that are newer than the offsets' file. Returns how many. Blocks."""
+        """Moves groups' offsets behind the messages that checkpoints show as popped. Returns how many moved. Blocks.
+
+        Only checkpoints count that were written after the offsets' file: a killed broker may have popped messages whose
+        offsets were not saved.
+        """
         if offsets.saved_ms is None:
             return 0
         raised: set[tuple[str, str, int]] = set()

@@ -33,7 +33,7 @@ Row: TypeAlias = tuple[str, int, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class QueueRows:
-    """A maker of the rows, one for each queue, in the JSON tables of offsets."""
+    """A maker of rows for JSON tables whose keys are queues, such as a group's offset in each queue."""
 
     broker_name: str
     offsets: GroupOffsets

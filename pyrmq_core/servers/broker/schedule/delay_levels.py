@@ -102,7 +102,8 @@ class DelayLevels:
     def look_back(self) -> None:
         """Finds the log offset from which `run` searches for deliveries that `load` did not know of. Blocks.
 
-        A message is delivered behind itself. Times do not tell where: a clock that was set back repeats them.
+        A delivered copy lies in the log behind its delayed message. So the search begins at the first message that may
+        still wait. Store times do not help: they repeat after the clock was set back.
         """
         if self._known_to > self._store.end:  # the log lost its end, and may grow beyond it again
             self._known_to = 0
@@ -220,7 +221,10 @@ class DelayLevels:
         return FAR_MS
 
     def _deliver(self, raw: bytes | None, level: int, offset: int, *, is_due: bool) -> bool:
-        """Returns False if the message waits: it is not due, and was not delivered before the start."""
+        """Delivers a delayed message to its own topic, unless an earlier run did. Returns False if it has to wait.
+
+        It waits while it is not due. A record that cannot be read is logged and passed over, which returns True.
+        """
         if raw is None:
             log.error("delayed message %d is not delivered: its record is damaged, or no longer in the log", offset)
             return True

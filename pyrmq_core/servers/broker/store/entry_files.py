@@ -16,7 +16,11 @@ from pyrmq_core.servers.broker.store.layout import open_all
 
 
 class EntryFiles:
-    """Entries from number `start` to before `end`. Errors name `file_setting`, RocketMQ's setting of their length."""
+    """Queue entries of `entry_bytes` each, numbered from `start` to before `end`, in files below `folder`.
+
+    The length of the files is `file_bytes`, rounded up to complete entries. `file_setting` is RocketMQ's setting of
+    that length, which errors name.
+    """
 
     __slots__ = (
         "_entry_bytes",

@@ -138,7 +138,10 @@ def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
 
 
 class _Chosen(NamedTuple):
-    """The messages chosen for an answer, the queue offset after the last examined entry, and its log offset."""
+    """The choice of `messages` messages for an answer, which lie in the `runs` of adjacent records in the log.
+
+    `next_offset` is the queue offset after the last examined entry, `last_place` the log offset in that entry.
+    """
 
     runs: list[Run]
     messages: int

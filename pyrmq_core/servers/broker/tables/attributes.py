@@ -28,7 +28,10 @@ class BadAttribute(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """The values of an attribute: some texts, or whole numbers from `least` to `most`."""
+    """The allowed values of an attribute of topics or groups: `texts`, or whole numbers from `least` to `most`.
+
+    An attribute that is not `is_changeable` can be set only when its topic or group is made.
+    """
 
     texts: tuple[str, ...] = ()
     least: int = 0

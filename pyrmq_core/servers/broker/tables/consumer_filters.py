@@ -131,7 +131,10 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
-        """Keeps an expression, dropping the oldest dead ones if needed. Returns False if there is still no room."""
+        """Keeps a group's expression for a topic. Returns False if the limits leave no room for it.
+
+        To make room, expressions of groups that have left are dropped, those of the longest absence first.
+        """
         while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))
         if not self._has_room(consumer_filter):

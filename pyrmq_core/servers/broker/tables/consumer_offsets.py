@@ -236,7 +236,10 @@ class GroupOffsets:
         self._topics.remove(group)
 
     def members(self) -> dict[str, Any]:
-        """Returns the members of `consumerOffset.json` as they are now. Each row of a table is made when it is read."""
+        """Returns the top-level members of the JSON in `consumerOffset.json`, as they are now.
+
+        The rows of a table are made one by one while its iterator is read.
+        """
         topics, committed = self._topics.snapshot(), self._committed.snapshot()
         return {
             "dataVersion": self.data_version.to_members(),

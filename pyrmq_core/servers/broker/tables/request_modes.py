@@ -49,7 +49,7 @@ class RequestModes:
         return True
 
     def members(self) -> dict[str, Any]:
-        """Returns the members of the file, which are also the answer to a slave."""
+        """Returns the top-level members of the JSON in the file. The answer to a slave has the same."""
         by_topic: dict[str, dict[str, Any]] = {}
         for (topic, group), mode in self._modes.items():
             by_topic.setdefault(topic, {})[group] = {

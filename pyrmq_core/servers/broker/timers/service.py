@@ -32,8 +32,9 @@ MAX_WAIT_SECONDS: Final = 1.0
 class Timers:
     """The timer messages of one broker. If `enabled` is False they wait until a start with timerWheelEnable=true.
 
-    A checkpoint is written every `flush_ms`. `now_ms` returns the system's clock. With `counts_topics` a start reads
-    the entries of all waiting messages. `on_taken` and `on_delivered` are those of `TimerStore`.
+    A checkpoint is written every `flush_ms`. `now_ms` returns the system's clock. With `counts_topics` waiting messages
+    are counted by topic, for which a start reads the entries of all. `on_taken` is called with each new timer message,
+    `on_delivered` with the topic and the bytes of each delivered message.
     """
 
     def __init__(

@@ -44,7 +44,13 @@ MAX_LOOKED_AT_BYTES: Final = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """The saved progress of the timers, with times in ms. RocketMQ's file leaves `log_end` and `precision_ms` None."""
+    """The saved progress of the timers, with times in ms since 1970.
+
+    All slots before `read_ms` are delivered. Messages of rmq_sys_wheel_timer before `queue_offset` are in the timer
+    log, which is synced up to `log_position`, or delivered. `state_version`, `changed_ms` and `changes` are its
+    version. Copies that are delivered later lie behind `log_end` of the commit log. That field and `precision_ms`, the
+    length of a slot, are None in a file by RocketMQ.
+    """
 
     read_ms: int = 0
     log_position: int = 0
@@ -112,11 +118,12 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 
 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
-    """Returns a commit-log offset after which every copy lies that was delivered later than RocketMQ's checkpoint.
+    """Returns a commit-log offset behind which all copies lie that were delivered after RocketMQ's checkpoint.
 
-    Returns None without messages, or if more of the log follows it than a start may read. The checkpoint's read time
-    and queue offset may be of different moments. So the offset precedes both the messages stored since that time, and
-    the copies of messages that are read again from the queue offset on.
+    A start searches for such copies from there on, to deliver no message twice. Returns None if there are no timer
+    messages, or if more of the log follows than a start may read. The checkpoint's read time and queue offset may be of
+    different moments. So the offset precedes both the messages stored since that time, and the copies of messages that
+    are read again from the queue offset on.
     """
     start, end = store.reader.bounds(TIMER_QUEUE)
     if start >= end:

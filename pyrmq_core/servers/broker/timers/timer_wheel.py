@@ -91,7 +91,10 @@ class TimerWheel:
                 index += 1
 
     def number(self, from_ms: int, until_ms: int) -> int:
-        """Returns the number of messages in the slots from `from_ms` to before `until_ms`, at most a round later."""
+        """Returns the number of messages in the slots from `from_ms` to before `until_ms`, both in ms since 1970.
+
+        `until_ms` may be one turn of the wheel (`SLOTS` slots) after `from_ms`, and no later.
+        """
         low, high, total = from_ms // self._precision_ms, until_ms // self._precision_ms, 0
         while self._file is not None and low < high:
             index = low % SLOTS

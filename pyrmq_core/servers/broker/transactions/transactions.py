@@ -63,7 +63,11 @@ REPORT_SECONDS: Final = 600.0
 
 @dataclass(slots=True)
 class _Pass:
-    """An examination of the half messages up to `end`, of which the next one is at `offset`."""
+    """One examination of the half messages up to offset `end`. The next to be examined is at `offset`.
+
+    `held` is the offset of the first half message that waits for a connected producer, None without one. `waiting`
+    counts such messages by producer group.
+    """
 
     now_ms: int
     end: int

@@ -52,7 +52,7 @@ def check_address(field: str, address: str) -> None:
 
 
 def check_key(field: str, key: str) -> None:
-    """Raises `HeaderError` unless this may be a namespace or a key of KV configuration."""
+    """Raises `HeaderError` for a KV namespace or key that is empty, too long or has control characters."""
     if len(key) > MAX_NAME_CHARS or not _KEY.fullmatch(key):
         raise HeaderError(
             f"{field} is {key[:80]!r}; 1 to {MAX_NAME_CHARS} characters are wanted, without control characters"

@@ -250,7 +250,10 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The changes by a removal of addresses. `connections` are connections of silent brokers, to be closed."""
+    """The changes by a removal of brokers' addresses, and the notices of broker names whose smallest id has changed.
+
+    `connections` are those of silent brokers, to be closed.
+    """
 
     changes: tuple[Change, ...] = ()
     notices: tuple[MinBrokerIdChange, ...] = ()

@@ -107,7 +107,11 @@ def heartbeat(tables: RouteTables, key: BrokerAddrInfo, now_ms: int) -> bool:
 def min_id_change(
     broker: BrokerData, *, offline_address: str | None = None, ha_server_addr: str | None = None
 ) -> MinBrokerIdChange:
-    """Returns the notice of a new smallest id: to all brokers if one left or is alone, else to all but the smallest."""
+    """Returns the notice of a broker name's new smallest id, with the addresses to notify in `targets`.
+
+    These are all addresses of the name if a broker has left (`offline_address`) or is alone, else all but the one with
+    the smallest id.
+    """
     addrs = broker.broker_addrs
     smallest = min(addrs)
     all_are_notified = offline_address is not None or len(addrs) == 1

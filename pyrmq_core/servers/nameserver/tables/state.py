@@ -187,7 +187,10 @@ class RouteTables:
             self.routes.clear()
 
     def put_mappings(self, broker_name: str, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Stores the mappings of known topics. A mapping of an unknown topic would never be removed."""
+        """Stores a broker's queue mappings of static topics (5.x), by topic. Topics without queues here are left out.
+
+        The mapping of such a topic would never be removed.
+        """
         for topic, info in infos.items():
             if topic in self.topic_queue_table:
                 by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})

@@ -83,7 +83,11 @@ PASSED_OVER: Final = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVI
 
 
 class Popped(NamedTuple):
-    """The messages that a pop took from one queue, from offset `start` on. `tries` are an ordered pop's, by offset."""
+    """The messages that a pop took from one queue: their `offsets`, and their `records` as they lie in the log.
+
+    `start` is the offset at which the pop began in the queue. In an ordered pop `tries` has, by offset, how often a
+    message was popped before.
+    """
 
     topic: str
     queue_id: int
@@ -95,10 +99,10 @@ class Popped(NamedTuple):
 
 @dataclass(slots=True)
 class PopOutcome:
-    """The messages that one pop took. `rest` is the number of messages left in the queues.
+    """The messages that one pop took, queue by queue. `rest` is the number of messages left in the queues.
 
-    `log_end` is the log's end after their checkpoints, 0 without any. `has_moved` is True if offsets moved past
-    messages that the filter rejects.
+    `log_end` is the log's end behind the checkpoints that the pop wrote, 0 without any. `has_moved` is True if offsets
+    moved past messages that the filter rejects.
     """
 
     pop_time_ms: int

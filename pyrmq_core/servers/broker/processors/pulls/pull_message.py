@@ -163,10 +163,11 @@ class PullRequests:
         ).to_command()
 
     def _code(self, result: GetResult, offset: int) -> ResponseCode:
-        """Returns the answer's code. In a queue without messages it is PULL_NOT_FOUND at offset 0, else
-        PULL_OFFSET_MOVED.
+        """Returns the response code for the result of a pull at `offset`.
 
-        A slave never moves a reader's offset.
+        The first pull of an empty queue gets PULL_NOT_FOUND. Where a master would move the consumer to another offset,
+        a slave answers PULL_RETRY_IMMEDIATELY: the master may have the messages. In all other cases the status decides
+        (`CODES`).
         """
         if result.status in EMPTY and offset == 0:
             return ResponseCode.PULL_NOT_FOUND

@@ -138,10 +138,10 @@ class Descriptors:
                 os.close(opened.number)
 
     def _give_back(self, number: int) -> None:
-        """Adds the descriptor to a reserve that is not full, or closes it.
+        """Adds the descriptor to the reserve if that is not full, or else closes it.
 
-        In the reserve its number is kept open on the null device, in one step, so that no connection can take the
-        number.
+        In the reserve its number stays open, on the null device. The file is replaced by that device in one step
+        (`dup2`), so that no new connection can take the number in between.
         """
         if 0 < len(self._reserve) < self._reserved:
             os.dup2(self._reserve[0], number, inheritable=False)

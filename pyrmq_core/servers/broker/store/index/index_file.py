@@ -80,7 +80,11 @@ class IndexEntry(NamedTuple):
 
 
 class IndexFile:
-    """A file of the index. It takes entries from `begin`, `load_slots` or `relink` to `seal`, with slots in memory."""
+    """One file of the index of keys.
+
+    Entries can be added from a call of `begin` (a new file), `load_slots` or `relink` (an existing file) until `seal`.
+    During that time the table of slots is in memory.
+    """
 
     def __init__(self, file: StoredFile, name: str, layout: Layout, header: Header) -> None:
         self.file = file

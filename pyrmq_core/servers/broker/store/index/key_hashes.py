@@ -54,7 +54,7 @@ def record_hashes(topic: str, properties: bytes, start: int = 0, most: int = sys
 
 
 def record_keys(properties: bytes) -> tuple[list[bytes], bytes]:
-    """Returns the unique key, the words of the keys, and the tags, which are empty if there are none.
+    """Returns a record's keys, first the unique key and then each word of KEYS, and its tags, which may be empty.
 
     If a name occurs twice, its last non-empty value counts, as in Java.
     """

@@ -63,7 +63,10 @@ class KeyIndex:
         self.begin()
 
     def begin(self) -> None:
-        """Notes the end of the store's readable messages. To be called again if the store is opened only afterwards."""
+        """Records where the store's readable messages end now: `note` reports the messages behind that.
+
+        It has to be called again if the store is opened only afterwards.
+        """
         self._opened_end = self._readable_to = self._store.readable_end
 
     def open(self, *, clean: bool) -> list[str]:
@@ -323,9 +326,10 @@ class KeyIndex:
         return last, entered
 
     def _enter_part(self, message: Message, end: int, before: int) -> int:
-        """Adds entries of a message after its first `before`, and returns how many it has then, 0 if it has all.
+        """Adds index entries of a message, of which the first `before` are in the index already.
 
-        `end` is the log offset after the message, up to which the index is then complete.
+        Returns how many of its entries the index has then, or 0 if it has all. `end` is the log offset after the
+        message, up to which the index is then complete.
         """
         entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
         self._enter(entries, message.offset if entered else end)

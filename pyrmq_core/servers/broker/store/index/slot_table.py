@@ -20,9 +20,10 @@ PAGES_AT_ONCE: Final = 256
 
 
 class SlotTable:
-    """The slots of an index file in memory. Pages that are never touched take no memory.
+    """The slots of an index file in memory: `count` numbers, each of the newest entry in its slot, 0 for none.
 
-    With `replaces` the table replaces the slots of a file, which may have entries in slots that are empty here.
+    Memory pages that are never touched take no space. With `replaces`, `write` also clears slots of the file that are
+    empty here: without it, such pages of the file are taken for empty already.
     """
 
     def __init__(self, count: int, *, replaces: bool = False) -> None:
@@ -68,7 +69,7 @@ class SlotTable:
         return True
 
     def write(self, file: StoredFile) -> Iterator[None]:
-        """Writes the pages that have or had an entry, a few in each step. The file stays sparse."""
+        """Writes the slots to the file in steps of a few pages. Leaves out empty pages, so the file stays sparse."""
         slots_end, position = FIRST_SLOT_AT + self._count * SLOT_BYTES, FIRST_SLOT_AT
         while position < slots_end:
             for _ in range(PAGES_AT_ONCE):
