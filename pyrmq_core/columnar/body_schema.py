@@ -206,7 +206,10 @@ class _Shape:
         self.is_map = False
 
     def add(self, value: object, depth: int) -> None:
-        """Adds a value of any kind. Nulls are ignored."""
+        """Adds a value of any kind at this path, `depth` levels below the body. Nulls are ignored.
+
+        Objects and lists below `MAX_DEPTH` levels are not looked into.
+        """
         if value is None:
             return
         self.values += 1

@@ -30,7 +30,12 @@ PULLING: Final = "CONSUME_ACTIVELY"
 
 @dataclass(slots=True)
 class _Sums:
-    """The queues to which one reason applies, and the totals that its sentence names."""
+    """The queues to which one reason applies, and the totals over them that the reason's sentence names.
+
+    `in_memory` counts messages that members hold, `delivered` those that brokers delivered and no member acknowledged.
+    `last_asked` and `last_finished` are the seconds since a member's latest pull, and since its latest finished
+    message. `is_new` is True while no message has waited for `STILL_SECONDS`.
+    """
 
     rows: list[QueueProgress] = field(default_factory=list)
     in_memory: int = 0

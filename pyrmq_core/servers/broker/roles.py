@@ -141,7 +141,11 @@ class SlaveRole:
 
 
 def mark_slave(files: Files) -> None:
-    """Leaves a file in a slave's store. A master that is later started with the store finds and removes it."""
+    """Leaves a file in the store that says that it was a slave's, or logs why it could not.
+
+    A master that is later started with the store lowers offsets beyond the ends of queues (`MasterRole.resume`), and
+    then removes the file.
+    """
     if files.size(MARK) is None:
         try:
             files.save(MARK, b"a slave's store\n", keep_previous=False)

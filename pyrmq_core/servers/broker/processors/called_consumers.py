@@ -48,7 +48,7 @@ MAX_STATUS_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ConsumerCallRequests:
-    """Requests that the broker passes on to consumers."""
+    """The handlers of an administrator's requests that the broker passes on to connected consumers."""
 
     settings: LiveSettings
     calls: ConsumerCalls

@@ -47,7 +47,7 @@ MAX_LOCKS_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequests:
-    """The requests with which clients register for their groups, and leave them."""
+    """The handlers of heartbeats, by which clients register for their groups, and of requests to leave a group."""
 
     settings: LiveSettings
     clients: ClientTable
@@ -153,7 +153,7 @@ class HeartbeatRequests:
 
 @dataclass(frozen=True, slots=True)
 class MemberRequests:
-    """The requests about the members of groups, their expressions, and the queues that they lock."""
+    """The handlers of requests about members of groups, checks of filter expressions, and locks of queues."""
 
     settings: LiveSettings
     clients: ClientTable

@@ -63,7 +63,7 @@ GroupConfig = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SendBackRequests:
-    """Messages that consumers give back, and the retries that they send themselves."""
+    """The handler of messages that consumers give back for another try, and the rule for retries that they send."""
 
     settings: LiveSettings
     identity: Identity

@@ -32,7 +32,7 @@ NOT_RESUMED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequests:
-    """The requests that end transactions, or resume the checks of half messages."""
+    """The handlers of requests that end transactions, or have a half message checked again."""
 
     transactions: Transactions
     writer: MessageWriter

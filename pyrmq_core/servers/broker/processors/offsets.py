@@ -43,7 +43,7 @@ NOT_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
 
 @dataclass(frozen=True, slots=True)
 class OffsetRequests:
-    """The offsets of queues, and the offsets that groups committed in them."""
+    """The handlers of requests about the offsets of queues, and the offsets that groups committed in them."""
 
     reader: StoreReader
     offsets: GroupOffsets

@@ -49,7 +49,7 @@ PUSH_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ReplyRequests:
-    """The requests by which clients reply to the request messages of other clients."""
+    """The handler of clients' replies to the request messages of other clients."""
 
     settings: LiveSettings
     identity: Identity

@@ -48,7 +48,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ResetRequests:
-    """An administrator's requests to reset the offsets of groups."""
+    """The handler of an administrator's requests to reset the offsets of a group in a topic's queues."""
 
     settings: LiveSettings
     topics: TopicTable

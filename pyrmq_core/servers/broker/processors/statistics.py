@@ -63,7 +63,7 @@ class QueueRows:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsRequests:
-    """The requests for the broker's settings, and for the offsets of topics and groups."""
+    """The handlers of requests for the broker's settings, and for the offsets of topics and groups."""
 
     settings: LiveSettings
     topics: TopicTable

@@ -150,7 +150,10 @@ class DelayLevels:
         ]
 
     def place(self, topic: str, queue_id: int, level: int, properties: dict[str, str]) -> tuple[int, int]:
-        """Returns a queue of SCHEDULE_TOPIC_XXXX and the delay in ms. Adds the real topic and queue to `properties`."""
+        """Returns where a message of a delay level waits: a queue id of SCHEDULE_TOPIC_XXXX, and the delay in ms.
+
+        Adds the message's own topic and queue to `properties`, by which it is delivered later.
+        """
         level = min(level, len(self._delays_ms))
         properties[DELAY] = str(level)
         properties[REAL_TOPIC] = topic

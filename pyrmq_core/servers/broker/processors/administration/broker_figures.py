@@ -43,7 +43,7 @@ SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 @dataclass(frozen=True, slots=True)
 class FigureRequests:
-    """The requests for the broker's figures, and for the state of replication."""
+    """The handlers of requests for the broker's figures, and for the state of replication."""
 
     settings: LiveSettings
     identity: Identity

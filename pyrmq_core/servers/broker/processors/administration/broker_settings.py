@@ -63,7 +63,7 @@ ALWAYS_BLACK: Final = frozenset(("brokerConfigPath", "rocketmqHome", "configBlac
 
 @dataclass(frozen=True, slots=True)
 class SettingRequests:
-    """Changes of settings while the broker runs."""
+    """The handler of requests that change settings while the broker runs. `turn` lets one of them work at a time."""
 
     settings: LiveSettings
     access: AccessControl

@@ -56,7 +56,7 @@ class _Lag:
 
 @dataclass(frozen=True, slots=True)
 class ConsumptionRequests:
-    """The requests about the subscriptions, offsets and lag of consumer groups."""
+    """The handlers of requests about the subscriptions, offsets and lag of consumer groups."""
 
     address: str
     topics: TopicTable

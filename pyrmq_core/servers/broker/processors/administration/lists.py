@@ -51,7 +51,7 @@ ListedTopic = tuple[UpdateTopic, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ListRequests:
-    """The requests that change or return lists of topics, groups and producers."""
+    """The handlers of requests that change or return lists of topics, groups and producers."""
 
     topics: TopicTable
     announcer: TopicAnnouncer

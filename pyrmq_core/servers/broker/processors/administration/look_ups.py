@@ -41,7 +41,7 @@ MAX_ANSWER_BYTES: Final = 15 << 20
 
 @dataclass(frozen=True, slots=True)
 class LookUpRequests:
-    """Look-ups of messages and of queue entries."""
+    """The handlers of look-ups: of messages by key or log offset, and of the entries of a queue."""
 
     settings: LiveSettings
     store: MessageStore

@@ -39,7 +39,7 @@ LISTS: Final = ("topicPerms", "groupPerms")
 
 @dataclass(frozen=True, slots=True)
 class AccessRequests:
-    """The requests about accounts of `plain_acl.yml`, and about users and their policies."""
+    """The handlers of requests about accounts of `plain_acl.yml`, and about users and their policies."""
 
     access: AccessControl
     settings: LiveSettings

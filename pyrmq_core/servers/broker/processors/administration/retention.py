@@ -33,7 +33,7 @@ AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class RetentionRequests:
-    """An administrator's requests to remove old files."""
+    """The handlers of an administrator's requests to remove old segments of the log and unused queues."""
 
     retention: Retention
     store: MessageStore

@@ -37,7 +37,7 @@ from pyrmq_core.servers.protocol.master_info import MasterInfo
 
 @dataclass(frozen=True, slots=True)
 class SlaveRequests:
-    """Requests between master, slave and NameServer."""
+    """The handlers of requests between master, slave and NameServer, such as a slave's for its master's offsets."""
 
     settings: LiveSettings
     identity: Identity

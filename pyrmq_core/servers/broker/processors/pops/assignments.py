@@ -43,7 +43,7 @@ Queues = Sequence[MessageQueue]
 
 @dataclass(frozen=True, slots=True)
 class AssignmentRequests:
-    """Requests for the modes of groups (pull or pop), and for the queues of their members."""
+    """The handlers of requests for the modes of groups (pull or pop), and for the queues of their members."""
 
     settings: LiveSettings
     topics: TopicTable

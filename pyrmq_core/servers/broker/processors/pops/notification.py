@@ -29,7 +29,7 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class NotificationRequests:
-    """The requests that wait for a message to pop, but pop none."""
+    """The handlers of requests that wait for a message to pop without taking it, or count such waits."""
 
     settings: LiveSettings
     topics: TopicTable

@@ -117,7 +117,7 @@ class PopOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PopRequests:
-    """The requests that pop messages."""
+    """The handler of pops, which take messages of a topic for a group and hide them for a time."""
 
     settings: LiveSettings
     topics: TopicTable

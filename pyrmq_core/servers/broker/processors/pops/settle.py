@@ -57,7 +57,7 @@ WRITTEN_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class SettleRequests:
-    """Acknowledgements of popped messages, and changes of their invisible time."""
+    """The handlers of acknowledgements of popped messages, and of changes of the time at which they come again."""
 
     settings: LiveSettings
     topics: TopicTable
