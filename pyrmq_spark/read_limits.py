@@ -17,7 +17,10 @@ Backlog = Mapping[MessageQueue, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """The limits that options set, with the delay in seconds."""
+    """The limits that options set on one micro-batch: the most and fewest offsets, and the most bytes.
+
+    A batch waits for the fewest offsets at most `max_delay` seconds.
+    """
 
     max_offsets: int | None = None
     min_offsets: int | None = None

@@ -24,7 +24,7 @@ DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
 
 @dataclass(slots=True)
 class _CachedClient:
-    """A client, and the producers and consumers that use it, by group."""
+    """A client, its admin, and its producers and consumers by group. Each producer has its settings beside it."""
 
     client: blocking.Client
     producers: dict[str, tuple[tuple[object, ...], blocking.Producer]] = field(default_factory=dict)

@@ -122,7 +122,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
 
 class HandlerOnLoop:
-    """A coroutine handler, called as tasks of the user's asyncio loop. If that loop closes, the consumer stops."""
+    """The user's coroutine handler, called in tasks of the user's asyncio loop. If that closes, the consumer stops."""
 
     def __init__(self, handler: Callable[..., Any], returns: LoopReturns, loop: Portal, consumer: Stoppable) -> None:
         self._handler = handler

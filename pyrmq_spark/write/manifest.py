@@ -109,7 +109,11 @@ def _place(
     queues: Mapping[str, int],
     home: Mapping[str, int] | None,
 ) -> str:
-    """Returns the broker at which to create the manifest. Raises `BrokerNotFound` while it may exist at another."""
+    """Returns the broker at which to create the manifest. Raises `BrokerNotFound` while it may exist at another.
+
+    `queues` has the manifest's number of queues by broker, 0 where only its name is kept. `home` has the broker that
+    NameServers record for it, None without a record.
+    """
     topic = worker.name_on_brokers(connection, options.topic or "")
     brokers = worker.admin(connection).cluster_info().broker_addr_table
     masters = sorted(name for name, broker in brokers.items() if broker.master is not None)

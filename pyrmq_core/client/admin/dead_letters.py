@@ -138,7 +138,11 @@ class DeadLetters:
 
 
 class _Reading:
-    """The dead letters read so far, and for each broker the error of its first unreadable one."""
+    """The dead letters read so far, and for each broker the error of the first letter that is left out.
+
+    Letters are left out if they cannot be read, or once all bodies exceed `room` bytes. With `body_bytes` each body is
+    first cut to so many bytes.
+    """
 
     def __init__(self, room: int, body_bytes: int | None) -> None:
         self.letters: list[MessageExt] = []

@@ -48,7 +48,10 @@ def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, I
 
 
 def _equal_sizes(sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:
-    """Returns the positions of items in stretches with items of one size. Other stretches get the count 0."""
+    """Returns the positions of all items in stretches whose items have one size, and each stretch's number of items.
+
+    The number is 0 for any other stretch.
+    """
     first, lengths = sizes[starts].astype(np.int64), ends - starts
     likely = (first >= least) & (lengths % np.maximum(first, 1) == 0)
     counts = np.where(likely, lengths // np.maximum(first, 1), 0)
@@ -65,7 +68,10 @@ def _equal_sizes(sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[In
 
 
 def _one_by_one(octets: Octets, sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[list[Ints], Ints]:
-    """Returns the positions of items in all stretches, followed together while many are left, then one by one."""
+    """Returns the positions of the items in all stretches, and each stretch's number of items.
+
+    Stretches are followed together while many are left, then each alone.
+    """
     counts = np.zeros(len(starts), np.int64)
     bounds: list[Ints] = []
     stretches, places, lasts = np.arange(len(starts)), starts, ends - least

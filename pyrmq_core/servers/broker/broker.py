@@ -52,7 +52,7 @@ def long_work() -> BoundedWork:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A broker's tables that are kept in JSON files."""
+    """A broker's tables that are kept in JSON files: topics, groups, committed offsets, filters and request modes."""
 
     topics: TopicTable
     groups: GroupTable
@@ -124,7 +124,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The parts of one broker."""
+    """The parts of one broker, made once by `server.make_broker`. Handlers of requests get the parts that they use."""
 
     settings: LiveSettings
     identity: Identity

@@ -155,7 +155,7 @@ def mark_slave(files: Files) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MasterRole:
-    """A master's work at its start."""
+    """A master's work at its start: it corrects offsets in a former slave's store, and adopts what a slave kept."""
 
     config: BrokerConfig
     store: MessageStore

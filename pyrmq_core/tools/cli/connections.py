@@ -73,7 +73,7 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The servers of a command, and how it calls them."""
+    """The options by which a command connects: NameServers, namespace, keys and TLS. `timeout` is seconds a request."""
 
     nameserver: str | None = None
     nameserver_url: str | None = None

@@ -43,7 +43,7 @@ PATIENCE_TIMEOUTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The options that choose a part of a topic."""
+    """The options that choose a part of a topic: a range of store times, a filter by tags or SQL92, and queues."""
 
     since: datetime | None
     until: datetime | None

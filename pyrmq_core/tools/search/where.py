@@ -175,7 +175,7 @@ class _Parser:
         return lambda row: left.value(row) is True
 
     def _same_kind(self, left: _Operand, right: _Operand) -> tuple[Value, Value]:
-        """Returns both values. A text beside `born` or `stored` is read as a time."""
+        """Returns the values of both sides, to be compared. A text beside `born` or `stored` is read as a time."""
         sides: list[Value] = []
         for side, other in ((left, right), (right, left)):
             if other.root in TIMES and side.root not in TIMES:

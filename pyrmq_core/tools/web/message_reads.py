@@ -131,7 +131,7 @@ class Wanted:
 
 
 class MessageReads:
-    """Reads messages for the pages."""
+    """Reads messages for the pages of the web server, with masked values hidden."""
 
     def __init__(self, admin: Admin, consumer: PullConsumer, masks: Masks = NO_MASKS) -> None:
         self.masks = masks

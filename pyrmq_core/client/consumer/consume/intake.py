@@ -107,7 +107,11 @@ class Gate:
 
 
 class Intake:
-    """Pulls one queue. `pulled_at` is the time of the last answer, on the loop's clock."""
+    """Pulls one queue while it is assigned, and puts its messages into `process_queue`, which holds at most `limits`.
+
+    `receiver` decodes and filters them. `arrivals` receives reports of new messages and of corrected offsets.
+    `pulled_at` is the time of the broker's last answer, on the loop's clock.
+    """
 
     def __init__(
         self,

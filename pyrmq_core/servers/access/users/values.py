@@ -98,7 +98,10 @@ class PolicyEntry:
 
     @property
     def order(self) -> tuple[bool, int, int, bool]:
-        """The sort key among applicable entries: the most exact first, and of equally exact entries the denying one."""
+        """The sort key among the entries that apply to a request: the first entry decides.
+
+        It is the one with the most exact resource, and of several such entries one that denies.
+        """
         length = len(self.resource.name or "") if self.resource.pattern == PREFIXED else 0
         return self.resource.kind == ANY, self.resource.pattern, -length, self.decision != DENY
 

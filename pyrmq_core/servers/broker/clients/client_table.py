@@ -27,7 +27,10 @@ class ClientInfo:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The connected clients of a consumer group, and the group's subscriptions."""
+    """A consumer group's connected clients by connection, its subscriptions by topic, and its ways of consuming.
+
+    The texts and the subscriptions are those of the latest heartbeat of a member.
+    """
 
     consume_type: str = ""
     message_model: str = ""
@@ -42,7 +45,10 @@ class ConsumerGroup:
 
 @dataclass(slots=True)
 class _Groups:
-    """The groups of a connection, in the order of registration."""
+    """The names of a connection's producer and consumer groups, in the order of registration.
+
+    `producer_id` is the client id in the last heartbeat that had producer groups.
+    """
 
     producers: dict[str, None] = field(default_factory=dict)
     consumers: dict[str, None] = field(default_factory=dict)

@@ -37,7 +37,7 @@ WOKEN_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class HeldLimits:
-    """The limits on held pulls, in total and for each connection."""
+    """The limits on held pulls: their number and bytes, in total and for each connection."""
 
     pulls: int
     pulls_of_connection: int

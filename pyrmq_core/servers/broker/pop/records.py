@@ -41,7 +41,7 @@ class BadEntry(Exception):
 
 
 class PopKey(NamedTuple):
-    """The identity of a checkpoint."""
+    """The key by which acknowledgements name the checkpoint of a pop: its queue, its time and its first offset."""
 
     topic: str
     group: str
@@ -67,7 +67,10 @@ class PopKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckPoint:
-    """The messages that one pop took from one queue."""
+    """The record that a pop took the messages at `offsets` of a queue, for `invisible_ms` from the time in its key.
+
+    `tag` is the TAGS of the message that holds it in the revive log.
+    """
 
     key: PopKey
     invisible_ms: int
@@ -76,7 +79,7 @@ class CheckPoint:
 
     @property
     def labels(self) -> tuple[str, str, str]:
-        """Group, topic and kind, as metrics name them."""
+        """The values of the labels of metrics about it: group, topic, and the kind CK."""
         return self.key.group, self.key.topic, "CK"
 
     @property

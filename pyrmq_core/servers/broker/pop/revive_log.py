@@ -27,7 +27,7 @@ log = line_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReviveLog:
-    """The revive log of this broker."""
+    """The revive log of this broker: its topic, which has `queues` queues, and the form of its entries there."""
 
     topic: str
     queues: int

@@ -67,7 +67,7 @@ MAX_INT: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Reviver:
-    """The revival of popped messages of one broker."""
+    """The task that makes popped messages visible again. `queues` has the checkpoints of each revive queue."""
 
     settings: LiveSettings
     log: ReviveLog

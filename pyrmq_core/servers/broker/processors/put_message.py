@@ -32,7 +32,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MessageWriter:
-    """Stores messages, counts them, and waits until they are safe."""
+    """Stores messages, counts them, and waits until they are synced and copied as the settings require."""
 
     settings: LiveSettings
     store: MessageStore

@@ -27,7 +27,7 @@ PERIODS: Final = (MINUTE, HOUR, DAY)
 
 
 class Sample(NamedTuple):
-    """The values of a tally's counters at one time."""
+    """The values of a tally's counters at the time `at_ms`, each since the tally began."""
 
     at_ms: int
     messages: int = 0

@@ -236,7 +236,10 @@ def _call_all(calls: list[Callable[[], None]]) -> None:
 
 
 def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
-    """Returns a line for each queue of half messages from which undecided ones were removed."""
+    """Returns lines for the log about transactions that never end: retention removed undecided half messages.
+
+    There is a line for each queue of half messages that lost some in this way, with their number.
+    """
     lines = []
     for topic, group, what in OWN_WORK:
         for queue_id in store.reader.queues_of(topic):

@@ -138,7 +138,10 @@ class GroupTable:
     def replace(
         self, groups: dict[str, GroupConfig], forbidden: Mapping[str, Mapping[str, int]], version: DataVersion
     ) -> None:
-        """Replaces all groups by the groups of another broker, with their version."""
+        """Replaces all groups by those of another broker, with their version.
+
+        `forbidden` has, by group, the topics that it may not read.
+        """
         self._groups = groups
         self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
         self.data_version = version

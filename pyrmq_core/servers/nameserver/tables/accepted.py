@@ -60,7 +60,7 @@ def check_key(field: str, key: str) -> None:
 
 
 def check_value(field: str, value: str) -> None:
-    """Raises `HeaderError` for text that cannot be written to a file."""
+    """Raises `HeaderError` for text with half a surrogate pair, which a file in UTF-8 cannot hold."""
     if _HALVES.search(value):
         raise HeaderError(f"{field} holds half a surrogate, which UTF-8 has not; send whole characters")
 

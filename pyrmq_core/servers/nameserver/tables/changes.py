@@ -18,7 +18,7 @@ class RemovalReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerJoined:
-    """The first sign of life of a broker's address."""
+    """A broker's address that registered or sent a heartbeat for the first time, or again after its removal."""
 
     broker_name: str
     broker_id: int
@@ -95,7 +95,7 @@ class RegistrationRefused:
 
 @dataclass(frozen=True, slots=True)
 class TopicsTaken:
-    """The number of topics that a registration added or changed."""
+    """The numbers of topics that one registration of a broker added (`new`) and changed."""
 
     broker_name: str
     new: int
@@ -176,7 +176,7 @@ class QueuesRemoved:
 
 @dataclass(frozen=True, slots=True)
 class WriteSwitched:
-    """The write permission of a broker's topics, switched off or on."""
+    """The write permission of a broker's topics, switched on (`writable`) or off. `topics` is their number."""
 
     broker_name: str
     writable: bool

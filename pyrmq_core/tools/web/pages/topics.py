@@ -75,7 +75,10 @@ class BrokerBars:
 
 
 async def topics_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the topics of one kind whose names contain a text, with the figures known so far."""
+    """Returns the topics of the requested kind, such as users' own or retries, whose names contain a text.
+
+    Their figures are those known so far.
+    """
     kind, figures = query(request, "kind") or KINDS[0], look_ups.figures
     topic_names = await look_ups.topics()
     kinds = {name: topic_kind(name, topic_names) for name in topic_names.names}

@@ -42,7 +42,10 @@ def entries_of(messages: Sequence[Message]) -> Entries:
 
 
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
-    """Returns up to `most` index entries of a message after the first `entered`, and the new count, 0 at the end."""
+    """Returns up to `most` of a message's index entries, without its first `entered`, and the number given so far.
+
+    That number is 0 if the message has no further entries.
+    """
     hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
     entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))
     return entries, entered + most if len(hashes) == most else 0

@@ -67,7 +67,10 @@ class WaitingMessages:
         return entered.end
 
     def _of_first(self, batch: Dispatched) -> tuple[Entries, int]:
-        """Returns the index entries of the first send's next messages. A message with many keys gives them in parts."""
+        """Returns index entries of the first send's next messages, and the log offset that the index then reaches.
+
+        A message with many keys gives its entries in several calls.
+        """
         append, positions, store_ms, _ = batch
         first = self._of_batch
         like = append.pieces[first].properties
