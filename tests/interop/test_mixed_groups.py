@@ -78,6 +78,56 @@ async def three_languages(nameserver: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "5.4.0"])
+async def test_an_orderly_group_of_go_and_python_survives_a_kill(request: pytest.FixtureRequest, is_ours: bool) -> None:
+    if is_ours:
+        with boot_our_cluster() as cluster:
+            await go_and_python_in_order(cluster.nameserver.address)
+    else:
+        apache_5: ApacheCluster = request.getfixturevalue("apache_5")
+        await go_and_python_in_order(apache_5.nameserver.address)
+
+
+async def go_and_python_in_order(nameserver: str) -> None:
+    """Members of both join and leave, and a process in Go is killed: `MixedGroup.check` is the judge."""
+    try:
+        built()
+    except ApacheUnavailable as reason:
+        pytest.skip(str(reason))
+    mark = uuid.uuid4().hex[:8]
+    queues = await made_queues(nameserver, f"mixed_{mark}")
+    began = time.time()
+    async with (
+        open_go_members(nameserver, seconds=10 * SECONDS) as stays,
+        open_go_members(nameserver, seconds=10 * SECONDS) as dies,
+        trio.open_nursery() as nursery,
+    ):
+        group = MixedGroup(nameserver, f"orderly_{mark}", f"mixed_{mark}", queues, stays, nursery, True, stays)
+        async with sending(nameserver, queues, RATE) as sent:
+            for ours, group.go in ((True, stays), (False, dies), (False, stays)):
+                await group.join(ours=ours, in_go=not ours)
+            await settled_and_consumed(group)
+            await group.die(dies)
+            await settled_and_consumed(group)
+            await group.join(ours=True)
+            await settled_and_consumed(group)
+            await group.leave(group.names(ours=True)[0])
+            await group.join(ours=False, in_go=True)
+            await settled_and_consumed(group)
+        ended = time.time()
+        await until(lambda: sent.keys() <= {record.place for record in group.records}, 2 * SECONDS)
+        await group.stop()
+    print(group.check(sent, began, ended))  # noqa: T201 - shown when it fails, and by `make soak`
+    assert {record.member.partition("-")[0] for record in group.records} == {"go", "ours"}
+
+
+async def settled_and_consumed(group: MixedGroup) -> None:
+    await group.settle()
+    await group.consume(20)
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [random.randrange(1_000_000)])
 async def test_members_join_and_leave_at_random_for_minutes(apache: ApacheCluster, seed: int) -> None:

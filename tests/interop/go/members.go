@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"sort"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
@@ -17,7 +19,7 @@ import (
 
 const handlerTime = 5 * time.Millisecond
 
-// Members has the lines of java/GroupMembers.java, in both directions.
+// Members has the lines of java/GroupMembers.java, in both directions, and a line by which it kills itself.
 func members(port string) error {
 	test, err := net.Dial("tcp", "127.0.0.1:"+port)
 	if err != nil {
@@ -31,6 +33,9 @@ func members(port string) error {
 	}
 	present := map[string]rocketmq.PushConsumer{}
 	obey := func(words []string) {
+		if words[0] == "die" {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
 		if words[0] == "leave" {
 			joined.Lock()
 			leaving := present[words[1]]

@@ -50,6 +50,7 @@ class JavaMembers:
     stream: trio.SocketStream
     members: dict[str, JavaMember] = field(default_factory=dict)
     _sending: trio.Lock = field(default_factory=trio.Lock)
+    _ended: trio.Event = field(default_factory=trio.Event)
 
     async def join(
         self, name: str, group: str, topic: str, take: Callable[[Record], None], *, orderly: bool
@@ -58,6 +59,11 @@ class JavaMembers:
         member = self.members[name] = JavaMember(name, topic, take, java=self)
         await self.order(f"join {name} {group} {topic} {'orderly' if orderly else 'concurrent'}")
         return member
+
+    async def die(self) -> None:
+        """Has a program in Go kill itself, with its members."""
+        await self.order("die")
+        await self._ended.wait()
 
     async def order(self, line: str) -> None:
         async with self._sending:
@@ -70,6 +76,7 @@ class JavaMembers:
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self._note(*line.decode().split(" "))
+        self._ended.set()
 
     async def _receive(self) -> bytes:
         try:
@@ -103,7 +110,7 @@ async def open_java_members(version: str, nameserver: str, *, seconds: float = 3
 @asynccontextmanager
 async def open_go_members(nameserver: str, *, seconds: float = 300.0) -> AsyncIterator[JavaMembers]:
     """Yields the Go program without members, under the same conditions."""
-    async with _opened(partial(run_go, "members", nameserver, timeout=seconds)) as members:
+    async with _opened(partial(run_go, "members", nameserver, timeout=seconds, may_die=True)) as members:
         yield members
 
 
