@@ -33,7 +33,7 @@ os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "tests" / "support" /
 # same in each run, so that a red test is red for the next one, too; `make soak` draws others.
 TIMELESS = hypothesis.settings(deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("quick", TIMELESS, max_examples=25)
-hypothesis.settings.register_profile("thorough", TIMELESS, max_examples=100)
+hypothesis.settings.register_profile("thorough", TIMELESS, max_examples=60)
 hypothesis.settings.load_profile("quick")
 
 DEFAULT_SECONDS = pytest.StashKey[float]()

@@ -46,6 +46,7 @@ DURATIONS = {
     STYLE: 58.0,
     f"{LONG}::attack": 6.0,
     f"{LONG}::quick_attack": 2.0,
+    f"{LONG}::slow_attack": tiers.PROMISE_SECONDS + 1,
     f"{LONG}::smoke": 1.5,
 }
 
@@ -65,9 +66,11 @@ def test_light_and_new_files_style_and_smoke_tests_are_in_the_default_tier() -> 
     assert ids_of_default_tier(ours | foreign) == {f"{LIGHT}::one", f"{NEW}::two", f"{STYLE}::rule", f"{LONG}::smoke"}
 
 
-def test_a_promise_without_a_light_attacker_has_its_quickest() -> None:
+def test_a_promise_without_a_light_attacker_has_its_quickest_if_it_is_short() -> None:
     attackers = suite(f"{LONG}::attack", f"{LONG}::quick_attack", foreign=True)
     assert ids_of_default_tier(attackers, LONG) == {f"{LONG}::quick_attack"}
+    slow = suite(f"{LONG}::slow_attack", foreign=True)
+    assert ids_of_default_tier(slow, LONG) == set()
     with_light = attackers | suite(f"{LIGHT}::one")
     assert ids_of_default_tier(with_light, LONG, f"{LIGHT}::one") == {f"{LIGHT}::one"}
 

@@ -35,7 +35,7 @@ def fuzz(name: str, seed: int, rounds: int) -> None:
             raise AssertionError(f"seed {seed}: {name} met {type(error).__name__}: {error} on {data.hex()}") from error
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", TARGETS)
 def test_spoiled_input_meets_named_errors_alone(name: str, seed: int) -> None:
     fuzz(name, seed, ROUNDS)

@@ -62,6 +62,7 @@ def test_a_java_program_that_fails_is_reported(apache_5: ApacheCluster, tmp_path
         apache_5.run_java(source)
 
 
+@pytest.mark.soak  # the tests of failures do the same with their brokers
 def test_a_broker_is_killed_restarted_and_paused() -> None:
     as_by_default = ("-Dtls.server.mode=permissive",)
     settings = {"defaultTopicQueueNums": "3"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core.blocking import EmbeddedCluster
-from tests.support.apache import VERSIONS, boot_broker, registered_brokers
+from tests.support.apache import NEWEST_AND_LONG_OLDER, boot_broker, registered_brokers
 from tests.support.certificates import Certificates
 from tests.support.java_programs import run_java
 
@@ -34,7 +34,7 @@ def accepting_any() -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_AND_LONG_OLDER)
 def test_a_java_client_sends_and_pulls(version: str, certificates: Certificates) -> None:
     settings = {**certificates.server(), **certificates.calls()}
     with EmbeddedCluster(brokers=1, settings=settings, nameserver_settings=certificates.server()) as cluster:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from pyrmq_core import LitePullConsumer
-from tests.support.apache import ApacheCluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
 from tests.support.consumer_jobs import fresh
 from tests.support.java_programs import start_java
 from tests.support.lite_pull_jobs import (
@@ -32,6 +32,7 @@ def nameserver(apache: ApacheCluster) -> str:
     return apache.nameserver.address
 
 
+@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 class TestOnApache(LitePullJobs):
     """The jobs of every server."""
 

@@ -28,6 +28,7 @@ class TestOnTwoBrokers(PopJobs, OrderedPopJobs):
         return apache_5.nameserver.address
 
 
+@pytest.mark.soak
 class TestOnTheNewestRelease(PopJobs, OrderedPopJobs):
     """The jobs of every server."""
 

@@ -22,7 +22,7 @@ from pyrmq_core import (
 )
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 from pyrmq_spark.worker import DEFAULT_CONSUMER_GROUP
-from tests.support.apache import VERSIONS, boot_cluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, boot_cluster
 from tests.support.consumer_jobs import fresh
 from tests.support.guarded import KEY, Guarded
 from tests.support.maven import ApacheUnavailable
@@ -72,7 +72,7 @@ def _servers(kind: str) -> Iterator[str]:
         pytest.skip(str(reason))
 
 
-@pytest.fixture(scope="module", params=["ours", *VERSIONS])
+@pytest.fixture(scope="module", params=["ours", *NEWEST_AND_LONG_OLDER])
 def nameserver(request: pytest.FixtureRequest) -> Iterator[str]:
     """A cluster whose broker creates no groups."""
     with _servers(request.param) as address:

@@ -163,7 +163,7 @@ def with_our_certificate(version: str, directory: Path) -> Iterator[Encrypted]:
         yield Encrypted(cluster.nameserver.address, trusting, ssl.create_default_context())
 
 
-@pytest.fixture(scope="module", params=["5.4.0", "4.9.7", "5.4.0 verified"])
+@pytest.fixture(scope="module", params=[pytest.param("5.4.0", marks=pytest.mark.soak), "4.9.7", "5.4.0 verified"])
 def encrypted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     version, _, verified = request.param.partition(" ")
     try:

@@ -14,8 +14,6 @@ from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
 from tests.support.apache import (
     BROKER_SETTINGS,
-    NEWEST,
-    NEWEST_AND_LONG_OLDER,
     WITH_LONG_NEWEST,
     ApacheBroker,
     ask,
@@ -135,7 +133,6 @@ def test_a_slave_has_what_its_master_has(pair: Pair) -> None:
         assert contents(promoted.address) == slave_contents
 
 
-@pytest.mark.parametrize("pair", [*NEWEST_AND_LONG_OLDER, NEWEST], indirect=True)
 def test_a_send_waits_for_the_slave(pair: Pair) -> None:
     pair.wait_copied(1)
     configure(pair.master, inSyncReplicas="2")

@@ -377,13 +377,9 @@ def outcome(spark: SparkSession, plant: Plant, folder: Path) -> list[tuple[objec
         return f"RMQ_{str(error).partition('[RMQ_')[2].partition(']')[0]}"
 
 
-# Each takes half a minute where processors are few.
-SOAKED = [name for name in PLANTS if name not in ("the log's position orders changes", "a lacking column is null")]
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.soak] * (name in SOAKED), id=name) for name in PLANTS]
-)
+# Each takes half a minute where processors are few. Of the others `test_golden_changes.py` plants two.
+@pytest.mark.soak
+@pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_fault_is_found(
     spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,10 @@ def test_a_port_that_is_taken(words: str, listener: socket.socket, tmp_path: Pat
     assert len(errors) <= (1 if words == "dev" else LOG_LINES)
 
 
-@pytest.mark.parametrize("words", ASKING)
+# All of them end in one place, and `make soak` has the others.
+@pytest.mark.parametrize(
+    "words", [pytest.param(w, marks=[pytest.mark.soak] * bool(number % SHARES)) for number, w in enumerate(ASKING)]
+)
 def test_an_interrupt_while_it_waits(words: str, listener: socket.socket, tmp_path: Path) -> None:
     process = started(*filled(words, "T"), "-n", f"127.0.0.1:{port_of(listener)}", home=tmp_path)
     connection, _ = listener.accept()
