@@ -139,9 +139,10 @@ class Changes:
             keys=form.get("keys", "").strip() or None,
         )
         check_message(message)
-        await self._look_ups.topic_stats(topic)  # a broker would create a topic that is not there
+        await self._look_ups.topic_stats(topic)
 
         async def perform() -> Result:
+            await self._admin.topics.stats(topic)  # a broker would create a topic that is not there
             result = await self._producer.send(message)
             values = {"queue": result.message_queue, "offset": result.queue_offset, "status": result.status.name}
             return Result(Text("Stored in {queue} at {offset} as {id}: {status}.", id=result.msg_id, **values))
@@ -153,6 +154,8 @@ class Changes:
         group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
         check_group(group)
         check_topic(topic)
+        if is_system_group(group):  # TOOLS_CONSUMER would make the page itself read elsewhere
+            raise InvalidArgument(Text("group {group} is RocketMQ's own", group=group))
         queue, zone = _queue(topic, form.get("queue", "").strip()), form_zone(form.get("zone", ""), UTC_ZONE)
         written = form.get("to", "").strip()
         to = _target(written, zone)
@@ -247,8 +250,7 @@ class Changes:
         )
         return Change(sentence, perform, link("/dead-letters", group=group), warnings=(NO_WAY_BACK,))
 
-    async def _stop(self, form: Form) -> Change:
-        del form
+    async def _stop(self, _form: Form) -> Change:
         if self.resends.running is None:
             raise InvalidArgument(Text("no dead letters are being sent"))
 
@@ -299,6 +301,11 @@ class Changes:
         create = create_commands(await self._admin.preview_topic(TopicConfig(topic, 1, 1)), topic_command)
 
         async def perform() -> Result:
+            messages = (await self._admin.topics.stats(topic)).messages
+            if messages and not stats.messages:
+                values = {"topic": topic, "messages": messages}
+                text = Text("topic {topic} is no longer empty, it has {messages:,} messages: look again", **values)
+                raise InvalidArgument(text)
             await self._admin.delete_topic(topic)
             text = Text("Topic {topic} is deleted. Its messages are gone.", topic=topic)
             return Result(text, commands=create)

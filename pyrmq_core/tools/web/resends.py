@@ -12,7 +12,7 @@ import trio
 
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer
 from pyrmq_core.client.texts import Text, joined
-from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.errors import InvalidArgument, NoRoute, RocketMQError
 from pyrmq_core.model import OffsetRange
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX
 from pyrmq_core.tools.web.change_log import DONE, ChangeLog, ChangeNotLogged, Viewer
@@ -81,8 +81,11 @@ class Resends:
         return Letters(tuple((queue, OffsetRange(offset, offset + 1)) for queue, offset in places))
 
     async def every(self, group: str) -> Letters:
-        """Returns all dead letters that the group has now."""
-        queues = await self._consumer.message_queues(DLQ_PREFIX + group)
+        """Returns all dead letters that the group has now, which are none without their topic."""
+        try:
+            queues = await self._consumer.message_queues(DLQ_PREFIX + group)
+        except NoRoute:
+            return Letters(())
         return Letters(tuple((await self._consumer.offset_bounds(queues)).items()))
 
     def start(self, group: str, letters: Letters, rate: int) -> None:

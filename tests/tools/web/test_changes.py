@@ -72,6 +72,24 @@ async def test_the_form_of_a_reset_fills_in_no_topic(changing: Served) -> None:
     assert re.findall(r'<datalist id="topics">(.*)</datalist>', text) == ['<option value="orders">']
 
 
+async def test_a_group_of_rocketmq_is_not_reset(changing: Served) -> None:
+    """A reset of the page's own group would move its next reads."""
+    status, text, _ = await asked(changing, "/reset", group="TOOLS_CONSUMER", topic="orders", to="latest")
+    assert (status, "is RocketMQ's own" in html.unescape(text)) == (400, True)
+
+
+async def test_all_dead_letters_of_a_group_without_any(changing: Served) -> None:
+    status, text, _ = await asked(changing, "/resend", group="billing", all="yes", rate="1")
+    assert (status, "has no dead letter that is kept" in text) == (400, True)
+
+
+async def test_sentences_are_apart(changing: Served) -> None:
+    messages = (await changing.get("/messages", topic="orders", since="2100-01-01")).text
+    assert "No message is there. Only those stored from" in " ".join(messages.split())
+    group = (await changing.get("/group", group="billing")).text
+    assert '. <a href="/dead-letters?' in " ".join(group.split())
+
+
 @pytest.mark.parametrize("path", ["/reset", "/send"])
 async def test_a_topic_that_is_not_there_is_refused_before_a_confirmation(changing: Served, path: str) -> None:
     form = {"group": "billing", "topic": "no-such-topic", "to": "latest", "body": "x"}

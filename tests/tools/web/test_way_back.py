@@ -267,6 +267,23 @@ async def test_a_topic_is_deleted(changing: Served) -> None:
     assert (await asked(changing, "/delete", topic="TBW102"))[0] == 400
 
 
+async def test_a_topic_that_changed_since_it_was_shown(changing: Served) -> None:
+    """One that was empty is not deleted with its first messages, and one that is gone is not made by a send."""
+    nameserver = changing.cluster.nameserver
+    async with Admin(nameserver=nameserver) as admin:
+        await admin.create_topic("fresh", queues=1)
+        _, text, deletion = await asked(changing, "/delete", topic="fresh")
+        assert "0 messages in 1 queues are lost" in text
+        await sent(nameserver, "fresh", "one")
+        refused = await changing.http.post("/confirmed", data=deletion)
+        assert (refused.status_code, "no longer empty, it has 1 messages" in refused.text) == (400, True)
+        _, _, sending = await asked(changing, "/send", topic="fresh", body="two")
+        _, _, deletion = await asked(changing, "/delete", topic="fresh")
+        assert (await changing.http.post("/confirmed", data=deletion)).status_code == 200
+        assert (await changing.http.post("/confirmed", data=sending)).status_code == 404
+        assert "fresh" not in await admin.topics.list()
+
+
 async def test_a_group_is_deleted(changing: Served) -> None:
     before, seen = await offsets(changing), Seen()
     async with consuming(changing.cluster.nameserver, "audit", "orders", seen):
