@@ -277,8 +277,7 @@ def described(error: Exception) -> tuple[int, str, str]:
 
 
 def raw_field(form: bytes, name: bytes, most: int) -> str:
-    before, separator, after = (b"&" + form).partition(b"&" + name + b"=")
-    del before
+    _, separator, after = (b"&" + form).partition(b"&" + name + b"=")
     return after[:most].partition(b"&")[0].decode("latin-1") if separator else ""
 
 

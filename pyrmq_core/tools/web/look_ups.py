@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
+from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,7 +16,7 @@ import trio
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, RocketMQError
 from pyrmq_core.client.texts import Text
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
-from pyrmq_core.tools.search.conditions import QUICK_BYTES
+from pyrmq_core.tools.search.conditions import QUICK_BYTES, Condition
 from pyrmq_core.tools.web.body_text import SUMMARY_BYTES
 from pyrmq_core.tools.web.health_looks import HealthLooks
 from pyrmq_core.tools.web.history import SAMPLE_SECONDS, Curve, History, Sample
@@ -79,37 +80,21 @@ class TopicNames:
 class LookUps:
     """The look-ups of one page server over its own client, for the viewer at `address`."""
 
-    def __init__(
-        self,
-        admin: Admin,
-        consumer: PullConsumer,
-        shared: SharedAnswers,
-        history: History,
-        address: str = "",
-        searches: SharedAnswers | None = None,
-        figures: TopicFigures | None = None,
-        reads: MessageReads | None = None,
-        health: HealthLooks | None = None,
-    ) -> None:
-        self.history = history
-        self.figures = TopicFigures(self._stats_once, self.groups) if figures is None else figures
-        self.health = HealthLooks(self._health_once) if health is None else health
+    def __init__(self, admin: Admin, consumer: PullConsumer, masks: Masks) -> None:
+        self.masks = masks
+        self.history = History()
+        self.figures = TopicFigures(self._stats_once, self.groups)
+        self.health = HealthLooks(self._health_once)
         self._admin = admin
-        self._consumer = consumer
-        self._shared = shared
-        self._address = address
-        self._searches = (
-            SharedAnswers(LookUpQueue(SEARCHES_AT_ONCE, SEARCH_WAIT_SECONDS)) if searches is None else searches
-        )
-        self._reads = MessageReads(admin, consumer) if reads is None else reads
+        self._shared = SharedAnswers()
+        self._address = ""
+        self._searches = SharedAnswers(LookUpQueue(SEARCHES_AT_ONCE, SEARCH_WAIT_SECONDS))
+        self._reads = MessageReads(admin, consumer, masks)
 
     def of_viewer(self, address: str) -> LookUps:
-        shared = (self._shared, self.history, address, self._searches, self.figures, self._reads, self.health)
-        return LookUps(self._admin, self._consumer, *shared)
-
-    @property
-    def masks(self) -> Masks:
-        return self._reads.masks
+        look_ups = copy(self)
+        look_ups._address = address
+        return look_ups
 
     async def _get(
         self, key: Hashable, look_up: Callable[[], Awaitable[Answer]], fresh_seconds: float = FRESH_SECONDS
@@ -261,27 +246,28 @@ class LookUps:
     async def newest(self, wanted: Wanted) -> FoundMessages:
         return await self._get(("newest", wanted), partial(self._reads.newest, wanted))
 
+    def _condition(self, wanted: Wanted) -> Condition | None:
+        self.masks.refuse_sql(wanted.sql)
+        return wanted.condition()
+
     async def search(self, wanted: Wanted) -> FoundMessages:
         """Returns the newest messages that meet the conditions, of the last hour without a time.
 
         Raises `TooManyLookUps` if other searches take too long for it to begin.
         """
-        condition = wanted.condition()
-        self.masks.refuse_sql(wanted.sql)
+        condition = self._condition(wanted)
         look_up = partial(self._reads.search, wanted, condition)
         return await self._searches.get(wanted, look_up, address=self._address, size_of=_size_of)
 
     async def tail(self, wanted: Wanted, place: TailPlace | None) -> TailPart:
         """Returns the matches from the place on. Viewers of the same tail share them for a second."""
-        condition = wanted.condition()
-        self.masks.refuse_sql(wanted.sql)
+        condition = self._condition(wanted)
         key = ("tail", wanted, None if place is None else place.text())
         return await self._get(key, partial(read_tail, self._reads, wanted, condition, place), TAIL_FRESH_SECONDS)
 
     async def hits(self, wanted: Wanted, form: str) -> bytes:
         """Returns the matches of a search as a file, in a form of `hit_files.WRITERS`."""
-        condition = wanted.condition()
-        self.masks.refuse_sql(wanted.sql)
+        condition = self._condition(wanted)
         return await self._searches.once(partial(self._reads.hits, wanted, condition, form), self._address)
 
     async def tracks(self, message: MessageExt) -> tuple[MessageTrack, ...]:

@@ -108,5 +108,6 @@ class Pages:
         zones = OFFERED if zone.name in OFFERED else (*OFFERED, zone.name)
         shared = {"zone": zone, "zones": zones, "is_zone_open": is_zone_open(request)}
         shared |= {"language": language_of(request), "path": path_of(request)}
+        shared |= {name: request.query_params.get(name, "").strip() for name in ("filter", "sort")}
         text = self._templates.get_template(template).render(**values, **shared)
         return HTMLResponse(text.encode(errors="replace"), status)

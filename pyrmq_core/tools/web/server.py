@@ -27,13 +27,12 @@ from pyrmq_core.tools.web.bodies import AsgiMessage, Receive
 from pyrmq_core.tools.web.change_log import ChangeLog
 from pyrmq_core.tools.web.changes import Changes
 from pyrmq_core.tools.web.guards import LOOPBACK_NAMES, App, FormToken, Guards, Scope, Send, is_loopback
-from pyrmq_core.tools.web.history import SAMPLE_SECONDS, History
+from pyrmq_core.tools.web.history import SAMPLE_SECONDS
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.masks import Masks
-from pyrmq_core.tools.web.message_reads import MessageReads
 from pyrmq_core.tools.web.rendering import Pages
 from pyrmq_core.tools.web.resends import Resends
-from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS, SharedAnswers
+from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS
 from pyrmq_core.tools.web.static_files import StaticFiles
 
 log = logging.getLogger(__name__)
@@ -85,8 +84,7 @@ async def serve_web(
         Producer(PRODUCER_GROUP, client=client) as producer,
         trio.open_nursery() as nursery,
     ):
-        shared = SharedAnswers()
-        look_ups = LookUps(admin, consumer, shared, History(), reads=MessageReads(admin, consumer, masks))
+        look_ups = LookUps(admin, consumer, masks)
         token, files = FormToken(), StaticFiles()
         pages = Pages(
             navigation=(*NAVIGATION, LOG) if settings.allow_changes else NAVIGATION,

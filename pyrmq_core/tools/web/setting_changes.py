@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pyrmq_core import Admin
 from pyrmq_core.client.admin.settings_tables import changes_of, group_settings, topic_settings
@@ -45,15 +45,8 @@ async def topic_change(admin: Admin, form: Form) -> Change:
 
     async def perform() -> Result:
         _check_unchanged(previews, await admin.preview_topic(wanted, cluster=cluster))
-        await admin.create_topic(
-            topic,
-            queues=queues,
-            read_queues=reading,
-            cluster=cluster,
-            order=order,
-            perm=perm,
-            attributes=attributes,
-        )
+        settings: dict[str, Any] = {"order": order, "perm": perm, "attributes": attributes}
+        await admin.create_topic(topic, queues=queues, read_queues=reading, cluster=cluster, **settings)
         commands = _way_back(previews, topic_command, f"pyrmq topic delete {shlex.quote(topic)}", cluster)
         if turns and order:
             commands += (order_command(topic, listed),)
@@ -75,30 +68,18 @@ async def group_change(admin: Admin, form: Form) -> Change:
     group, cluster = form.get("group", "").strip(), form.get("cluster") or None
     if is_system_group(group):
         raise InvalidArgument(Text("group {group} is RocketMQ's own", group=group))
-    retries, retry_queues = _number(form, "retryMaxTimes"), _number(form, "retryQueueNums")
-    consume = _chosen(form, "consumeEnable", FLAGS)
-    broadcast = _chosen(form, "consumeBroadcastEnable", FLAGS)
-    orderly = _chosen(form, "consumeMessageOrderly", FLAGS)
-    changes = {
-        "retry_max_times": retries,
-        "retry_queue_nums": retry_queues,
-        "consume_enable": consume,
-        "consume_broadcast_enable": broadcast,
-        "consume_message_orderly": orderly,
+    changes: dict[str, Any] = {
+        "retry_max_times": _number(form, "retryMaxTimes"),
+        "retry_queue_nums": _number(form, "retryQueueNums"),
+        "consume_enable": _chosen(form, "consumeEnable", FLAGS),
+        "consume_broadcast_enable": _chosen(form, "consumeBroadcastEnable", FLAGS),
+        "consume_message_orderly": _chosen(form, "consumeMessageOrderly", FLAGS),
     }
     previews = await admin.groups.preview_create(group, changes, cluster=cluster)
 
     async def perform() -> Result:
         _check_unchanged(previews, await admin.groups.preview_create(group, changes, cluster=cluster))
-        await admin.groups.create(
-            group,
-            cluster=cluster,
-            retry_max_times=retries,
-            retry_queue_nums=retry_queues,
-            consume_enable=consume,
-            consume_broadcast_enable=broadcast,
-            consume_message_orderly=orderly,
-        )
+        await admin.groups.create(group, cluster=cluster, **changes)
         commands = _way_back(previews, group_command, f"pyrmq group delete {shlex.quote(group)}", cluster)
         return Result(Text("Group {group} has these settings.", group=group), commands=commands)
 

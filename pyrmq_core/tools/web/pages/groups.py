@@ -69,8 +69,6 @@ async def groups_page(request: Request, look_ups: LookUps) -> Shown:
         "most": max((group.lag for group in groups), default=0),
         "most_rate": max((group.consume_tps for group in groups), default=0.0),
         "topics": {group.group: topics_in_order(group.topics) for group in shown.rows},
-        "sort": query(request, "sort"),
-        "filter": query(request, "filter"),
         "kind": kind,
         "kinds": {kind_name: len(there) for kind_name, there in of_kind.items()},
     }
@@ -103,8 +101,6 @@ async def group_page(request: Request, look_ups: LookUps) -> Shown:
             "held": _held(rows.rows, progress),
             "most": max((queue.lag for queue in queues), default=0),
             "most_ok": max((member.rates.consume_ok_tps for member in members if member.rates), default=0.0),
-            "sort": query(request, "sort"),
-            "filter": query(request, "filter"),
             "failures": failures,
             "errors": [text for text in (error, members_error) if text],
         },

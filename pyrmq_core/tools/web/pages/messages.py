@@ -29,10 +29,9 @@ CONDITIONS: Final = ("contains", "where", "regex", "tags", "sql", "queue")
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns messages of a topic: by key, by id, by content, or the newest, also of a range of time."""
-    topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
+    key, message_id, result = query(request, "key"), query(request, "id"), FoundMessages()
     times, zone, wanted = time_range(request), zone_of(request), wanted_of(request)
-    conditions = {name: query(request, name) for name in CONDITIONS}
-    result = FoundMessages()
+    topic, conditions = wanted.topic, _conditions(wanted)
     if [bool(key), bool(message_id), bool(wanted or wanted.queue)].count(True) > 1:
         raise InvalidArgument(
             Text("a message is looked up by its key, by its id, or by the other conditions: choose one")
@@ -56,7 +55,7 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             "searches": bool(wanted),
             "found": result,
             **_listed(result, wanted),
-            "conditions": conditions | {"columns": wanted.columns},
+            "conditions": conditions,
             "read_from": zone.write(result.go_on),
             "searched_since": zone.write(result.since),
             "older": zone.write(result.messages[-1].store_timestamp) if result.messages and result.more else "",
@@ -75,7 +74,7 @@ async def tail_page(request: Request, look_ups: LookUps) -> Shown:
     place = TailPlace.parse(text) if text else None
     wanted = wanted_of(request)
     part = await look_ups.tail(wanted if place is None else replace(wanted, since=None), place)
-    conditions = {"topic": wanted.topic} | {name: query(request, name) for name in (*CONDITIONS, "columns")}
+    conditions = {"topic": wanted.topic} | _conditions(wanted)
     return Shown(
         "tail.html",
         {
@@ -91,12 +90,13 @@ async def tail_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 def wanted_of(request: Request) -> Wanted:
-    times = time_range(request)
-    conditions = {name: query(request, name) for name in CONDITIONS}
-    skip = page_number(request, "skip") if query(request, "skip") else 0
-    columns = query(request, "columns")
-    skip = min(skip, MAX_SKIPPED)
-    return Wanted(query(request, "topic"), times.since, times.before, **conditions, columns=columns, skip=skip)
+    times, texts = time_range(request), {name: query(request, name) for name in (*CONDITIONS, "columns")}
+    skip = min(page_number(request, "skip"), MAX_SKIPPED) if query(request, "skip") else 0
+    return Wanted(query(request, "topic"), times.since, times.before, **texts, skip=skip)
+
+
+def _conditions(wanted: Wanted) -> dict[str, str]:
+    return {name: getattr(wanted, name) for name in (*CONDITIONS, "columns")}
 
 
 def _listed(result: FoundMessages, wanted: Wanted) -> dict[str, object]:
@@ -104,7 +104,7 @@ def _listed(result: FoundMessages, wanted: Wanted) -> dict[str, object]:
     heads = tuple(Columns.parse(wanted.columns).values) if wanted.columns else ()
     counts = Counter(name for message in result.messages for name in member_names(message.body) if not heads)
     offered = [f"json.{name}" for name, _ in counts.most_common(OFFERED_COLUMNS) if MEMBER.fullmatch(name)]
-    return {"rows": result.rows(bool(heads)), "columns": wanted.columns, "heads": heads, "offered": ", ".join(offered)}
+    return {"rows": result.rows(bool(heads)), "heads": heads, "offered": ", ".join(offered)}
 
 
 async def message_page(request: Request, look_ups: LookUps) -> Shown:

@@ -36,11 +36,8 @@ class Section:
 
 async def topic_settings_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns a topic's settings by broker, and the form of its settings, without a topic that of a new one."""
-    topic, sections, config = (
-        query(request, "topic"),
-        list[Section](),
-        TopicConfig("", NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES),
-    )
+    topic, sections = query(request, "topic"), list[Section]()
+    config = TopicConfig("", NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES)
     if topic:
         configs = await look_ups.topic_configs(topic)
         table = topic_table(configs.answers, configs.failures)
@@ -83,7 +80,7 @@ async def servers_page(request: Request, look_ups: LookUps) -> Shown:
             is_all = query(request, "filter") or query(request, "all")
             rows = matching(request, table.rows if is_all else table.unusual, lambda row: (row.name,))
             sections.append(Section(heading, table, tuple(rows)))
-    values = {"sections": sections, "faults": failed, "filter": query(request, "filter"), "all": query(request, "all")}
+    values = {"sections": sections, "faults": failed, "all": query(request, "all")}
     return Shown("servers.html", values)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -27,17 +26,12 @@ if TYPE_CHECKING:
 KINDS: Final = ("lag", "cluster", "topic")
 
 
-@dataclass(frozen=True, slots=True)
-class LetterCount:
-    """A group with a dead-letter topic, and the number of its letters, None if it is unknown."""
-
-    group: str
-    letters: int | None
-
+# A group with a dead-letter topic, and the number of its letters, None if it is unknown.
+LetterCount = tuple[str, int | None]
 
 LETTER_ORDERS: Final[Mapping[str, Callable[[LetterCount], Any]]] = {
-    "group": lambda row: row.group,
-    "letters": lambda row: (1 if row.letters is None else -row.letters, row.group),
+    "group": lambda row: row[0],
+    "letters": lambda row: (1 if row[1] is None else -row[1], row[0]),
 }
 BROKER_ORDERS: Final[Mapping[str, Callable[[BrokerStatus], Any]]] = {
     "broker": lambda broker: (broker.broker_name, broker.broker_id),
@@ -61,16 +55,15 @@ async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
     clusters = {
         name: [broker for broker in rows if broker.cluster == name] for name in sorted({b.cluster for b in brokers})
     }
-    values = {"clusters": clusters, "filter": query(request, "filter"), "sort": query(request, "sort")}
     wrong = {"health": health, "wrong": lines[:MOST_LINES], "left_out": max(0, len(lines) - MOST_LINES)}
-    return Shown("cluster.html", {**values, **wrong, "error": look_ups.health.error})
+    return Shown("cluster.html", {"clusters": clusters, **wrong, "error": look_ups.health.error})
 
 
 async def producers_page(request: Request, look_ups: LookUps) -> Shown:
     listed = await look_ups.producers()
     producers = matching(request, listed.producers, lambda row: (row.group, row.client_id, row.address))
     values = {"part": part(request, ordered(request, producers, PRODUCER_ORDERS)), "failures": listed.failures}
-    return Shown("producers.html", {**values, "filter": query(request, "filter"), "sort": query(request, "sort")})
+    return Shown("producers.html", values)
 
 
 async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
@@ -88,8 +81,6 @@ async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
         {
             "group": group,
             "part": part(request, groups),
-            "filter": query(request, "filter"),
-            "sort": query(request, "sort"),
             "topic": topic,
             "found": letters,
             "rows": letters.rows(),
@@ -105,10 +96,10 @@ async def _letter_counts(request: Request, look_ups: LookUps) -> list[LetterCoun
 
     def rows() -> list[LetterCount]:
         figures = [(topic.removeprefix(DLQ_PREFIX), look_ups.figures.get(topic)) for topic in topics]
-        counts = [LetterCount(group, None if figure is None else figure.messages) for group, figure in figures]
+        counts = [(group, None if figure is None else figure.messages) for group, figure in figures]
         return ordered(request, counts, LETTER_ORDERS)
 
-    await look_ups.figures.view(topics, [DLQ_PREFIX + row.group for row in part(request, rows()).rows])
+    await look_ups.figures.view(topics, [DLQ_PREFIX + group for group, _ in part(request, rows()).rows])
     return rows()
 
 
