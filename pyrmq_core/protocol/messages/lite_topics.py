@@ -10,21 +10,23 @@ be in it. Sources: common/lite/LiteUtil.java, store/LmqDispatch.java (5.5.0).
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 from pyrmq_core.errors import InvalidArgument, RecordError
-from pyrmq_core.protocol.messages.names import LMQ_PREFIX
+from pyrmq_core.protocol.messages.names import LMQ_PREFIX, is_lite_queue, owner_topic
 from pyrmq_core.protocol.messages.properties import (
     LITE_TOPIC_NAME,
     LITE_TOPIC_RULE,
     decode_java_utf8,
     decode_properties,
 )
-from pyrmq_core.protocol.messages.record import QUEUE_OFFSET_POSITION, unpack_record
+from pyrmq_core.protocol.messages.record import QUEUE_OFFSET_POSITION, RawRecord, unpack_record
 from pyrmq_core.protocol.shown_values import shown
 
 QUEUES: Final = "INNER_MULTI_DISPATCH"
 OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
+OFFSETS_INSIDE: Final = OFFSETS.encode()
 MAX_DIGITS: Final = 18
 LONG: Final = struct.Struct(">q")
 
@@ -46,10 +48,25 @@ def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
             raw = unpack_record(records, position)
         except RecordError:
             break
-        properties = decode_properties(decode_java_utf8(raw.properties))
-        places = zip(properties.get(QUEUES, "").split(","), properties.get(OFFSETS, "").split(","), strict=False)
-        offset = dict(places).get(queue_name, "")
-        if offset.isascii() and offset.isdigit() and len(offset) <= MAX_DIGITS:
-            LONG.pack_into(changed, position + QUEUE_OFFSET_POSITION, int(offset))
+        offset = _places(raw).get(queue_name)
+        if offset is not None:
+            LONG.pack_into(changed, position + QUEUE_OFFSET_POSITION, offset)
         position += raw.store_size
     return bytes(changed)
+
+
+def lite_places(record: RawRecord) -> Mapping[str, int]:
+    """Returns a record's offset in each lite queue of its own topic that it names.
+
+    A copy in a retry topic, or of a half message, names a queue of another topic, in which it is not.
+    """
+    if OFFSETS_INSIDE not in record.properties:
+        return {}
+    topic = decode_java_utf8(record.topic)
+    return {name: at for name, at in _places(record).items() if is_lite_queue(name) and owner_topic(name) == topic}
+
+
+def _places(record: RawRecord) -> dict[str, int]:
+    properties = decode_properties(decode_java_utf8(record.properties))
+    pairs = zip(properties.get(QUEUES, "").split(","), properties.get(OFFSETS, "").split(","), strict=False)
+    return {name: int(at) for name, at in pairs if at.isascii() and at.isdigit() and len(at) <= MAX_DIGITS}

@@ -115,6 +115,16 @@ def popped_topic(topic: str, group: str) -> str:
     return topic
 
 
+def is_lite_queue(topic: str) -> bool:
+    """Returns whether a request's topic is the queue of a lite topic."""
+    return topic.startswith(LMQ_PREFIX)
+
+
+def owner_topic(topic: str) -> str:
+    """Returns the parent topic if `topic` is the queue of a lite topic, else `topic` itself."""
+    return topic.removeprefix(LMQ_PREFIX).partition("$")[0] if topic.startswith(LMQ_PREFIX) else topic
+
+
 def check_topic(topic: str) -> None:
     """Raises `InvalidArgument` unless a topic may have this name."""
     _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidArgument)

@@ -20,7 +20,7 @@ from tests.servers.broker.memory_files import MemoryFile, MemoryFiles
 from tests.servers.broker.stores import NOW_MS, Sent
 
 # A segment holds a few records, a queue file three entries.
-SETTINGS = StoreSettings(segment_bytes=1024, queue_file_bytes=60, batch_queue_file_bytes=46 * 3)
+SETTINGS = StoreSettings(segment_bytes=1024, queue_file_bytes=60, batch_queue_file_bytes=46 * 3, keeps_lite_queues=True)
 BATCHES = "B"
 
 
@@ -36,7 +36,15 @@ plain = st.builds(
 )
 batches = st.builds(whole_batch, st.integers(1, 5), st.integers(1, 200))
 too_large = st.builds(lambda size: Sent("A", 0, (b"z" * size,)).append(), st.integers(950, 1100))
-appends = st.lists(st.one_of(plain, plain, batches, too_large), min_size=1, max_size=25)
+lite = st.builds(
+    lambda queue_id, size, name: replace(
+        Sent("A", queue_id, (b"l" * size,), "TagA").append(), lite_queue=f"%LMQ%$A${name}"
+    ),
+    st.integers(0, 1),
+    st.integers(0, 250),
+    st.sampled_from(["s", "t"]),
+)
+appends = st.lists(st.one_of(plain, plain, batches, too_large, lite), min_size=1, max_size=25)
 groups = st.lists(appends, min_size=1, max_size=4)
 
 

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.java.string_hash import tags_code
+from pyrmq_core.protocol.messages.lite_topics import OFFSETS, QUEUES
 from pyrmq_core.protocol.messages.properties import INNER_BASE, INNER_NUM, decode_java_utf8, encode_properties
 from pyrmq_core.protocol.messages.record import (
     BYTE,
@@ -38,8 +39,9 @@ from pyrmq_core.servers.broker.store.formats import ENTRY
 
 TAGS_START: Final = b"TAGS\x01"
 TAGS_INSIDE: Final = b"\x02" + TAGS_START
-# The most that INNER_NUM and INNER_BASE add to a batch record.
+# The most that INNER_NUM and INNER_BASE add to a batch record, and the properties of its lite queue to a message.
 INNER_BYTES: Final = 64
+LITE_BYTES: Final = 300
 SEPARATOR: Final = b"\x02"
 # A record's first seven fields, which differ between the messages of a send; the next fields, up to the body's length,
 # are equal.
@@ -76,7 +78,8 @@ class Append:
     """One message or a batch for one queue, with consecutive offsets. Hosts are packed (record.pack_host).
 
     With `delay_ms` the queue entries have the store time plus the delay in place of the tags' hash. With `inner_num`
-    the only piece is a batch of that many messages as one record, for a queue of a batch topic.
+    the only piece is a batch of that many messages as one record, for a queue of a batch topic. With `lite_queue` the
+    only piece is also in that queue of a lite topic.
     """
 
     topic: str
@@ -90,12 +93,20 @@ class Append:
     prepared_transaction_offset: int = 0
     delay_ms: int | None = None
     inner_num: int = 0
+    lite_queue: str = ""
 
     def based(self, queue_offset: int) -> Append:
         """Returns the batch with the properties INNER_NUM, its number of messages, and INNER_BASE, `queue_offset`."""
-        (batch,) = self.pieces
-        added = encode_properties({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)}).encode()
-        return replace(self, pieces=[batch._replace(properties=_lengthened(batch.properties, added))])
+        return self._with({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)})
+
+    def placed(self, lite_offset: int) -> Append:
+        """Returns the message with the properties that name its lite queue and its offset there, as in 5.5.0."""
+        return self._with({QUEUES: self.lite_queue, OFFSETS: str(lite_offset)})
+
+    def _with(self, properties: dict[str, str]) -> Append:
+        (message,) = self.pieces
+        added = encode_properties(properties).encode()
+        return replace(self, pieces=[message._replace(properties=_lengthened(message.properties, added))])
 
 
 class AppendResult(NamedTuple):

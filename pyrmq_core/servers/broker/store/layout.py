@@ -12,6 +12,7 @@ from pyrmq_core.servers.broker.store.formats import file_offset
 LOG_FOLDER: Final = "commitlog"
 QUEUES_FOLDER: Final = "consumequeue"
 BATCH_QUEUES_FOLDER: Final = "batchconsumequeue"
+QUEUE_FOLDERS: Final = (QUEUES_FOLDER, BATCH_QUEUES_FOLDER)
 CHECKPOINT_NAME: Final = "checkpoint"
 OWN_CHECKPOINT_NAME: Final = "checkpoint.pyrmq"
 ABORT_NAME: Final = "abort"
@@ -22,7 +23,7 @@ class StoreSettings:
     """The sizes of files, fixed when the store is made, the log's folder, and whether SYNC_FLUSH is set.
 
     RocketMQ's names are mappedFileSizeCommitLog, mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue,
-    storePathCommitLog and flushDiskType.
+    storePathCommitLog and flushDiskType. `keeps_lite_queues` is True with enableLmq and enableMultiDispatch.
     """
 
     segment_bytes: int = 1 << 30
@@ -30,6 +31,7 @@ class StoreSettings:
     batch_queue_file_bytes: int = 13_800_000
     readable_when_flushed: bool = False
     log_folder: str = LOG_FOLDER
+    keeps_lite_queues: bool = False
 
 
 def open_all(files: Files, folder: str, file_bytes: int, setting: str) -> dict[int, StoredFile]:

@@ -20,7 +20,7 @@ from pyrmq_core.servers.broker.store.commit_log import CommitLog, OldSegment
 from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.store.disk.paths import UnsafePath, check_name
 from pyrmq_core.servers.broker.store.formats import IndexMark, Mark
-from pyrmq_core.servers.broker.store.layout import ABORT_NAME, BATCH_QUEUES_FOLDER, QUEUES_FOLDER, StoreSettings
+from pyrmq_core.servers.broker.store.layout import ABORT_NAME, QUEUE_FOLDERS, StoreSettings
 from pyrmq_core.servers.broker.store.log_copy import LogCopy
 from pyrmq_core.servers.broker.store.queue_table import AppendGroup, QueueTable, Waiting, write_entries
 from pyrmq_core.servers.broker.store.reading import QueueKey
@@ -207,8 +207,8 @@ class MessageStore:
         dispatched, written = write_entries(self._waiting, end)
         for key, entries in written:
             self.listener.readable(key, entries)
-        for stored in dispatched:
-            self.listener.dispatched(stored.messages)
+        for messages in dispatched:
+            self.listener.dispatched(messages)
 
     def copy(self, offset: int, data: bytes) -> None:
         """Appends bytes of the master's log, of one segment, to this log. `replay` makes them readable.
@@ -270,14 +270,15 @@ class MessageStore:
             self._checkpoint.sync_published()
 
     def delete_topic(self, topic: str) -> list[Callable[[], None]]:
-        """Deletes a topic's queues, so that a new topic of that name begins at offset 0.
+        """Deletes a topic's queues and its lite topics', so that a new topic of that name begins at offset 0.
 
         Returns functions that free the space on the disk. The caller calls them in another thread. Raises `StoreError`,
         with nothing deleted, if the offset at which recovery begins cannot be written.
         """
         check_name(topic)
-        keys = frozenset(key for key in self.queues.by_key if key[0] == topic)
-        return self.delete_queues(keys, [f"{folder}/{topic}" for folder in (QUEUES_FOLDER, BATCH_QUEUES_FOLDER)])
+        keys = self.queues.keys_of(topic)
+        names = {topic, *(name for name, _ in keys)}
+        return self.delete_queues(keys, [f"{kind}/{name}" for name in names for kind in QUEUE_FOLDERS])
 
     def delete_queues(self, keys: Collection[QueueKey], folders: Iterable[str]) -> list[Callable[[], None]]:
         """Deletes queues and their folders, so that new ones begin at 0.
@@ -293,12 +294,12 @@ class MessageStore:
         if any(stored.key not in keys for stored in self._waiting):
             raise StoreError("nothing is deleted: the consume queues cannot be written; is the disk full?")
         waiting, self._waiting = self._waiting, deque()
-        gone = {key: queue for key in keys if (queue := self.queues.by_key.pop(key, None)) is not None}
+        gone = self.queues.take(keys)
         try:
             self._mark_deletion()
         except StoreError:
             self._waiting = waiting
-            self.queues.by_key.update(gone)
+            self.queues.put_back(gone)
             self._entries = self.queues.count_entries()
             self.synced_mark = self._mark()
             raise

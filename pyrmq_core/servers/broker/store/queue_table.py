@@ -6,19 +6,23 @@ When segments of the log are removed, each queue adapts when it is next used: th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.names import is_lite_queue, owner_topic
+from pyrmq_core.protocol.messages.record import SHORT
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.servers.broker.store.appending import (
     INNER_BYTES,
+    LITE_BYTES,
     Append,
     AppendResult,
     Dispatched,
     DoesNotFit,
     appended_bytes,
     build,
+    properties_tags_code,
 )
 from pyrmq_core.servers.broker.store.batch_queue import (
     BatchConsumeQueue,
@@ -30,26 +34,30 @@ from pyrmq_core.servers.broker.store.commit_log import CommitLog
 from pyrmq_core.servers.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.store.disk.paths import queue_folder, queue_number
-from pyrmq_core.servers.broker.store.formats import Entry
+from pyrmq_core.servers.broker.store.formats import ENTRY, Entry
 from pyrmq_core.servers.broker.store.layout import BATCH_QUEUES_FOLDER, QUEUES_FOLDER, StoreSettings
 from pyrmq_core.servers.broker.store.reading import AnyConsumeQueue, QueueKey
 
 Slots: TypeAlias = ConsumeQueue | BatchSlots
+LITE_QUEUE_ID: Final = 0
 _new: Final = tuple.__new__  # takes half as long as the constructor of a `NamedTuple`
 
 
 class Waiting(NamedTuple):
-    """Stored messages, up to log offset `end`, that cannot be read yet: their queue `entries` are not written."""
+    """Stored messages, up to log offset `end`, that cannot be read yet: their queue `entries` are not written.
+
+    `messages` is None for the further entry of a message in the queue of its lite topic.
+    """
 
     key: QueueKey
     queue: AnyConsumeQueue
     queue_offset: int
     entries: bytes
     end: int
-    messages: Dispatched
+    messages: Dispatched | None
 
 
-def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], list[tuple[QueueKey, bytes]]]:
+def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Dispatched], list[tuple[QueueKey, bytes]]]:
     """Writes the entries of messages stored before `end`, one write a queue. Moves the messages out of `waiting`.
 
     Returns the messages, and the entries that each queue got, in the form of plain queues. If a full disk refuses
@@ -77,7 +85,7 @@ def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], lis
         written.append((first.key, consume_queue_form(queue, entries)))
     for _ in due:
         waiting.popleft()
-    return due, written
+    return [stored.messages for stored in due if stored.messages is not None], written
 
 
 def consume_queue_form(queue: AnyConsumeQueue, entries: bytes) -> bytes:
@@ -108,9 +116,14 @@ class QueueTable:
         self._settings = settings
         self._log = log
         self.by_key: dict[QueueKey, AnyConsumeQueue] = {}
+        self.lite_queues = 0
         self.is_batch_topic = is_batch_topic
         # Called for a new queue of an unknown topic; raises `UnknownTopic` if the queue must wait for the topic.
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
+
+    @property
+    def keeps_lite(self) -> bool:
+        return self._settings.keeps_lite_queues
 
     def open(self) -> None:
         """Finds the queues and their files. Raises `StoreError` for a plain queue of a batch topic, or the reverse."""
@@ -125,14 +138,31 @@ class QueueTable:
         return queue
 
     def make(self, key: QueueKey, has_batch: bool) -> AnyConsumeQueue:
-        """Returns the queue. A new queue is a batch queue if its topic is a batch topic, or unknown and `has_batch`."""
+        """Returns the queue. A new queue is a batch queue if its topic is a batch topic, or unknown and `has_batch`.
+
+        The queue of a lite topic is a plain one, and none is unknown.
+        """
         queue = self.get(key)
         if queue is None:
-            is_batch_topic = self.is_batch_topic(key[0])
+            is_batch_topic = False if is_lite_queue(key[0]) else self.is_batch_topic(key[0])
             if is_batch_topic is None:
                 self.on_unknown_topic(key[0])
             queue = self._make(key, is_batch=has_batch if is_batch_topic is None else is_batch_topic)
         return queue
+
+    def keys_of(self, topic: str) -> frozenset[QueueKey]:
+        """Returns the keys of a topic's queues and of the queues of its lite topics."""
+        return frozenset(key for key in self.by_key if owner_topic(key[0]) == topic)
+
+    def take(self, keys: Collection[QueueKey]) -> dict[QueueKey, AnyConsumeQueue]:
+        """Removes queues from the table. Returns those that it had."""
+        taken = {key: queue for key in keys if (queue := self.by_key.pop(key, None)) is not None}
+        self.lite_queues -= _lite_count(taken)
+        return taken
+
+    def put_back(self, taken: dict[QueueKey, AnyConsumeQueue]) -> None:
+        self.by_key.update(taken)
+        self.lite_queues += _lite_count(taken)
 
     def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
         """Drops a queue's files of messages that the log no longer has.
@@ -177,7 +207,7 @@ class QueueTable:
             queue = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{folder}", settings.batch_queue_file_bytes)
         else:
             queue = ConsumeQueue(files, f"{QUEUES_FOLDER}/{folder}", settings.queue_file_bytes)
-        self.by_key[key] = queue
+        self.put_back({key: queue})
         return queue
 
 
@@ -202,7 +232,7 @@ class AppendGroup:
         Raises `UnsafePath` for a topic that cannot be a folder's name, and another `StoreError` if the disk fails.
         """
         log, is_batch = self._log, append.inner_num > 0
-        size = appended_bytes(append) + (INNER_BYTES if is_batch else 0)
+        size = appended_bytes(append) + (INNER_BYTES if is_batch else LITE_BYTES if append.lite_queue else 0)
         if append.sys_flag & BATCH_RECORD and not is_batch:
             raise DoesNotFit("a batch that is one record does not fit where one message belongs")
         if not log.fits(size):
@@ -210,8 +240,14 @@ class AppendGroup:
         key = (append.topic, append.queue_id)
         queue = self._queues.make(key, is_batch)
         index = self._next_offsets.get(queue, queue.next_offset)
+        lite, lite_index = None, 0
         if is_batch:
             append = append.based(index)
+            size = appended_bytes(append)
+        elif append.lite_queue:
+            lite = self._queues.make((append.lite_queue, LITE_QUEUE_ID), has_batch=False)
+            lite_index = self._next_offsets.get(lite, lite.next_offset)
+            append = append.placed(lite_index)
             size = appended_bytes(append)
         if not self.waiting:
             self._end = log.place(size)
@@ -227,7 +263,16 @@ class AppendGroup:
         self.entries += len(positions)
         messages = _new(Dispatched, (append, positions, store_ms, end))
         self.waiting.append(_new(Waiting, (key, queue, index, entries, end, messages)))
+        if lite is not None:
+            self._add_lite(lite, append, lite_index, size, end)
         return AppendResult(positions, index, end)
+
+    def _add_lite(self, queue: AnyConsumeQueue, append: Append, index: int, size: int, end: int) -> None:
+        ((_, _, properties),) = append.pieces
+        entry = ENTRY.pack(end - size, size, properties_tags_code(properties[SHORT.size :]))
+        self._next_offsets[queue] = index + 1
+        self.entries += 1
+        self.waiting.append(Waiting((append.lite_queue, LITE_QUEUE_ID), queue, index, entry, end, None))
 
     def write(self) -> int:
         """Writes the records and returns the log's end. Raises `StoreError`, with nothing changed, if it cannot."""
@@ -235,6 +280,10 @@ class AppendGroup:
         for queue, offset in self._next_offsets.items():
             queue.next_offset = offset
         return end
+
+
+def _lite_count(keys: Iterable[QueueKey]) -> int:
+    return sum([is_lite_queue(topic) for topic, _ in keys])
 
 
 def slots_of(queue: AnyConsumeQueue) -> Slots:

@@ -3,9 +3,10 @@
 Source: store/DefaultMessageStore.java getMessage (5.4.0), with its status, next offset and limits. Records that lie
 side by side in the log, as those of a batch do, are read as one piece, a run.
 
-An entry is right if its record has the same topic, queue, queue offset, log offset and size. Only the first and the
-last record of a run are checked: the sizes of the entries leave no room for other records between. A pull returns the
-messages before a wrong entry. A pull that begins at it raises `StoreError`. RocketMQ returns whatever bytes are there.
+An entry is right if its record has the same topic, queue, queue offset, log offset and size. A record in the queue of a
+lite topic has its parent's, and its place there in its properties. Only the first and the last record of a run are
+checked: the sizes of the entries leave no room for other records between. A pull returns the messages before a wrong
+entry. A pull that begins at it raises `StoreError`. RocketMQ returns whatever bytes are there.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from pyrmq_core.errors import StoreError
-from pyrmq_core.protocol.messages.record import FIXED, INT, MIN_RECORD_BYTES, SYS_FLAG_POSITION
+from pyrmq_core.errors import RecordError, StoreError
+from pyrmq_core.protocol.messages.lite_topics import lite_places
+from pyrmq_core.protocol.messages.names import is_lite_queue
+from pyrmq_core.protocol.messages.record import FIXED, INT, MIN_RECORD_BYTES, SYS_FLAG_POSITION, unpack_record
 from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6, HOSTS_V6
 from pyrmq_core.servers.broker.store.appending import topic_part
 from pyrmq_core.servers.broker.store.batch_queue import BATCH_ENTRY_BYTES, BatchConsumeQueue, BatchEntry
 from pyrmq_core.servers.broker.store.commit_log import CommitLog
 from pyrmq_core.servers.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.servers.broker.store.formats import FILLER_SIZE
+from pyrmq_core.servers.broker.store.scan.log_scan import record_at, record_bytes
 
 QueueKey: TypeAlias = tuple[str, int]
 AnyConsumeQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
@@ -232,6 +236,8 @@ def _choose_records(
 
 def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
     """Returns the bytes of adjacent records. Raises `StoreError` if the first or the last does not match its entry."""
+    if is_lite_queue(key[0]):
+        return _read_lite_run(log, run, key)
     begin, size, _, first_index, last_begin, last_index = run
     if size > max_bytes:  # the run is one message; a damaged entry must not cause the read of a whole segment
         check_record(log, begin, size, key, first_index)
@@ -243,6 +249,20 @@ def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
     ):
         return piece
     raise StoreError(_other_record(begin))
+
+
+def _read_lite_run(log: CommitLog, run: Run, key: QueueKey) -> bytes:
+    begin, size, messages, first_index, last_begin, last_index = run
+    piece = log.read(begin, size) if messages > 1 else record_bytes(log, begin) or b""
+    try:
+        first, last = unpack_record(piece, 0), unpack_record(piece, last_begin - begin)
+    except RecordError as error:
+        raise StoreError(_other_record(begin)) from error
+    ends = (first.commit_log_offset, last.commit_log_offset, last_begin - begin + last.store_size)
+    places = lite_places(first).get(key[0]), lite_places(last).get(key[0])
+    if len(piece) != size or ends != (begin, last_begin, size) or places != (first_index, last_index):
+        raise StoreError(_other_record(begin))
+    return piece
 
 
 def _is_own(
@@ -287,6 +307,11 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
     if entry.is_filler or 0 <= entry.physical_offset < log.start:
         return None
     index = entry.base if isinstance(entry, BatchEntry) else offset
+    if is_lite_queue(key[0]):
+        record = record_at(log, entry.physical_offset, entry.size, any_body=True)
+        if record is None or lite_places(record).get(key[0]) != offset:
+            raise entry_error(key, offset, _other_record(entry.physical_offset))
+        return record.store_timestamp_ms
     try:
         head = check_record(log, entry.physical_offset, entry.size, key, index)
     except StoreError as error:

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyrmq_core.protocol.messages.lite_topics import lite_places
+from pyrmq_core.protocol.messages.names import is_lite_queue
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
 from pyrmq_core.protocol.messages.record import RawRecord
 from pyrmq_core.servers.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
@@ -110,7 +112,7 @@ def recover(
     start = choose_start(log, checkpoint, len(queues), clean=clean)
     safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
     unwritten = max(start, safe)
-    reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end))
+    reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end), keeps_lite=table.keeps_lite)
     dropped = later_entries = 0
     lacks = not all(slots_of(queue).is_complete(from_first=log.start == 0) for queue in queues.values())
     if not lacks:
@@ -126,7 +128,7 @@ def recover(
         start = log.start
         for queue in queues.values():
             queue.remove()
-        reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end))
+        reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end), keeps_lite=table.keeps_lite)
         reread.run(start, whole=True)
     is_cut_record = is_copy and _has_one_record(log, reread.end.offset)
     kept = None if is_cut_record else keep_aside(files, log, reread.end.offset)
@@ -140,7 +142,7 @@ def recover(
         end=log.end,
         records=reread.records,
         reason=reread.end.reason,
-        dropped_entries=dropped + max(0, later_entries - reread.records),
+        dropped_entries=dropped + max(0, later_entries - reread.records - reread.lite_entries),
         kept=kept,
         holes=reread.holes,
         bad_bodies=reread.bad_bodies,
@@ -218,6 +220,8 @@ def _agrees(entry: Entry | BatchEntry, key: QueueKey, number: int, log: CommitLo
         return True
     index = entry.base if isinstance(entry, BatchEntry) else number
     record = record_at(log, entry.physical_offset, entry.size, any_body=True)
+    if is_lite_queue(key[0]):
+        return record is not None and lite_places(record).get(key[0]) == index
     return record is not None and (decode_java_utf8(record.topic), record.queue_id, record.queue_offset) == (
         *key,
         index,

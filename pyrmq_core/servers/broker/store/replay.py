@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.messages.lite_topics import lite_places
 from pyrmq_core.protocol.messages.properties import INNER_NUM, decode_java_utf8, decode_properties
 from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, body_crc
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, TRANSACTION_MASK
+from pyrmq_core.servers.broker.store.appending import entry_of_record
 from pyrmq_core.servers.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
 from pyrmq_core.servers.broker.store.commit_log import CommitLog
 from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
@@ -47,18 +49,23 @@ class Replay:
 
     `queue_of` returns the queue of a key, and `entry_of` the entry of a record. After entries were written,
     `on_written` is called with key, queue and entries. The log was synced up to the offset `trusted`: before it an
-    unreadable record is damage, and is noted in `holes`. After it such a record is the end of the log.
+    unreadable record is damage, and is noted in `holes`. After it such a record is the end of the log. With
+    `keeps_lite` a record also has an entry in each lite queue that it names.
     """
 
-    def __init__(self, log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, *, trusted: int = 0) -> None:
+    def __init__(
+        self, log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, *, trusted: int = 0, keeps_lite: bool = False
+    ) -> None:
         self._log = log
         self._queue_of = queue_of
         self._entry_of = entry_of
         self._trusted = trusted
+        self._keeps_lite = keeps_lite
         self._unwritten: dict[AnyConsumeQueue, tuple[QueueKey, bytearray]] = {}
         self._unwritten_entries = 0
         self.on_written: Callable[[QueueKey, AnyConsumeQueue, bytes], None] = lambda key, queue, entries: None
         self.records = 0
+        self.lite_entries = 0
         self.is_cut_short = False
         self.end = LogEnd(log.start)
         self.unknown_topic: str | None = None
@@ -135,24 +142,37 @@ class Replay:
         else:
             entry = self._entry_of(record)
         if isinstance(queue, BatchConsumeQueue):
-            self._place(key, queue, record, entry, whole=whole)
-            return
-        if whole and record.queue_offset * MIN_RECORD_BYTES > record.commit_log_offset:
+            self._place(key, queue, record, record.queue_offset, entry, whole=whole)
+        else:
+            self._append(key, queue, record, record.queue_offset, entry, whole=whole)
+        if self._keeps_lite:
+            for name, index in lite_places(record).items():
+                lite_key = (name, 0)
+                queue, entry = self._queue_of(lite_key, False), entry_of_record(record)
+                self._append(lite_key, queue, record, index, entry, whole=whole)
+                self.lite_entries += 1
+
+    def _append(
+        self, key: QueueKey, queue: AnyConsumeQueue, record: RawRecord, index: int, entry: bytes, *, whole: bool
+    ) -> None:
+        if whole and index * MIN_RECORD_BYTES > record.commit_log_offset:
             raise _DamagedRecord
-        unwritten = self._following(key, queue, record.queue_offset)
+        unwritten = self._following(key, queue, index)
         if unwritten is not None:
             unwritten += entry
             self._note_unwritten(1)
         else:
             self._write_all()
-            self._place(key, queue, record, entry, whole=whole)
+            self._place(key, queue, record, index, entry, whole=whole)
 
-    def _place(self, key: QueueKey, queue: AnyConsumeQueue, record: RawRecord, entry: bytes, *, whole: bool) -> None:
-        if record.commit_log_offset < self._trusted and not _is_placed(queue, record, entry):
+    def _place(
+        self, key: QueueKey, queue: AnyConsumeQueue, record: RawRecord, index: int, entry: bytes, *, whole: bool
+    ) -> None:
+        if record.commit_log_offset < self._trusted and not _is_placed(queue, index, entry):
             raise _DamagedRecord
         if whole and (queue.end or not self._log.start):  # otherwise the missing entries belong to removed segments
-            self.gaps += max(0, record.queue_offset - queue.end)
-        if _refill(queue, record.queue_offset, entry, whole):
+            self.gaps += max(0, index - queue.end)
+        if _refill(queue, index, entry, whole):
             self.on_written(key, queue, entry)
 
     def _write_all(self) -> None:
@@ -173,8 +193,7 @@ class _DamagedRecord(Exception):
     """
 
 
-def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
-    index = record.queue_offset
+def _is_placed(queue: AnyConsumeQueue, index: int, entry: bytes) -> bool:
     return not 0 < index < queue.end or queue.holds(index, entry)
 
 
