@@ -45,7 +45,7 @@ from pyrmq_core.servers.broker.tables.topics import REVIVE_QUEUES
 from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
 from pyrmq_core.servers.broker.transactions.producer_checks import ProducerChecks
 from pyrmq_core.servers.broker.transactions.transactions import Transactions
-from pyrmq_core.servers.broker.upkeep import expire_clients, keep_written, sample_figures
+from pyrmq_core.servers.broker.upkeep import expire_clients, expire_lite_queues, keep_written, sample_figures
 from pyrmq_core.servers.exporter.start import start_exporter
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
 
@@ -293,6 +293,7 @@ def _tasks(broker: Broker) -> list[Task]:
         tables.modes.file.run,
         partial(keep_written, broker),
         partial(expire_clients, broker),
+        *([partial(expire_lite_queues, broker)] if broker.settings.config.keeps_lite_queues else ()),
     ]
 
 

@@ -20,6 +20,7 @@ from pyrmq_core.servers.broker.schedule.delay_levels import FILE_NAME as DELAYS_
 from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
 from pyrmq_core.servers.broker.statistics.tallies import DAY, PERIODS, SECOND_MS
+from pyrmq_core.servers.broker.store_services.queue_removal import is_old_lite_queue, remove_queues
 from pyrmq_core.servers.broker.tables.config_files import FOLDER
 from pyrmq_core.servers.broker.tables.consumer_filters import FILE_NAME as FILTERS_FILE
 from pyrmq_core.servers.broker.tables.consumer_filters import ConsumerFilters
@@ -90,6 +91,28 @@ async def sample_figures(figures: BrokerFigures, now_ms: Callable[[], int] = clo
 
 def _day(now_ms: int) -> date:
     return datetime.fromtimestamp(now_ms / SECOND_MS).astimezone().date()
+
+
+async def expire_lite_queues(broker: Broker) -> None:
+    """Removes the queues of old lite topics at intervals, as in 5.5.0 not before the broker ran for minLiteTTl."""
+    config = broker.settings.config
+    await trio.sleep(config.min_lite_ttl / SECOND_MS)
+    while True:
+        try:
+            await remove_old_lite_queues(broker, clock.now_ms())
+        except StoreError as error:
+            log.error("old lite topics are not removed: %s", error)
+        await trio.sleep(config.lite_ttl_check_interval / SECOND_MS)
+
+
+async def remove_old_lite_queues(broker: Broker, now_ms: int) -> None:
+    store, topics, config = broker.store, broker.tables.topics, broker.settings.config
+    await remove_queues(
+        store,
+        broker.services.flusher,
+        broker.tables.offsets,
+        lambda key: is_old_lite_queue(store, topics, config, key, now_ms),
+    )
 
 
 async def expire_clients(broker: Broker) -> None:

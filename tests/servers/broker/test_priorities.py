@@ -1,4 +1,4 @@
-"""Messages with a priority are stored in the queue of that number; lite topics and their queues are refused by name."""
+"""Messages with a priority are stored in the queue of that number. Topics may have the types of 5.4 and 5.5."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.names import HALF_TOPIC, SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.properties import PRIORITY, decode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
-from pyrmq_core.protocol.requests.broker.offsets import SearchOffset
-from pyrmq_core.protocol.requests.broker.pull_message import PullMessage
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from tests.servers.broker.serving import Served, serving
@@ -74,18 +72,3 @@ async def test_topics_of_both_types(tmp_path: Path, kind: str) -> None:
             ("+priority.type=x", ResponseCode.SYSTEM_ERROR),
         ):
             assert (await made(served, refused)).code == code, refused
-
-
-async def test_the_queue_of_a_lite_topic_is_refused_by_name(tmp_path: Path) -> None:
-    pull = PullMessage("G", "T", 0, 0, 32)
-    async with serving(tmp_path) as served:
-        await made(served)
-        for request in (
-            pull.to_command(),
-            Command(RequestCode.LITE_PULL_MESSAGE, pull.to_command().ext),
-            SearchOffset("T", 0, 1).to_command(),
-        ):
-            answer = await served.ask(Command(request.code, {**request.ext, "liteTopic": "session-1"}))
-            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-            assert (answer.remark or "").startswith("liteTopic[session-1]: this broker has no queues of lite topics")
-            assert (await served.ask(request)).code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED

@@ -55,8 +55,10 @@ def test_delivery_by_another_broker_is_refused_by_name() -> None:
 
 
 def test_all_that_is_refused_is_reported_at_once() -> None:
-    with pytest.raises(InvalidArgument, match=r"enableLmq=true: .*; duplicationEnable=true: this broker is a master"):
-        BrokerConfig().with_settings({"enableLmq": "true", "duplicationEnable": "true", "brokerName": "b"})
+    with pytest.raises(
+        InvalidArgument, match=r"enableControllerMode=true: .*; duplicationEnable=true: this broker is a master"
+    ):
+        BrokerConfig().with_settings({"enableControllerMode": "true", "duplicationEnable": "true", "brokerName": "b"})
 
 
 def test_a_name_that_there_is_nowhere_is_reported_with_the_nearest_one() -> None:

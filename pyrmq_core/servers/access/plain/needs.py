@@ -15,7 +15,7 @@ from typing import Final
 
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, popped_topic
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, owner_topic, popped_topic
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
 from pyrmq_core.protocol.requests.pop.assignments import QueryAssignment
@@ -70,7 +70,7 @@ def _reads(*fields: str) -> Callable[[Command], Needs]:
         needed = {}
         for field in fields:
             if (name := request.ext.get(field)) is not None:
-                needed[name if field == "topic" else RETRY_PREFIX + name] = SUB
+                needed[owner_topic(name) if field == "topic" else RETRY_PREFIX + name] = SUB
         return needed
 
     return needs

@@ -17,7 +17,7 @@ from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import load_object
-from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, popped_topic
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, owner_topic, popped_topic
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
 from pyrmq_core.protocol.requests.pop.assignments import QueryAssignment, SetRequestMode
@@ -53,7 +53,7 @@ def needs_of(request: Command, cluster: str) -> list[Need]:
 def _topic(topic: str | None, *actions: str) -> Need:
     if topic is not None and is_retry_topic(topic):
         return Need(GROUP, topic.removeprefix(RETRY_PREFIX), actions)
-    return Need(TOPIC, topic, actions)
+    return Need(TOPIC, topic and owner_topic(topic), actions)
 
 
 def _group(group: str | None, *actions: str) -> Need:

@@ -13,7 +13,16 @@ from typing import Final, TypeAlias
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
-from pyrmq_core.protocol.messages.names import MAX_GROUP_CHARS, MAX_TOPIC_CHARS, is_dead_letter_topic, is_retry_topic
+from pyrmq_core.protocol.messages.names import (
+    LMQ_PREFIX,
+    MAX_GROUP_CHARS,
+    MAX_TOPIC_CHARS,
+    is_dead_letter_topic,
+    is_lite_queue,
+    is_retry_topic,
+    owner_topic,
+)
+from pyrmq_core.protocol.messages.properties import LITE_TOPIC_NAME, LITE_TOPIC_RULE
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handler
 
 Rule: TypeAlias = Callable[[str], str]
@@ -24,17 +33,20 @@ MAX_RETRY_TOPIC_CHARS: Final = 255
 MAX_CLIENT_ID_CHARS: Final = 1024
 NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 ALLOWED: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+# The reasons by which requests about lite topics are refused.
+NO_LITE_QUEUES: Final = "queues of lite topics without enableLmq and enableMultiDispatch"
+NO_LITE_POPS: Final = "pops of lite topics"
 NOT_PRINTED: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")
 SHOWN_CHARS: Final = 255
 
 
-def lite_refusal(request: Command) -> Command | None:
+def lite_refusal(request: Command, reason: str) -> Command | None:
     """Returns the refusal of a request about a lite topic of RocketMQ 5.5, or None for any other request."""
     if not request.ext.get("liteTopic"):
         return None
     return refusal(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-        f"liteTopic[{_shown(request.ext['liteTopic'])}]: this broker has no queues of lite topics, and reads the "
+        f"liteTopic[{_shown(request.ext['liteTopic'])}]: this broker has no {reason}, and reads the "
         "parent topic; ask without liteTopic, and choose messages by their property __LITE_TOPIC",
     )
 
@@ -51,6 +63,15 @@ def topic_fault(topic: str) -> str:
     elif len(topic) > MAX_TOPIC_CHARS:
         return f"The specified topic: {_shown(topic)}, is longer than topic max length: {MAX_TOPIC_CHARS}"
     return ""
+
+
+def queue_fault(topic: str) -> str:
+    """Returns the fault of a topic's name, or of the name of a lite topic's queue."""
+    if not is_lite_queue(topic):
+        return topic_fault(topic)
+    name = topic.removeprefix(f"{LMQ_PREFIX}{owner_topic(topic)}$")
+    wrong = "" if LITE_TOPIC_NAME.fullmatch(name) else f"The specified topic: {_shown(topic)}: {LITE_TOPIC_RULE}"
+    return topic_fault(owner_topic(topic)) or wrong
 
 
 def group_fault(group: str) -> str:

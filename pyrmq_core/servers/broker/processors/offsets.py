@@ -1,7 +1,8 @@
 """Offsets of queues (29 to 32) and of groups (14, 15).
 
 Source: broker/processor/AdminBrokerProcessor.java, ConsumerManageProcessor.java (5.4.0). For a topic or queue that does
-not exist, 29 to 32 give the answer of an empty queue.
+not exist, 29 to 32 give the answer of an empty queue. The queue of a lite topic is addressed as a topic, and 29 reads
+it by `liteTopic`, too. 5.5.0 commits any offset in it. Here it must have a message.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import trio
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.messages.names import LMQ_PREFIX, is_lite_queue, owner_topic
 from pyrmq_core.protocol.requests.broker.consumer_offsets import (
     PREVIOUSLY_RESET,
     QueryConsumerOffset,
@@ -30,7 +32,13 @@ from pyrmq_core.protocol.requests.broker.offsets import (
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 from pyrmq_core.servers.broker.clients.client_table import ClientInfo, ClientTable
 from pyrmq_core.servers.broker.processors.handlers import Handlers
-from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, lite_refusal, topic_fault
+from pyrmq_core.servers.broker.processors.name_rules import (
+    NO_LITE_QUEUES,
+    checked,
+    group_fault,
+    lite_refusal,
+    queue_fault,
+)
 from pyrmq_core.servers.broker.store.store_reader import StoreReader
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
@@ -50,18 +58,19 @@ class OffsetRequests:
     groups: GroupTable
     topics: TopicTable
     clients: ClientTable
+    keeps_lite: bool = False
 
     def handlers(self) -> Handlers:
         return {
-            RequestCode.GET_MAX_OFFSET: checked(self.max_offset, topic=topic_fault),
-            RequestCode.GET_MIN_OFFSET: checked(self.min_offset, topic=topic_fault),
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: checked(self.search_offset, topic=topic_fault),
-            RequestCode.GET_EARLIEST_MSG_STORETIME: checked(self.earliest_store_time, topic=topic_fault),
+            RequestCode.GET_MAX_OFFSET: checked(self.max_offset, topic=queue_fault),
+            RequestCode.GET_MIN_OFFSET: checked(self.min_offset, topic=queue_fault),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: checked(self.search_offset, topic=queue_fault),
+            RequestCode.GET_EARLIEST_MSG_STORETIME: checked(self.earliest_store_time, topic=queue_fault),
             RequestCode.QUERY_CONSUMER_OFFSET: checked(
-                self.query_consumer_offset, consumerGroup=group_fault, topic=topic_fault
+                self.query_consumer_offset, consumerGroup=group_fault, topic=queue_fault
             ),
             RequestCode.UPDATE_CONSUMER_OFFSET: checked(
-                self.update_consumer_offset, consumerGroup=group_fault, topic=topic_fault
+                self.update_consumer_offset, consumerGroup=group_fault, topic=queue_fault
             ),
         }
 
@@ -74,11 +83,13 @@ class OffsetRequests:
         return OffsetFound(self.reader.bounds((header.topic, header.queue_id))[0]).to_command()
 
     def search_offset(self, request: Command, _: Peer) -> Command:
-        if (refused := lite_refusal(request)) is not None:
+        refused = None if self.keeps_lite else lite_refusal(request, NO_LITE_QUEUES)
+        if refused is not None:
             return refused
         header = SearchOffset.from_command(request)
         upper = (header.boundary_type or "").upper() == UPPER
-        offset = self.reader.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
+        key = (queue_topic(request, header.topic), header.queue_id)
+        offset = self.reader.search(key, header.timestamp_ms, upper=upper)
         return OffsetFound(offset).to_command()
 
     def earliest_store_time(self, request: Command, _: Peer) -> Command:
@@ -108,7 +119,8 @@ class OffsetRequests:
         header = UpdateConsumerOffset.from_command(request)
         if header.consumer_group not in self.groups:
             return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.consumer_group} not exist!")
-        if header.topic not in self.topics:
+        is_known = owner_topic(header.topic) in self.topics
+        if not is_known or not may_commit_in(self.reader, header.topic, header.queue_id):
             return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
         # The topic's number of queues is no limit, since it may have been larger. RocketMQ takes any number.
         if not 0 <= header.queue_id < MAX_QUEUES_PER_TOPIC:
@@ -119,6 +131,17 @@ class OffsetRequests:
         if is_out_of_date or not commit(self.offsets, key, header.commit_offset, member):
             return replace(success(), remark=PREVIOUSLY_RESET)
         return success()
+
+
+def queue_topic(request: Command, topic: str) -> str:
+    """Returns the topic whose queue a request reads: that of its lite topic, or else `topic`."""
+    lite_topic = request.ext.get("liteTopic")
+    return f"{LMQ_PREFIX}{topic}${lite_topic}" if lite_topic else topic
+
+
+def may_commit_in(reader: StoreReader, topic: str, queue_id: int) -> bool:
+    """Returns False for the queue of a lite topic that has no messages: any number of names would fill the table."""
+    return not is_lite_queue(topic) or reader.bounds((topic, queue_id))[1] > 0
 
 
 def commit(offsets: GroupOffsets, key: tuple[str, str, int], offset: int, member: ClientInfo | None) -> bool:

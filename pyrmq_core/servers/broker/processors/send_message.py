@@ -18,6 +18,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.messages.lite_topics import OFFSETS, QUEUES, lite_queue_name
 from pyrmq_core.protocol.messages.message_id import offset_msg_ids
 from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, HALF_TOPIC, REVIVE_PREFIX, is_retry_topic
 from pyrmq_core.protocol.messages.properties import (
@@ -25,6 +26,9 @@ from pyrmq_core.protocol.messages.properties import (
     DELAY,
     INNER_BASE,
     INNER_NUM,
+    LITE_TOPIC,
+    LITE_TOPIC_NAME,
+    LITE_TOPIC_RULE,
     MAX_STORED_PROPERTIES_BYTES,
     MSG_REGION,
     POP_CK,
@@ -50,8 +54,9 @@ from pyrmq_core.servers.broker.processors.handlers import HELP, Answer, Handlers
 from pyrmq_core.servers.broker.processors.name_rules import topic_fault
 from pyrmq_core.servers.broker.processors.put_message import MessageWriter, RequestRefused, make_topic, refused_by_disk
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
-from pyrmq_core.servers.broker.store.appending import INNER_BYTES, Append, AppendResult
+from pyrmq_core.servers.broker.store.appending import INNER_BYTES, LITE_BYTES, Append, AppendResult
 from pyrmq_core.servers.broker.store.batch_pieces import Piece, batch_pieces, piece
+from pyrmq_core.servers.broker.tables.attributes import MESSAGE_TYPE
 from pyrmq_core.servers.broker.tables.topics import WRITE, TopicTable
 from pyrmq_core.servers.broker.timers.timer_rules import DELIVERY_BYTES, TIMER_NAMES, TIMER_TOPIC, is_timer
 from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
@@ -71,6 +76,7 @@ DELAYING: Final = (DELAY, *TIMER_NAMES)
 # A priority beside these counts for nothing (common/attribute/TopicMessageType.java, parseFromMessageProperty).
 BEFORE_PRIORITY: Final = frozenset((*DELAYING, SHARDING_KEY))
 DELAYS_INSIDE: Final = [f"{name}\x01".encode() for name in DELAYING]
+TOO_MANY_LITE: Final = "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]the broker has as many queues of lite topics as it may have:"
 # The common part of the names of all delay properties: one search in place of four, of 70 us each in 130 KB.
 IN_ALL_DELAYS: Final = b"DEL"
 # A committed message is stored like an ordinary one.
@@ -216,8 +222,11 @@ class SendRequests:
             sys_flag &= ~TRANSACTION_MASK
         else:
             place = self.delays.queue_of(message.topic, queue_id, properties)
+        lite_queue = self._lite_queue(message.topic, place.topic, properties) if LITE_TOPIC in properties else ""
         encoded = encode_properties(properties).encode("utf-8", "replace")
-        room = {HALF_TOPIC: ADDED_BY_CHECKS, TIMER_TOPIC: DELIVERY_BYTES}.get(place.topic, 0)
+        room = {HALF_TOPIC: ADDED_BY_CHECKS, TIMER_TOPIC: DELIVERY_BYTES}.get(
+            place.topic, LITE_BYTES if lite_queue else 0
+        )
         if len(message.body) > config.max_message_size or len(encoded) + room > MAX_STORED_PROPERTIES_BYTES:
             raise self.writer.illegal()
         append = Append(
@@ -230,6 +239,7 @@ class SendRequests:
             sys_flag=sys_flag,
             reconsume_times=message.reconsume_times or 0,
             delay_ms=place.delay_ms,
+            lite_queue=lite_queue,
         )
         handle = None
         if place.topic == TIMER_TOPIC and not is_retry_topic(message.topic):
@@ -237,6 +247,27 @@ class SendRequests:
             handle = RecallHandle(message.topic, config.broker_name, out_ms, unique_id).encode()
         waits = properties.get(WAIT) != "false"
         return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)
+
+    def _lite_queue(self, topic: str, stored_in: str, properties: dict[str, str]) -> str:
+        """Returns the queue of the message's lite topic, or an empty text if it gets none.
+
+        Raises `RequestRefused` for a name that cannot be, for a message that is `stored_in` another topic first, and
+        for a further queue beyond maxLmqConsumeQueueNum.
+        """
+        config, topic_config = self.settings.config, self.topics.get(topic)
+        if not config.keeps_lite_queues or topic_config is None or topic_config.attributes.get(MESSAGE_TYPE) != "LITE":
+            return ""
+        if not LITE_TOPIC_NAME.fullmatch(properties[LITE_TOPIC]):
+            raise self.writer.illegal(f"{LITE_TOPIC_RULE}.")
+        if stored_in != topic:
+            raise self.writer.illegal("A message of a lite topic has no delay, and is in no transaction.")
+        queue, queues = lite_queue_name(topic, properties[LITE_TOPIC]), self.writer.store.queues
+        most = config.max_lmq_consume_queue_num
+        if queues.lite_queues >= most and (queue, 0) not in queues.by_key:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{TOO_MANY_LITE} maxLmqConsumeQueueNum is {most}.")
+        for name in (QUEUES, OFFSETS):
+            properties.pop(name, None)
+        return queue
 
     def _queue_of_priority(self, topic: str, queue_id: int, properties: dict[str, str]) -> int:
         """Returns the queue for the message's priority, or `queue_id` if that is not a whole number, or is negative.

@@ -162,7 +162,7 @@ def _of_consumption(broker: Broker) -> Iterator[Family]:
     yield SettleRequests(settings, topics, broker.deliveries.reviver, writer)
     yield NotificationRequests(settings, topics, groups, offsets, broker.deliveries.reviver)
     yield AssignmentRequests(settings, topics, groups, table, tables.modes, broker.cluster.registration)
-    yield OffsetRequests(reader, offsets, groups, topics, table)
+    yield OffsetRequests(reader, offsets, groups, topics, table, settings.config.keeps_lite_queues)
     yield ResetRequests(settings, topics, groups, offsets, reader, table, clients.held, long_work)
     yield HeartbeatRequests(settings, table, groups, tables.filters, topics, broker.cluster.announcer, clients.changes)
     yield MemberRequests(settings, table, offsets, clients.locks)
@@ -197,7 +197,7 @@ def _of_administration(broker: Broker) -> Iterator[Family]:
         settings, broker.access, topics, groups, deliveries.transactions, replicas, retention, registration
     )
     yield AccessRequests(broker.access, settings, identity)
-    yield RetentionRequests(retention, store, flusher, topics)
+    yield RetentionRequests(retention, store, flusher, topics, offsets)
     yield SlaveRequests(
         settings,
         identity,

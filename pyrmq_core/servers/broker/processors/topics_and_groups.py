@@ -110,12 +110,14 @@ class TopicRequests:
         await self.flusher.flush_queues()  # in a thread, so that deleting has little left to flush on the loop
         try:
             with refused_by_disk():
+                lite_queues = {name for name, _ in self.store.queues.keys_of(topic)} - {topic}
                 frees = self.store.delete_topic(topic)
         except RequestRefused as refused:
             return refusal(refused.code, str(refused))
         self.topics.remove(topic, clock.now_ms())
         readers = self.offsets.readers_of(topic)
         self.offsets.forget_topic(topic, [group for group in readers if self.clients.members(group)])
+        self.offsets.forget_lite_queues(lite_queues)
         self.nursery.start_soon(_free, topic, frees)
         self.figures.forget_topic(topic)
         return await saved(self.topics.file)

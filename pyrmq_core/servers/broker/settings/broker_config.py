@@ -174,6 +174,12 @@ class BrokerConfig:
     filter_data_clean_time_span: int = named("filterDataCleanTimeSpan", 86_400_000)
     use_server_side_reset_offset: bool = named("useServerSideResetOffset", True)
     notify_consumer_ids_changed_enable: bool = named("notifyConsumerIdsChangedEnable", True)
+    # Lite topics have queues of their own with both.
+    enable_lmq: bool = named("enableLmq", False)
+    enable_multi_dispatch: bool = named("enableMultiDispatch", False)
+    max_lmq_consume_queue_num: int = named("maxLmqConsumeQueueNum", 20_000)
+    min_lite_ttl: int = named("minLiteTTl", 900_000)
+    lite_ttl_check_interval: int = named("liteTtlCheckInterval", 120_000)
     lite_pull_message_enable: bool = named("litePullMessageEnable", True)
     long_polling_enable: bool = named("longPollingEnable", True)
     short_polling_time_mills: int = named("shortPollingTimeMills", 1000)
@@ -275,6 +281,10 @@ class BrokerConfig:
         return self.server_max_received_bytes, self.server_max_waiting_bytes, self.server_max_header_bytes
 
     @property
+    def keeps_lite_queues(self) -> bool:
+        return self.enable_lmq and self.enable_multi_dispatch
+
+    @property
     def store_settings(self) -> StoreSettings:
         return StoreSettings(
             segment_bytes=self.mapped_file_size_commit_log,
@@ -282,6 +292,7 @@ class BrokerConfig:
             batch_queue_file_bytes=self.mapper_file_size_batch_consume_queue,
             readable_when_flushed=self.flush_disk_type == SYNC_FLUSH,
             log_folder=self.store_path_commit_log or LOG_FOLDER,
+            keeps_lite_queues=self.keeps_lite_queues,
         )
 
     @property

@@ -76,10 +76,6 @@ REFUSED: Final = (
         _names("configManagerVersion"), "this broker keeps its tables in JSON files; set it to v1", ("", "v1")
     ),
     RefusedSettings(
-        _names("enableLmq enableMultiDispatch"),
-        "this broker has no light queues, and messages would be missing in them; set it to false",
-    ),
-    RefusedSettings(
         _names("enabledAppendPropCRC forceVerifyPropCRC"),
         "this broker stores no checksum of properties; set it to false",
     ),
@@ -291,7 +287,7 @@ WITHOUT_EFFECT: Final = (
             realTimeNotifyConsumerChange
             enableBroadcastOffsetStore broadcastOffsetExpireSecond broadcastOffsetExpireMaxSecond
             enableMixedMessageType validateSystemTopicWhenUpdateTopic enableRegisterProducer
-            enableCreateSysGroup maxLmqConsumeQueueNum"""
+            enableCreateSysGroup"""
         ),
         "places and habits of Java's broker: what they switch is always done here, or its request is refused by name",
     ),

@@ -109,6 +109,7 @@ RANGES: Final[Mapping[str, Range]] = {
     "timerFlushIntervalMs": Range(MIN_INTERVAL_MS),
     "transactionCheckInterval": Range(MIN_INTERVAL_MS),
     "cleanResourceInterval": Range(MIN_INTERVAL_MS),
+    "liteTtlCheckInterval": Range(MIN_INTERVAL_MS),
     "deleteFileBatchMax": Range(1),
     "maxStoreBytes": Range(0, MAX_LONG),
     "defaultTopicQueueNums": Range(1, MAX_QUEUES_PER_TOPIC),

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.java.string_hash import tags_code
-from pyrmq_core.protocol.messages.lite_topics import OFFSETS, QUEUES
+from pyrmq_core.protocol.messages.lite_topics import OFFSETS, OFFSETS_INSIDE, QUEUES
 from pyrmq_core.protocol.messages.properties import INNER_BASE, INNER_NUM, decode_java_utf8, encode_properties
 from pyrmq_core.protocol.messages.record import (
     BYTE,
@@ -42,6 +42,8 @@ TAGS_INSIDE: Final = b"\x02" + TAGS_START
 # The most that INNER_NUM and INNER_BASE add to a batch record, and the properties of its lite queue to a message.
 INNER_BYTES: Final = 64
 LITE_BYTES: Final = 300
+# In place of INNER_MULTI_QUEUE_OFFSET, of the same length.
+NO_OFFSETS: Final = b"OTHER_MULTI_QUEUE_OFFSET"
 SEPARATOR: Final = b"\x02"
 # A record's first seven fields, which differ between the messages of a send; the next fields, up to the body's length,
 # are equal.
@@ -102,6 +104,13 @@ class Append:
     def placed(self, lite_offset: int) -> Append:
         """Returns the message with the properties that name its lite queue and its offset there, as in 5.5.0."""
         return self._with({QUEUES: self.lite_queue, OFFSETS: str(lite_offset)})
+
+    def unplaced(self) -> Append:
+        """Returns the messages without offsets in lite queues, which a sender or a copied message may name."""
+        pieces = [
+            piece._replace(properties=piece.properties.replace(OFFSETS_INSIDE, NO_OFFSETS)) for piece in self.pieces
+        ]
+        return replace(self, pieces=pieces)
 
     def _with(self, properties: dict[str, str]) -> Append:
         (message,) = self.pieces

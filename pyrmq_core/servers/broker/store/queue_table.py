@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.lite_topics import OFFSETS_INSIDE
 from pyrmq_core.protocol.messages.names import is_lite_queue, owner_topic
 from pyrmq_core.protocol.messages.record import SHORT
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
@@ -24,6 +25,7 @@ from pyrmq_core.servers.broker.store.appending import (
     build,
     properties_tags_code,
 )
+from pyrmq_core.servers.broker.store.batch_pieces import properties_of
 from pyrmq_core.servers.broker.store.batch_queue import (
     BatchConsumeQueue,
     BatchEntry,
@@ -249,6 +251,10 @@ class AppendGroup:
             lite_index = self._next_offsets.get(lite, lite.next_offset)
             append = append.placed(lite_index)
             size = appended_bytes(append)
+        elif self._queues.keeps_lite and any(
+            OFFSETS_INSIDE in own for own in properties_of(append.pieces, 0, len(append.pieces))
+        ):
+            append = append.unplaced()
         if not self.waiting:
             self._end = log.place(size)
         elif not log.has_room(self._end, size):

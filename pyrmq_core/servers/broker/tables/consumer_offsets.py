@@ -8,7 +8,7 @@ a few messages again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -222,14 +222,23 @@ class GroupOffsets:
             for group in going_on
         }
         self._forget(lambda key: key[0] == topic)
-        for group in self.groups_of(topic):
-            topics = self._topics.change(group)
-            topics.discard(topic)
-            if not topics:
-                self._topics.remove(group)
+        self._drop({topic}, self.groups_of(topic))
         for key, queue_ids in rows.items():
             if len(self._resets) < MOST_RESETS:
                 self._resets[key] = {queue_id: _Reset(0, by_deletion=True) for queue_id in queue_ids}
+
+    def forget_lite_queues(self, names: Collection[str]) -> None:
+        """Forgets the offsets in the deleted queues of lite topics, named as topics."""
+        if names:
+            self._forget(lambda key: key[0] in names)
+            self._drop(names, [group for group, topics in self._topics.items() if not topics.isdisjoint(names)])
+
+    def _drop(self, names: Collection[str], groups: Iterable[str]) -> None:
+        for group in groups:
+            topics = self._topics.change(group)
+            topics.difference_update(names)
+            if not topics:
+                self._topics.remove(group)
 
     def forget_group(self, group: str) -> None:
         self._forget(lambda key: key[1] == group)

@@ -53,7 +53,13 @@ from pyrmq_core.servers.broker.pop.ordered import OrderedPop
 from pyrmq_core.servers.broker.pop.records import CheckPoint, PopKey
 from pyrmq_core.servers.broker.pop.reviver import MOST_BEHIND, Reviver
 from pyrmq_core.servers.broker.processors.handlers import HELP, Answer, Handlers
-from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, lite_refusal, topic_fault
+from pyrmq_core.servers.broker.processors.name_rules import (
+    NO_LITE_POPS,
+    checked,
+    group_fault,
+    lite_refusal,
+    topic_fault,
+)
 from pyrmq_core.servers.broker.processors.pops.held import HeldRequest, waiter_of
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import (
     PullFilter,
@@ -137,7 +143,7 @@ class PopRequests:
         if now_ms - ends_ms > TOO_LATE_MS:
             ip = self.settings.config.advertised_ip
             return refusal(POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
-        refused = lite_refusal(request) or self._refuse(header, peer)
+        refused = lite_refusal(request, NO_LITE_POPS) or self._refuse(header, peer)
         if refused is not None:
             return refused
         expression_type = header.expression_type if header.expression else None

@@ -5,6 +5,10 @@ differ. First, every pull of the group's members is answered with a reset offset
 other offset is committed before. Afterwards each other member gets the offset once. RocketMQ answers a single pull with
 it, perhaps of a client that no longer reads the queue. Second, a slave holds a pull at an offset that only its master
 may have, for up to shortPollingTimeMills: Java's clients would repeat it at once.
+
+The queue of a lite topic is read by `liteTopic`, or with its name as the topic. As in 5.5.0, its records have the
+parent's queue and offset. In 5.5.0 a pull makes a queue of any name. Here no pull makes one, and the parent must
+exist.
 """
 
 from __future__ import annotations
@@ -21,14 +25,14 @@ import trio
 from pyrmq_core.network import LateAnswer, Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
-from pyrmq_core.protocol.messages.names import is_tools_group
+from pyrmq_core.protocol.messages.names import is_lite_queue, is_tools_group, owner_topic
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.clients.client_table import ClientTable
 from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, MOST_MS, HeldPull, HeldPulls, held_bytes
 from pyrmq_core.servers.broker.processors.handlers import HELP, Answer, Handlers
-from pyrmq_core.servers.broker.processors.name_rules import lite_refusal
-from pyrmq_core.servers.broker.processors.offsets import commit
+from pyrmq_core.servers.broker.processors.name_rules import NO_LITE_QUEUES, lite_refusal
+from pyrmq_core.servers.broker.processors.offsets import commit, may_commit_in, queue_topic
 from pyrmq_core.servers.broker.processors.pulls.pull_advice import MOVES, is_unmoved, suggested_broker, unmoved
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import PullFilter, PullFilters, forbidden, get_filtered
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
@@ -77,11 +81,14 @@ class PullRequests:
         refused = self._refuse(header, request, peer)
         if refused is not None:
             return refused
-        chosen = self.filters.filter_of(header)
+        parent = replace(header, topic=owner_topic(header.topic)) if is_lite_queue(header.topic) else header
+        chosen = self.filters.filter_of(parent)
         if isinstance(chosen, Command):
             return chosen
+        if (read := queue_topic(request, header.topic)) is not header.topic:
+            header = replace(header, topic=read)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if header.sys_flag & COMMIT_OFFSET:
+        if header.sys_flag & COMMIT_OFFSET and may_commit_in(self.store.reader, topic, queue_id):
             commit(self.offsets, (group, topic, queue_id), header.commit_offset, self.clients.members(group).get(peer))
         answer = self._moved(header, peer, header.queue_offset) or self._look(header, chosen)
         if header.sys_flag & SUSPEND and answer.code != ResponseCode.SUCCESS:
@@ -117,10 +124,12 @@ class PullRequests:
         took_ms = (time.perf_counter_ns() - began) // 1_000_000
         self.figures.store.note_get(result.count, took_ms, is_tool=is_tools_group(header.consumer_group))
         if result.count:
+            topic = owner_topic(header.topic)
             self.figures.note_get(
-                header.topic, header.consumer_group, header.queue_id, result.count, len(result.records), took_ms
+                topic, header.consumer_group, header.queue_id, result.count, len(result.records), took_ms
             )
-        self.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
+        if may_commit_in(self.store.reader, *key):
+            self.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
         return PullAnswer(
             code=self._code(result, header.queue_offset),
             remark=result.status.name,
@@ -177,7 +186,8 @@ class PullRequests:
 
     def _refuse(self, header: PullMessage, request: Command, peer: Peer) -> Command | None:
         config = self.settings.config
-        if (refused := lite_refusal(request)) is not None:
+        refused = None if config.keeps_lite_queues else lite_refusal(request, NO_LITE_QUEUES)
+        if refused is not None:
             return refused
         if not config.broker_permission & READ:
             return forbidden(f"the broker[{config.advertised_ip}] pulling message is forbidden", 1)
@@ -191,18 +201,20 @@ class PullRequests:
             )
         if not group["consumeEnable"]:
             return forbidden(f"subscription group no permission, {header.consumer_group}", 2)
-        topic = self.topics.get(header.topic)
+        is_lite = config.keeps_lite_queues and is_lite_queue(header.topic)
+        topic = self.topics.get(owner_topic(header.topic) if is_lite else header.topic)
         if topic is None:
             return refusal(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{HELP}"
             )
         if not topic.perm & READ:
             return forbidden(f"the topic[{header.topic}] pulling message is forbidden", 3)
-        if not 0 <= header.queue_id < topic.read_queue_nums:
+        queues = 1 if is_lite else topic.read_queue_nums
+        if not 0 <= header.queue_id < queues:
             return refusal(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]",
+                f"topicConfig.readQueueNums:[{queues}] consumer:[/{peer.address}]",
             )
         return None
 
