@@ -121,7 +121,7 @@ def test_a_power_cut_leaves_the_first_messages_of_each_queue(sent: list[Lite], c
 
 
 def test_record_and_entry_are_as_rocketmq_writes_them() -> None:
-    """As 5.5.0 wrote them: two properties, and an entry of the parent's form in queue 0, with the hash of the tags."""
+    """Both properties and the entry, in queue 0 with the hash of the tags, are what 5.5.0 wrote."""
     files = MemoryFiles()
     store = opened(files, SETTINGS)
     places = [store.put(Lite("orders", "s-1", b"x", 1).append(), NOW_MS).positions[0] for _ in range(2)]

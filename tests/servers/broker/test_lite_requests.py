@@ -234,7 +234,7 @@ async def test_lite_queues_go_with_their_topic_and_their_offsets(tmp_path: Path)
 
 
 async def test_old_lite_topics_are_removed(tmp_path: Path) -> None:
-    """As in 5.5.0 when the last message is older than `lite.topic.expiration`, and than minLiteTTl."""
+    """The last message is older than `lite.topic.expiration` and minLiteTTl, as in 5.5.0."""
     async with serving(tmp_path, **ON, minLiteTTl=str(20 * MINUTE_MS)) as served:
         await made(served)
         broker, now_ms = served.running.broker, clock.now_ms()
