@@ -11,6 +11,7 @@ import logging
 import pytest
 
 from pyrmq_core import Client, Message, Producer, PullConsumer
+from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
@@ -18,6 +19,7 @@ from pyrmq_core.protocol.java.string_hash import consistent_bucket, string_hash_
 from pyrmq_core.protocol.requests.broker.offsets import OffsetFound
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from tests.columnar.stored import record
+from tests.support.lite_topic_jobs import SETTINGS, each_lite_topic_has_its_messages_in_order
 from tests.support.scripted import ScriptedServer, cut
 from tests.support.stage import Stage
 
@@ -123,3 +125,9 @@ async def test_a_queue_is_read_by_its_own_offsets(stage: Stage, client: Client, 
     assert (bounds.start, bounds.end) == (0, 6)
     assert [(message.topic, message.queue_offset) for message in once.messages] == [("orders", 4), ("orders", 5)]
     assert rows == [{"queueOffset": offset, "topic": "orders"} for offset in range(6)]
+
+
+def test_each_lite_topic_of_our_brokers_has_its_messages_in_order(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedCluster(brokers=2, settings=SETTINGS) as cluster:
+        each_lite_topic_has_its_messages_in_order(cluster.nameserver)
+    assert "stores messages for lite topics" not in caplog.text
