@@ -61,13 +61,13 @@ async def test_a_message_is_in_its_parent_and_in_the_queue_of_its_lite_topic(tmp
             answer = PullAnswer.from_command(await served.ask(request))
             assert (answer.code, answer.next_begin_offset, answer.min_offset, answer.max_offset) == (0, 2, 0, 2)
             records = list(iterate_records(answer.records))
-            assert [(one.topic, one.queue_id, one.queue_offset, one.body) for one in records] == [
+            assert [(record.topic, record.queue_id, record.queue_offset, record.body) for record in records] == [
                 ("T", 2, 0, b"0"),
                 ("T", 2, 2, b"2"),
             ]
-            named = [decode_properties(one.properties) for one in records]
-            assert [one["INNER_MULTI_DISPATCH"] for one in named] == [S, S]
-            assert [one["INNER_MULTI_QUEUE_OFFSET"] for one in named] == ["0", "1"]
+            named = [decode_properties(record.properties) for record in records]
+            assert [properties["INNER_MULTI_DISPATCH"] for properties in named] == [S, S]
+            assert [properties["INNER_MULTI_QUEUE_OFFSET"] for properties in named] == ["0", "1"]
 
 
 async def test_answers_are_those_of_rocketmq(tmp_path: Path) -> None:

@@ -158,13 +158,13 @@ class QueueTable:
 
     def take(self, keys: Collection[QueueKey]) -> dict[QueueKey, AnyConsumeQueue]:
         """Removes queues from the table. Returns those that it had."""
-        taken = {key: queue for key in keys if (queue := self.by_key.pop(key, None)) is not None}
-        self.lite_queues -= _lite_count(taken)
-        return taken
+        removed = {key: queue for key in keys if (queue := self.by_key.pop(key, None)) is not None}
+        self.lite_queues -= _lite_count(removed)
+        return removed
 
-    def put_back(self, taken: dict[QueueKey, AnyConsumeQueue]) -> None:
-        self.by_key.update(taken)
-        self.lite_queues += _lite_count(taken)
+    def put_back(self, removed: dict[QueueKey, AnyConsumeQueue]) -> None:
+        self.by_key.update(removed)
+        self.lite_queues += _lite_count(removed)
 
     def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
         """Drops a queue's files of messages that the log no longer has.
