@@ -172,8 +172,8 @@ class ClientSession:
         """
         return await self.caller.call(address, command, timeout=timeout)
 
-    async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> PinnedConnection:
-        return await self.caller.line(address, timeout=timeout)
+    async def open_line(self, address: str) -> PinnedConnection:
+        return await self.caller.line(address, timeout=CALL_TIMEOUT_SECONDS)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
         """Sends one request that expects no answer. Returns when it is written."""

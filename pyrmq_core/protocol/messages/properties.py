@@ -165,14 +165,13 @@ def message_properties_string(
     return text
 
 
-def properties_around_id(message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> tuple[str, str]:
+def properties_around_id(message: Message) -> tuple[str, str]:
     """Returns a message's properties string in two parts, before and after UNIQ_KEY, checked except for length.
 
     It is for messages whose ids are drawn later, many at once.
     """
-    if not system_properties and (ends := plain_ends(message)) is not None:
-        return ends
-    return checked_ends(message, system_properties)
+    ends = plain_ends(message)
+    return checked_ends(message, NO_PROPERTIES) if ends is None else ends
 
 
 def checked_ends(message: Message, system_properties: Mapping[str, str]) -> tuple[str, str]:

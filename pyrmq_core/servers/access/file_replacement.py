@@ -14,13 +14,13 @@ PRIVATE: Final = 0o600
 ORDINARY: Final = 0o666
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Writes and syncs a new file beside `path`, then renames it over `path`. Raises OSError.
 
     Missing folders are created, and a link to the file stays a link. The file keeps its permissions, whatever the
-    process's umask is. A new file has `mode`, less the umask.
+    process's umask is. Only its owner can read a new file.
     """
-    _replace(path.resolve(), content, _permissions(path), mode)
+    _replace(path.resolve(), content, _permissions(path), PRIVATE)
 
 
 def replace_keeping_previous(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:

@@ -210,8 +210,7 @@ class _CachedAnswer(NamedTuple):
 class RouteCache:
     """A cache of encoded routes. It compares routes by identity: the tables return the same object until it changes."""
 
-    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self) -> None:
         self._bytes = 0
         self._cache: dict[tuple[str, bool], _CachedAnswer] = {}
 
@@ -228,7 +227,7 @@ class RouteCache:
     ) -> Command:
         before = self._cache.get((topic, bare_ids))
         self._bytes += len(body) - len(before.answer.body) if before is not None else len(body) + ROUTE_BYTES
-        if self._bytes > self._max_bytes:
+        if self._bytes > MAX_KEPT_BYTES:
             self._cache.clear()
             self._bytes = len(body) + ROUTE_BYTES
         answer = success(body=body)

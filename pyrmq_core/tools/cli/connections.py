@@ -218,7 +218,10 @@ OPTIONS: Final = (
 
 
 def connection_of(arguments: dict[str, Any]) -> Connection:
-    """Removes the connection options from a command's arguments. An option overrides the file of `--credentials`."""
+    """Returns the connection that a command's options describe, and removes these options from `arguments`.
+
+    Keys from options override those in the file of `--credentials`.
+    """
     keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
     path = arguments.pop("credentials")
     stored = _credentials(path) if path else {}

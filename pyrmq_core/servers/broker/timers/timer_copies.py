@@ -113,7 +113,11 @@ class DeliveredCopies:
         self._until = (0, 0)
 
     def find(self, records: Iterable[RawRecord], start: int, queue_offset: int, time_ms: int) -> None:
-        """Collects the copies in `records`, which begin at log offset `start`. `forget` explains the other two."""
+        """Collects the copies in `records`, which begin at log offset `start`.
+
+        They match messages of rmq_sys_wheel_timer before `queue_offset`, and messages due by `time_ms`, after which
+        `forget` drops them. Later messages cannot have copies from an earlier run.
+        """
         for record in records:
             if MARK in record.properties:
                 time_ms = max(time_ms, record.store_timestamp_ms)  # the clock may have been set back since
@@ -130,10 +134,10 @@ class DeliveredCopies:
         return True
 
     def forget(self, queue_offset: int, oldest_ms: int) -> None:
-        """Drops all copies when no message can match them any more.
+        """Drops all copies once no message can match them any more.
 
-        That is so once messages are read up to the `queue_offset` of `find`, and the earliest waiting slot, at
-        `oldest_ms`, is later than its `time_ms`.
+        `queue_offset` is the offset up to which messages are read, `oldest_ms` the time of the earliest slot that
+        waits. Both have to be past the bounds in `find`.
         """
         if self.start is not None and queue_offset >= self._until[0] and oldest_ms > self._until[1]:
             self._keys.clear()

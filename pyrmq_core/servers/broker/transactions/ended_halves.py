@@ -78,7 +78,10 @@ class EndedHalves:
             self.waiting.add(offset, topic)
 
     def end(self, offset: int, *, committed: bool) -> None:
-        """Notes that a producer ended a half message, and with it the message's last successor."""
+        """Notes that a producer committed or rolled back a half message, which then needs no check any more.
+
+        If the message was stored again since, the same holds for its latest repetition.
+        """
         for half_offset in dict.fromkeys((offset, self.last(offset))):
             if half_offset not in self._ends and not self.is_done(half_offset):
                 self.finish(half_offset)
