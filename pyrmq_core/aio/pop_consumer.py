@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
@@ -12,7 +13,7 @@ from pyrmq_core.aio.push_consumer import HandlerOnLoop
 from pyrmq_core.client.async_only import AsyncOnly
 from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, is_async, stop_consumer
 from pyrmq_core.client.consumer.pop.delivery import PopDelivery as TrioPopDelivery
-from pyrmq_core.client.consumer.pop.receiving import POLL_SECONDS
+from pyrmq_core.client.consumer.pop.receiving import POLL_SECONDS, OutsideReceive
 from pyrmq_core.client.consumer.pop.settings import PopSettings
 from pyrmq_core.client.consumer.pop_consumer import OneHandler
 from pyrmq_core.client.consumer.pop_consumer import PopConsumer as TrioPopConsumer
@@ -96,10 +97,14 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
         sql: str | None = None,
         order: bool = False,
     ) -> list[PopDelivery]:
-        deliveries = await self._run(
+        receive = OutsideReceive(
             lambda consumer: consumer.receive(topic, max_messages, invisible, wait, tags=tags, sql=sql, order=order)
         )
-        return [PopDelivery(delivery) for delivery in deliveries]
+        try:
+            return [PopDelivery(delivery) for delivery in await self._run(receive.run)]
+        except asyncio.CancelledError:
+            await on_library_loop(receive.leave)
+            raise
 
     receive.__doc__ = TrioPopConsumer.receive.__doc__
 

@@ -11,12 +11,12 @@ from pyrmq_core.blocking.face import blocking_form
 from pyrmq_core.blocking.stop_signals import StopSignals
 from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, is_async, stop_consumer
 from pyrmq_core.client.consumer.pop.delivery import PopDelivery as AsyncPopDelivery
-from pyrmq_core.client.consumer.pop.receiving import POLL_SECONDS
+from pyrmq_core.client.consumer.pop.receiving import POLL_SECONDS, OutsideReceive
 from pyrmq_core.client.consumer.pop.settings import PopSettings
 from pyrmq_core.client.consumer.pop_consumer import OneHandler
 from pyrmq_core.client.consumer.pop_consumer import PopConsumer as AsyncPopConsumer
 from pyrmq_core.client.parameters import parameters_of
-from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.loop_thread.portal import HeldContext, portal
 from pyrmq_core.model import MessageExt, Problem
 from pyrmq_core.protocol.shown_values import shown
@@ -85,10 +85,16 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
         sql: str | None = None,
         order: bool = False,
     ) -> list[PopDelivery]:
-        deliveries = self._run(
+        receive = OutsideReceive(
             lambda consumer: consumer.receive(topic, max_messages, invisible, wait, tags=tags, sql=sql, order=order)
         )
-        return [PopDelivery(delivery) for delivery in deliveries]
+        try:
+            return [PopDelivery(delivery) for delivery in self._run(receive.run)]
+        except RocketMQError:
+            raise
+        except BaseException:  # an interrupt
+            portal().run(receive.leave)
+            raise
 
     receive.__doc__ = AsyncPopConsumer.receive.__doc__
 

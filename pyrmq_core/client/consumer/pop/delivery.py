@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
 import trio
 
 from pyrmq_core.client.async_only import AsyncOnly
-from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater
+from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, NotHandled
 from pyrmq_core.client.consumer.pop.requests import PopRequests
 from pyrmq_core.client.consumer.pop.settings import check_wait, delay_of, invisible_ms
 from pyrmq_core.errors import InvalidState, RocketMQError
@@ -159,3 +160,11 @@ class PopDelivery(AsyncOnly):
                 f"the invisible time of {self.message.msg_id} has ended, and the message goes to another worker: "
                 "extend a delivery earlier, or receive with a longer `invisible`"
             )
+
+
+async def give_back_unused(deliveries: Iterable[PopDelivery]) -> None:
+    """Gives messages back that their receiver left, also in a cancelled task. Does not raise."""
+    with trio.move_on_after(LEAVING_SECONDS, shield=True):
+        async with trio.open_nursery() as nursery:
+            for delivery in deliveries:
+                nursery.start_soon(delivery._fail, NotHandled("its receive was cancelled"))

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import trio
 
-from pyrmq_core.client.consumer.consume.handler_exceptions import NotHandled
-from pyrmq_core.client.consumer.pop.delivery import PopDelivery
+from pyrmq_core.client.consumer.pop.delivery import PopDelivery, give_back_unused
 from pyrmq_core.client.consumer.pop.popped import Popped
 from pyrmq_core.client.consumer.pop.requests import PopOptions, PopRequests
 from pyrmq_core.client.consumer.pop.settings import PopSettings
@@ -41,6 +40,29 @@ class _Pop:
     deliveries: list[PopDelivery] = field(default_factory=list)
     error: Exception | None = None
     is_abandoned: bool = False
+
+
+class OutsideReceive:
+    """A receive for a caller outside of trio's loop.
+
+    Such a caller can be cancelled or interrupted while received messages are on their way to it. After `leave` they are
+    given back, whether they were received before or are received later.
+    """
+
+    def __init__(self, receive: Callable[[Any], Awaitable[list[PopDelivery]]]) -> None:
+        self._receive = receive
+        self._deliveries: list[PopDelivery] = []
+        self._has_left = False
+
+    async def run(self, consumer: object) -> list[PopDelivery]:
+        self._deliveries = await self._receive(consumer)
+        if self._has_left:
+            await self.leave()
+        return self._deliveries
+
+    async def leave(self) -> None:
+        self._has_left = True
+        await give_back_unused(self._deliveries)
 
 
 class Receiving:
@@ -135,8 +157,7 @@ class Receiving:
         finally:
             pop.ended.set()
         if pop.is_abandoned:
-            for delivery in pop.deliveries:
-                await delivery._fail(NotHandled("its receive was cancelled"))
+            await give_back_unused(pop.deliveries)
 
     async def _pop_with_attempt(self, broker_name: str, options: PopOptions, wait: float) -> list[Popped]:
         if not options.order:
