@@ -52,10 +52,16 @@ class PopDelivery(AsyncOnly):
 
     async def ack(self) -> None:
         """Acknowledges the message. If its invisible time has ended, another worker may have it nevertheless."""
-        async with self._turn:
+        try:  # a turn of the loop less for each message
+            self._turn.acquire_nowait()
+        except trio.WouldBlock:
+            await self._turn.acquire()
+        try:
             self._check_unsettled()
             await self._requests.ack(self._topic, self._receipt)
             self._is_settled = True
+        finally:
+            self._turn.release()
 
     async def extend(self, seconds: float) -> None:
         """Lets the message be invisible for `seconds` from now on, up to 12 hours, whatever was left before."""

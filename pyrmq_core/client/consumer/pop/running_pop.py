@@ -100,11 +100,12 @@ class RunningPop:
                 if not is_acknowledged:
                     break
         finally:
-            with trio.move_on_after(LEAVING_SECONDS, shield=True):
+            if left:  # a scope for each message would cost more than a fast handler
+                with trio.move_on_after(LEAVING_SECONDS, shield=True):
+                    for delivery in left:
+                        await delivery._fail(NotHandled())
                 for delivery in left:
-                    await delivery._fail(NotHandled())
-            for delivery in left:
-                self._end(delivery)
+                    self._end(delivery)
 
     async def _handle(self, delivery: PopDelivery) -> bool:
         """Calls the handler and settles the message by its end. Returns whether it was acknowledged."""
