@@ -253,6 +253,27 @@ async def test_no_more_handlers_run_than_at_once_and_no_more_messages_are_taken(
         assert PopMessage.from_command(at.of(Code.POP_MESSAGE)[0]).max_msg_nums == 3
 
 
+async def test_a_call_begins_while_the_message_before_it_is_acknowledged() -> None:
+    async with scene() as at:
+        at.broker.add(b"first", b"second")
+        second_begun = trio.Event()
+
+        async def answer_later(request: Command, peer: Peer) -> Command:
+            await second_begun.wait()
+            return success()
+
+        at.server.on(Code.ACK_MESSAGE, answer_later)
+
+        async def handle(message: MessageExt) -> None:
+            if message.body == b"second":
+                second_begun.set()
+                await at.consumer.stop()
+
+        with trio.fail_after(SECONDS):
+            await at.consumer.run(TOPIC, handle, at_once=1)
+        assert len(at.of(Code.ACK_MESSAGE)) == 2
+
+
 async def test_a_stopped_run_gives_back_what_its_handlers_have() -> None:
     async with scene() as at:
         at.broker.add(b"slow")

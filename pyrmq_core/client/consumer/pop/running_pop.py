@@ -22,6 +22,8 @@ from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
 from pyrmq_core.protocol.requests.pop.pop_message import MOST_MESSAGES
 
 PAUSE_SECONDS: Final = 1.0
+# The most messages that may be handled or wait for their acknowledgement, in multiples of `at_once`.
+MOST_UNSETTLED: Final = 2
 RECEIVING: Final = "receiving from"
 EXTENDING: Final = "extending the messages of"
 ACKNOWLEDGING: Final = "acknowledging the messages of"
@@ -41,7 +43,8 @@ class RunningPop:
 
     `receive(count)` returns up to `count` deliveries, perhaps none. A message is invisible for `invisible` seconds.
     This is extended half way through, until `consume_timeout` seconds after its arrival. `handled` has the arrival time
-    of each message, by trio's clock. `changed` is set when a handler ends.
+    of each message, by trio's clock, until it is settled. `free` is the number of calls that may begin: the next
+    messages are received while earlier ones are acknowledged. `changed` is set when a handler ends.
     """
 
     receive: Callable[[int], Awaitable[Sequence[PopDelivery]]]
@@ -54,14 +57,18 @@ class RunningPop:
     order: bool
     handled: dict[PopDelivery, float] = field(default_factory=dict)  # by the time of their arrival
     changed: trio.Event = field(default_factory=trio.Event)
+    free: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.free = self.at_once
 
     async def work(self, nursery: trio.Nursery) -> None:
         """Receives for ever, and handles messages in the nursery. Raises refusals that no later try changes."""
         nursery.start_soon(self._extend_in_turn)
         while True:
-            await self._wait_below(self.at_once)
+            await self._wait_until(lambda: self.free > 0 and len(self.handled) < MOST_UNSETTLED * self.at_once)
             try:
-                deliveries = await self.receive(min(self.at_once - len(self.handled), MOST_MESSAGES))
+                deliveries = await self.receive(min(self.free, MOST_MESSAGES))
             except RocketMQError as error:
                 if is_final(error):
                     raise
@@ -73,15 +80,16 @@ class RunningPop:
 
     async def finish(self) -> None:
         """Waits until no message is handled."""
-        await self._wait_below(1)
+        await self._wait_until(lambda: not self.handled)
 
-    async def _wait_below(self, count: int) -> None:
-        while len(self.handled) >= count:
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
             self.changed = trio.Event()
             await self.changed.wait()
 
     def _begin(self, nursery: trio.Nursery, deliveries: Sequence[PopDelivery]) -> None:
         now = trio.current_time()
+        self.free -= len(deliveries)
         self.handled.update(dict.fromkeys(deliveries, now))
         if self.order:
             for _, queue in groupby(deliveries, key=lambda delivery: delivery.message.queue):
@@ -104,12 +112,15 @@ class RunningPop:
                 with trio.move_on_after(LEAVING_SECONDS, shield=True):
                     for delivery in left:
                         await delivery._fail(NotHandled())
+                self.free += len(left)
                 for delivery in left:
                     self._end(delivery)
 
     async def _handle(self, delivery: PopDelivery) -> bool:
         """Calls the handler and settles the message by its end. Returns whether it was acknowledged."""
         outcome = await self.calls.call([delivery.message])
+        self.free += 1
+        self.changed.set()
         if outcome.reason is not None:
             await delivery._fail(outcome.reason)
             return False
