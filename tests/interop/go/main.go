@@ -2,6 +2,7 @@
 //
 // judge NAMESERVER WORD CHECK...    prints "CHECK passed" or "CHECK failed: REASON"; the checks run side by side
 // send NAMESERVER TOPIC             sends in every form and prints "sent FORM MSGID BROKER QUEUEID OFFSET"
+// later NAMESERVER TOPIC            sends a delayed message, one in a transaction, and one that is rolled back
 // read NAMESERVER TOPIC COUNT       prints a message per line, as JSON
 // signed NAMESERVER TOPIC KEY SECRET   sends one message and consumes it with these credentials; prints "signed BODY"
 // members NAMESERVER PORT           push consumers for the test that listens at the port (support/groups/java_members.py)
@@ -38,6 +39,8 @@ func main() {
 		judge(arguments[0], arguments[1:])
 	case "send":
 		must(send(arguments[0]))
+	case "later":
+		must(later(arguments[0]))
 	case "read":
 		count, err := strconv.Atoi(arguments[1])
 		must(err)
@@ -189,6 +192,34 @@ func send(topic string) error {
 	return sender.Shutdown()
 }
 
+func later(topic string) error {
+	sender, err := newProducer("go-later-" + topic)
+	if err != nil {
+		return err
+	}
+	delayed := primitive.NewMessage(topic, []byte("delayed"))
+	delayed.WithDelayTimeLevel(1)
+	if _, err := sender.SendSync(context.Background(), delayed); err != nil {
+		return err
+	}
+	_ = sender.Shutdown()
+	judging, err := rocketmq.NewTransactionProducer(&listener{}, producer.WithNameServer([]string{nameserver}),
+		producer.WithGroupName("go-judging-"+topic), producer.WithSendMsgTimeout(20*time.Second))
+	if err != nil {
+		return err
+	}
+	if err := judging.Start(); err != nil {
+		return err
+	}
+	for _, body := range []string{"rollback", "commit"} {
+		message := primitive.NewMessage(topic, []byte(body))
+		if _, err := judging.SendMessageInTransaction(context.Background(), message); err != nil {
+			return err
+		}
+	}
+	return judging.Shutdown()
+}
+
 func read(topic string, count int) error {
 	seen, stop, err := consuming("go-readers-"+topic, "reader-"+topic, topic, consumer.MessageSelector{})
 	if err != nil {
@@ -202,7 +233,11 @@ func read(topic string, count int) error {
 		line, err := json.Marshal(map[string]interface{}{
 			"body": string(message.Body), "tag": message.GetTags(), "keys": message.GetKeys(), "id": message.MsgId,
 			"broker": message.Queue.BrokerName, "queue": message.Queue.QueueId, "offset": message.QueueOffset,
-			"properties": message.GetProperties(),
+			"properties": message.GetProperties(), "broker_id": message.OffsetMsgId, "flag": message.Flag,
+			"size": message.StoreSize, "sys_flag": message.SysFlag, "born": message.BornTimestamp,
+			"stored": message.StoreTimestamp, "born_host": message.BornHost, "store_host": message.StoreHost,
+			"log_offset": message.CommitLogOffset, "crc": message.BodyCRC, "times": message.ReconsumeTimes,
+			"prepared": message.PreparedTransactionOffset,
 		})
 		if err != nil {
 			return err
