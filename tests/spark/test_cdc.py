@@ -66,14 +66,12 @@ def test_the_table_is_that_of_the_database(
     shuffled = frame.union(frame.where("queueOffset % 3 = 0")).repartition(3).orderBy(F.rand(5))
     expected = rows_in_source(source)
     assert len(expected) > 20
-    changes = read(shuffled)
-    assert final_table(changes) == expected
-    assert {row.op for row in changes.select("op").distinct().collect()} == {"insert", "update", "delete"}
-    once = read(frame)
+    assert final_table(read(shuffled)) == expected
     moved = sum(op == "u" and (before or {})["id"] != (after or {})["id"] for op, before, after in source.changes())
     assert moved
-    assert once.count() == len(source.changes()) + moved
-    assert once.select("sequence").distinct().count() == once.count()
+    (once,) = read(frame).agg(F.count("*"), F.countDistinct("sequence"), F.collect_set("op")).collect()
+    assert once[0] == once[1] == len(source.changes()) + moved
+    assert {*once[2]} == {"insert", "update", "delete"}
 
 
 def parsed_of_canal(frame: DataFrame, **options: str) -> DataFrame:
@@ -147,10 +145,12 @@ def test_numbers_keep_their_digits(spark: SparkSession) -> None:
     for read, body in ((canal, canal_message([("c", None, row)])), (debezium, plain)):
         rows = read(messages(spark, [body]), ddl, key="id", table="customers").collect()
         assert [row.after for row in rows] == expected
-    for wrapped in (False, True):
-        body = debezium_message("c", None, {"id": 1, "amount": "1.10"}, wrapped=wrapped).replace('"1.10"', "1.10")
-        rows = debezium(messages(spark, [body]), "id bigint, amount string", key="id", table="customers").collect()
-        assert [row.after.amount for row in rows] == ["1.10"]
+    bodies = [
+        debezium_message("c", None, {"id": number, "amount": "1.10"}, wrapped=bool(number)).replace('"1.10"', "1.10")
+        for number in range(2)
+    ]
+    rows = debezium(messages(spark, bodies), "id bigint, amount string", key="id", table="customers").collect()
+    assert [row.after.amount for row in rows] == ["1.10", "1.10"]
 
 
 def test_the_names_in_a_body_are_read_only_where_it_has_no_op(spark: SparkSession) -> None:
@@ -255,7 +255,7 @@ GOOD = {parsed_of_canal: canal_message([("c", None, BOB)]), parsed_of_debezium: 
 def test_what_is_no_change_ends_the_query_or_is_left_out(spark: SparkSession, read: Callable[..., DataFrame]) -> None:
     # The last query finds each of them. One that ends takes seconds, so only some have a query of their own.
     bodies = [GOOD[read], *NO_CHANGES[read]]
-    for body in NO_CHANGES[read][::6]:
+    for body in NO_CHANGES[read][::12]:
         with pytest.raises(PySparkException, match=r"RMQ_INVALID_CHANGE.*customers/b/0/1 "):
             read(messages(spark, [GOOD[read], body])).collect()
     assert rows_of(read(messages(spark, bodies), corrupt="skip")) == [("insert", 2, None, "bob")]

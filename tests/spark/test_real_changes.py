@@ -126,14 +126,17 @@ def test_types_of_postgresql(spark: SparkSession) -> None:
     refused(parsed(special, "id bigint, n10_2 decimal(10,2)", table="types"), "RMQ_INVALID_CHANGE.*`n10_2`")
 
 
-def with_schema(spark: SparkSession, value: object, **field: object) -> DataFrame:
-    """Returns a message of one column, as Debezium writes it with its schema."""
-    fields = [{"field": "id", "type": "int64"}, {"field": "c", **field}]
-    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
-    source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": "t", "snapshot": None}
-    payload = {"op": "c", "before": None, "after": {"id": 1, "c": value}, "source": source, "ts_ns": 1}
-    body = json.dumps({"schema": schema, "payload": payload}, separators=(",", ":"))
-    return spark.createDataFrame([("t", "b", 0, 0, body.encode())], COLUMNS)
+def with_schema(spark: SparkSession, *columns: tuple[object, dict[str, object]]) -> DataFrame:
+    """Returns messages of one column, as Debezium writes them with its schema. Their ids count from 1."""
+    rows = []
+    for number, (value, field) in enumerate(columns):
+        fields = [{"field": "id", "type": "int64"}, {"field": "c", **field}]
+        schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+        source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": "t", "snapshot": None}
+        payload = {"op": "c", "before": None, "after": {"id": number + 1, "c": value}, "source": source, "ts_ns": 1}
+        body = json.dumps({"schema": schema, "payload": payload}, separators=(",", ":"))
+        rows.append(("t", "b", 0, number, body.encode()))
+    return spark.createDataFrame(rows, COLUMNS)
 
 
 def test_types_by_the_schema_in_the_message(spark: SparkSession) -> None:
@@ -156,9 +159,11 @@ def test_types_by_the_schema_in_the_message(spark: SparkSession) -> None:
         ({"scale": 1, "value": "Cw=="}, {"type": "struct"}, "decimal(12,2)", Decimal("1.10")),
         ("00ff", {"type": "bytes"}, "binary", b"\xd3G\xdf"),
     ]
-    for value, field, kind, expected in cases:
-        (row,) = parsed(with_schema(spark, value, **field), f"id int, c {kind}", table="t").collect()
-        assert row.after.c == expected, field
+    for kind in {kind for *_, kind, _ in cases}:
+        values = [(value, field) for value, field, its_kind, _ in cases if its_kind == kind]
+        rows = parsed(with_schema(spark, *values), f"id int, c {kind}", table="t").collect()
+        read = [row.after.c for row in sorted(rows, key=lambda row: int(row.after.id))]
+        assert read == [expected for *_, its_kind, expected in cases if its_kind == kind], kind
     wrong: list[tuple[object, dict[str, object], str]] = [
         (9223372036825200000, {"type": "int64", "name": f"{time}MicroTimestamp"}, "timestamp_ntz"),
         (1709251199123456, {"type": "int64", "name": f"{time}MicroTimestamp"}, "timestamp"),
@@ -170,7 +175,7 @@ def test_types_by_the_schema_in_the_message(spark: SparkSession) -> None:
         ({"scale": 1, "value": "Cw=="}, {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}, "string"),
     ]
     for value, field, kind in wrong:
-        changes = parsed(with_schema(spark, value, **field), f"id int, c {kind}", table="t")
+        changes = parsed(with_schema(spark, (value, field)), f"id int, c {kind}", table="t")
         refused(changes, "RMQ_INVALID_CHANGE")
 
 
@@ -193,13 +198,17 @@ def test_a_name_that_no_message_has(spark: SparkSession, tmp_path: Path, caplog:
     """It ends the query, but in a batch of a stream, which may have changes of other tables alone: `apply` warns."""
     two = "id bigint, v string"
     both = frame(spark, "b_public_again", "b_other_again")
-    for changes in (
+    misspelt, of_another_tool = (
         debezium(both, two, key="id", table="public.agains"),
-        debezium(both, two, key="id", table="again.public"),
         of_canal(spark, "id int", table="shop.odds"),
+    )
+    for changes in (
+        misspelt.select("op"),
+        misspelt.groupBy().count(),
+        debezium(both, two, key="id", table="again.public"),
+        of_another_tool.groupBy().count(),
     ):
-        for frame_of_changes in (changes, changes.select("op"), changes.groupBy().count()):
-            refused(frame_of_changes, r"RMQ_UNFIT_CAPTURE\] no message is of table='[a-z.]+'.*change is of shop\.")
+        refused(changes, r"RMQ_UNFIT_CAPTURE\] no message is of table='[a-z.]+'.*change is of shop\.")
     nothing = both.where("queueOffset < 0")
     assert debezium(nothing, two, key="id", table="public.agains").collect() == []
     both.write.parquet(str(tmp_path / "messages"))
@@ -365,7 +374,7 @@ def outcome(spark: SparkSession, plant: Plant, folder: Path) -> list[tuple[objec
     """Returns the rows of a plant's table, or the condition of a named error."""
     topics, columns, table = plant[3:6]
     decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
-    messages = with_schema(spark, "AMA=", **decimal) if topics == ("decimals",) else frame(spark, *topics)
+    messages = with_schema(spark, ("AMA=", {**decimal})) if topics == ("decimals",) else frame(spark, *topics)
     try:
         if plant[0] is upsert:
             apply(messages, folder, tool="debezium", schema=columns, key="id", table=table)
