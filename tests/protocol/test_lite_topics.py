@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.messages.lite_topics import lite_queue_name, with_lite_offsets
-from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.messages.lite_topics import lite_places, lite_queue_name, with_lite_offsets
+from pyrmq_core.protocol.messages.record import iterate_records, unpack_record
 from tests.columnar.stored import record
 
 QUEUE = "%LMQ%$orders$session-42"
@@ -42,3 +42,10 @@ def test_the_name_of_a_queue() -> None:
     for name in ("", "a$b", "a" * 65):
         with pytest.raises(InvalidArgument, match="a lite topic's name has 1 to 64 letters"):
             lite_queue_name("orders", name)
+
+
+def test_a_record_is_in_lite_queues_of_its_own_topic_alone() -> None:
+    """A broker of 5.5 copies the properties into retry topics and half messages."""
+    raw = unpack_record(record(100, properties=pairs(f"{QUEUE},%LMQ%$T$s,%LMQ%x", "5,6,7")), 0)
+    for topic, places in ((b"orders", {QUEUE: 5}), (b"T", {"%LMQ%$T$s": 6}), (b"%RETRY%G", {})):
+        assert lite_places(raw._replace(topic=topic)) == places

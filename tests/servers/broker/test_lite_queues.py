@@ -19,6 +19,7 @@ from pyrmq_core.servers.broker.store.consume_queue import ENTRY_BYTES
 from pyrmq_core.servers.broker.store.formats import ENTRY, file_name
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.reading import GetStatus
+from pyrmq_core.servers.broker.store.replay import UnknownTopic
 from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import ALL, NOW_MS, SMALL, Sent, opened
@@ -141,11 +142,17 @@ def test_record_and_entry_are_as_rocketmq_writes_them() -> None:
     assert written[: 2 * ENTRY_BYTES] == files.contents[f"consumequeue/orders/1/{file_name(0)}"][: 2 * ENTRY_BYTES]
 
 
+def raise_unknown(topic: str) -> None:
+    raise UnknownTopic(topic)
+
+
 def test_a_copy_elsewhere_is_in_no_lite_queue() -> None:
     """A retry or half message keeps the properties. A slave and a start from the whole log make the same queues."""
     master, slave = MessageStore(MemoryFiles(), SETTINGS), MessageStore(MemoryFiles(), SETTINGS)
     master.open(1)
     slave.open(1, is_copy=True)
+    slave.queues.is_batch_topic = lambda topic: None if "LMQ" in topic else False
+    slave.queues.on_unknown_topic = raise_unknown
     name = lite_queue_name("A", "s")
     copied = encode_properties({"INNER_MULTI_DISPATCH": name, "INNER_MULTI_QUEUE_OFFSET": "1"}).encode()
     master.put(Lite("A", "s", b"first").append(), NOW_MS)
