@@ -1,4 +1,4 @@
-"""The blocking `EmbeddedCluster`."""
+"""The blocking `EmbeddedCluster`: a NameServer and brokers in this process, for tests."""
 
 from __future__ import annotations
 

@@ -129,8 +129,9 @@ class Producer(OwnerFace[AsyncProducer]):
     ) -> Future[SendResult]:
         """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the result's future.
 
-        With `wait=False` it raises `WindowFull` instead of waiting. A broker's answer is final, as in Java's async
-        send: only network failures are tried again. In asyncio, `pyrmq_core.aio` has the same with `await`.
+        With `wait=False` it raises `WindowFull` instead of waiting. A broker's refusal is final, as in Java's async
+        send, and network failures are tried again. With a `sharding_key` or `lite_topic` a temporary refusal is tried
+        again, too, which may store a second copy. In asyncio, `pyrmq_core.aio` has the same with `await`.
         """
         future: SendFuture[SendResult] = SendFuture()
         if select is not None:  # the user's function chooses the queue, on the loop
@@ -167,7 +168,7 @@ class Producer(OwnerFace[AsyncProducer]):
         """Sends as `send_batch`, in the background. Waits only for room, where the list counts as one message.
 
         The future has one result a message, or the error of `send_batch`. With `wait=False` it raises `WindowFull`
-        instead of waiting. A broker's answer is final, as in `send_soon`.
+        instead of waiting. Refusals are as in `send_soon`.
         """
         future: SendFuture[Sequence[SendResult]] = SendFuture()
 

@@ -63,7 +63,10 @@ def canal_rows(
     corrupt: Corrupt = "fail",
     timestamp_zone: str | None = None,
 ) -> DataFrame:
-    """Returns a row for each change of the table, which `in_order` finishes. The arguments are those of `canal`."""
+    """Returns a row for each change of the table: a struct `change`, with what `in_order` needs to put them in order.
+
+    It is `canal` without that step. The arguments are those of `canal`.
+    """
     row, keys = row_and_keys(schema, key)
     message = F.from_json(F.col("body").cast("string"), _message(row), RECORD).alias("m")
     is_statement = F.coalesce("m.isDdl", F.lit(False))

@@ -107,7 +107,10 @@ def debezium_rows(
     placeholder: str = PLACEHOLDER,
     full_images: bool = False,
 ) -> DataFrame:
-    """Returns a row for each change of the table, which `in_order` finishes. The arguments are those of `debezium`."""
+    """Returns a row for each change of the table: a struct `change`, with what `in_order` needs to put them in order.
+
+    It is `debezium` without that step. The arguments are those of `debezium`.
+    """
     row, keys = row_and_keys(schema, key)
     if unavailable not in ("fail", "mark"):
         with as_spark_error("cdc"):

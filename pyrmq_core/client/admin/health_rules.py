@@ -43,7 +43,11 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The checks of a cluster, compared with those at `since`. `disks` and `lags` are for the next comparison."""
+    """The checks of a cluster at the time `taken`, compared with those at `since`, or with none if that is None.
+
+    For the next comparison `disks` has the used part of the log's disk, 0 to 1, by broker address, and `lags` the
+    number of unconsumed messages by group.
+    """
 
     checks: tuple[HealthCheck, ...]
     taken: datetime

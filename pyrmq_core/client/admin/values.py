@@ -229,11 +229,11 @@ class GroupDescription(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """A group's offset and lag in one queue.
+    """A group's offset and lag in one queue. `broker_offset` is the queue's end, `client_id` the member that reads it.
 
     `last_consumed` is the store time of the last message before the committed offset. `waiting_since` is the store time
     of the oldest unconsumed message, by this host's clock. Either is None if there is no such message or the broker
-    cannot find it. `pull_offset` is None before 5.0.
+    cannot find it. `pull_offset` is how far members have pulled, None before 5.0.
     """
 
     queue: MessageQueue

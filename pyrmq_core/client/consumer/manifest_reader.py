@@ -245,7 +245,10 @@ class ManifestReader:
 async def read_proven(
     puller: Puller, ranges: Sequence[CommittedRange], window: ReadWindow
 ) -> AsyncIterator[AsyncIterator[RawPull]]:
-    """Reads committed ranges, one after another. Raises `DataLost` if a message is not the committed one, by its id."""
+    """Reads committed ranges, one after another. Raises `DataLost` if another message is at a committed one's place.
+
+    That is checked by the ids of the first and last message of each range.
+    """
     wanted = [(part.queue, OffsetRange(part.start, part.end)) for part in ranges]
     ids = ids_by_queue(ranges)
 

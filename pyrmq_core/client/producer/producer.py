@@ -152,8 +152,9 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> PendingSend:
         """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). `pending.wait` has its result.
 
-        With `wait=False` it raises `WindowFull` instead of waiting. A broker's answer is final, as in Java's async
-        send: only network failures are tried again.
+        With `wait=False` it raises `WindowFull` instead of waiting. A broker's refusal is final, as in Java's async
+        send, and network failures are tried again. With a `sharding_key` or `lite_topic` a temporary refusal is tried
+        again, too, which may store a second copy.
         """
         # A send without arguments has its steps inlined here: each call would cost a hundredth of a batched send.
         parts = self._parts or self._open()
@@ -194,7 +195,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         """Sends as `send_batch`, in the background. Waits only for room, where the list counts as one message.
 
         `await pending.wait()` returns one result a message, or raises as `send_batch` does. With `wait=False` it raises
-        `WindowFull` instead of waiting. A broker's answer is final, as in `send_soon`.
+        `WindowFull` instead of waiting. Refusals are as in `send_soon`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         pending, batch = PendingBatch(parts.unseen), self._encoding.checked(self._created(messages))
@@ -243,9 +244,9 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         properties: Mapping[str, str] = NO_PROPERTIES,
         timeout: float | None = None,
     ) -> SendResult:
-        """Answers a message that `request` sent and a consumer read. Raises `InvalidArgument` for any other message.
+        """Answers `request`, which `Producer.request` sent and a consumer read. Raises `InvalidArgument` for another.
 
-        Returns when a broker pushed the reply to the requesting client. Nothing is stored.
+        Returns when a broker pushed the reply to the requesting client. A client that is away never gets it.
         """
         topic, own = reply_properties(request)
         payload = self._encoding.one(Message(topic, body, properties=properties), own)

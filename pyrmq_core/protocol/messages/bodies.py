@@ -49,7 +49,11 @@ AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True, keep_compr
 
 
 def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: str) -> bytes:
-    """Returns the record's body as it was sent. Raises `BodyDamaged`, `BodyTooLarge` or `RecordError`."""
+    """Returns the record's body, decompressed unless `rules` keep it as it is stored.
+
+    Raises `BodyDamaged` for a wrong CRC, `BodyTooLarge` beyond `max_body_bytes`, `RecordError` if it is not compressed
+    data.
+    """
     body = raw.body
     if rules.verify_crc and body and zlib.crc32(body) & CRC_MASK != raw.body_crc:
         raise _damaged(raw, queue, address)

@@ -49,7 +49,7 @@ def message_without_namespace(message: MessageExt, namespace: str | None) -> Mes
 
 
 def instance_namespace(nameserver: str) -> str | None:
-    """Returns the namespace in the address of a hosted instance, or None for any other address."""
+    """Returns the namespace in an address such as http://MQ_INST_12_ab.host:80 (`MQ_INST_12_ab`), else None."""
     match = INSTANCE_ENDPOINT.fullmatch(nameserver.strip())
     return match.group(1) if match else None
 

@@ -167,7 +167,10 @@ async def _start(
 
 
 async def _leave(running: RunningBroker) -> None:
-    """Unregisters before connections are closed: their clients then find routes without this broker."""
+    """Unregisters at the NameServers, then closes all connections, within STOP_SECONDS.
+
+    In this order clients that lose a connection find routes without this broker.
+    """
     with trio.move_on_after(STOP_SECONDS, shield=True):
         await running.broker.cluster.registration.unregister()
         await running.listening.aclose()

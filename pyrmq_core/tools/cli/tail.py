@@ -184,7 +184,10 @@ class _CommittedRows:
         self.printed = 0
 
     async def echo(self, begin: int, end: int) -> None:
-        """Prints the rows of the batches whose records lie in the manifest from offset `begin` to before `end`."""
+        """Prints the committed rows whose commit records are in the manifest topic from offset `begin` to before `end`.
+
+        Leaves out rows that a failed call has printed already. Ends when the limit is reached.
+        """
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.bodies import BodyRules
         from pyrmq_core.protocol.messages.payload import iterate_messages

@@ -224,6 +224,13 @@ def test_tags_are_the_records(size: int, skipped: int) -> None:
     assert bodies_of(store.reader.get(KEY, size * 40, GetLimits(), {2598919}).records) == [(size * 40, b"y")]
 
 
+def test_few_offsets_are_skipped_behind_a_found_message() -> None:
+    store = opened(MemoryFiles(), BIG)
+    put(store, Put((b"y",), whole=True, tags="TagA"), *[Put((b"x",) * 10, whole=True)] * 100)
+    result = store.reader.get(KEY, 0, GetLimits(), {2598919})
+    assert (bodies_of(result.records), result.next_offset) == ([(0, b"y")], 351)
+
+
 def test_times_are_the_records() -> None:
     store = opened(MemoryFiles(), BIG)
     for number in range(3):

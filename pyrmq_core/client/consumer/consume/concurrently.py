@@ -239,7 +239,10 @@ class ConcurrentService:
                     worker.scope.cancel()
 
     async def _timed_out(self, worker: Worker) -> None:
-        """Sends back the messages of a cancelled handler call, and continues with the worker's other batches."""
+        """Sends back the messages of a cancelled handler call, unless their queue is dropped.
+
+        Settles the run's finished batches, and puts those not begun back into the queue, for any worker.
+        """
         assigned, run = worker.queue, worker.run
         worker.queue = worker.run = None
         if self._is_ending:

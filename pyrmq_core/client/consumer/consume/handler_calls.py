@@ -125,9 +125,10 @@ class HandlerCalls:
         return run.outcomes[0]
 
     async def make_calls(self, run: CallRun) -> None:
-        """Calls the handler with the run's batches, one after another, for a short time, but at least once.
+        """Calls the handler with the run's batches, one after another, and adds each result or error to `run.outcomes`.
 
-        If this is cancelled, a thread still ends its present call, but takes no further batch.
+        Begins no call after SLICE_SECONDS (in a thread RUN_SECONDS): later batches stay in the run. If this is
+        cancelled, a thread still ends its present call, but takes no further batch.
         """
         if self.is_async:
             longest = SLICE_SECONDS

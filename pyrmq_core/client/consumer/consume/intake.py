@@ -50,8 +50,8 @@ PULL: Final = "pulling"
 class IntakeSettings:
     """The settings of pulling that all queues of a consumer share. Times are in seconds.
 
-    A pull fails `timeout` seconds after the latest time at which the broker should have answered. So this is the delay
-    before a hanging broker is replaced by a newly elected one.
+    A broker may hold a pull for `hold` while no message is there, and the pull fails `timeout` after that. So `timeout`
+    is the delay before a hanging broker is replaced by a newly elected one. `interval` is the pause after a pull.
     """
 
     batch_size: int = 32

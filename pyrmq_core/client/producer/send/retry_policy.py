@@ -128,12 +128,13 @@ def is_retried(
     attempts_allowed: int,
     mode: CommunicationMode = CommunicationMode.SYNC,
 ) -> bool:
-    """Returns whether another try may follow, if time is left.
+    """Returns whether another try may follow a failed one, if time is left.
 
-    A key's queue is tried again while its broker cannot be reached, or refuses with a temporary code. A broker may then
-    store the message twice. A send to any queue has a number of tries, of which `is_free_try` takes none. In mode ASYNC
-    an answer of a broker is final, and a given queue is tried again after a failure of the connection. After the
-    refusal of a queue, which means an old route, another one is chosen unless the caller named it.
+    AnyQueue: up to `attempts_allowed` tries. In mode ASYNC a broker's refusal ends the send.
+    KeyedQueue, and ThisQueue with `wait`: any number, in every mode, while the broker cannot be reached or refuses with
+    a code of WAITED_OUT. It may then store the message twice.
+    ThisQueue without `wait`: only in mode ASYNC, after a `NetworkError`, up to `attempts_allowed` tries.
+    A broker that does not have the queue (an old route): another queue is chosen, except for a ThisQueue.
     """
     if refuses_queue(error):
         return not isinstance(target, ThisQueue)

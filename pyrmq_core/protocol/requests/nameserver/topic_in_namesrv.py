@@ -18,7 +18,7 @@ from pyrmq_core.protocol.routes.route import QueueData, TopicRouteData
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicInNamesrv(HeaderRequest):
-    """A request to remove the topic's queues on one cluster's brokers, or on all brokers."""
+    """A request to remove the topic's queues from a NameServer's routes: those of one cluster's brokers, or all."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_NAMESRV
     topic: str = wire("topic")

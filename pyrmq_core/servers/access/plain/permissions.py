@@ -40,7 +40,10 @@ def named_permissions(entries: Iterable[str], kind: str) -> dict[str, int]:
 
 
 def check_entries(entries: Iterable[str]) -> None:
-    """Raises `InvalidArgument` for an entry that an administrator may not set, in the words of RocketMQ."""
+    """Raises `InvalidArgument`, in RocketMQ's words, for an entry that is not `name=permission`.
+
+    A permission is PUB, SUB, PUB|SUB, SUB|PUB or DENY.
+    """
     for entry in entries:
         parts = _parts(entry)
         if len(parts) != 2:

@@ -204,9 +204,10 @@ def _choose_records(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> _Chosen:
-    """Chooses complete records: the record with `offset`, and following records while the answer has room.
+    """Chooses complete records: the one that holds `offset`, and following ones while the answer has room.
 
-    Each skipped offset counts as an entry, as in 5.4.0, so that an answer skips few offsets.
+    Leaves out records before `log_start` or without one of `tags_codes` (None: any). As in 5.4.0, each passed message
+    counts as an entry of 46 bytes, and the choice ends after MAX_SCANNED_BYTES of them.
     """
     requested = max(1, limits.max_messages if limits.requested_messages is None else limits.requested_messages)
     runs: list[Run] = []
@@ -229,7 +230,7 @@ def _choose_records(
             count += entry.inner_num
             total += entry.size
         position, last_place = entry.end, entry.physical_offset
-        if (position - offset) * BATCH_ENTRY_BYTES > MAX_SCANNED_BYTES and not count:
+        if (position - offset) * BATCH_ENTRY_BYTES > MAX_SCANNED_BYTES:
             break
     return _Chosen(runs, count, position, status, last_place)
 

@@ -28,9 +28,10 @@ WARNING_RANGE: Final = (35, 90)
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """The settings of retention. Segments are old after `reserved_ms`, and removed at the `hours` of the day.
+    """The settings of retention. Segments older than `reserved_ms` are removed at the `hours` of the day.
 
-    The module explains the percentages. A `max_store_bytes` above 0 limits the size of the store.
+    Above `max_used_percent` of the disk they are removed at any hour, above `clean_percent` whatever their age if
+    `is_forcible`. Above `warning_percent` sends are refused. A `max_store_bytes` above 0 limits the size of the store.
     """
 
     reserved_ms: int

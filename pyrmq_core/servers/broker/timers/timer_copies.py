@@ -105,7 +105,10 @@ def key_of_copy(message: TimerMessage, *, rolls: bool) -> CopyKey:
 
 
 class DeliveredCopies:
-    """The copies of timer messages that an earlier run stored, at or after log offset `start` (None without any)."""
+    """The copies of timer messages that the broker delivered before its restart, so that none is delivered twice.
+
+    `start` is the log offset from which they were looked for, None if no copy is left to match.
+    """
 
     def __init__(self) -> None:
         self.start: int | None = None
