@@ -63,10 +63,7 @@ def canal_rows(
     corrupt: Corrupt = "fail",
     timestamp_zone: str | None = None,
 ) -> DataFrame:
-    """Returns a row for each change of the table: a struct `change`, with what `in_order` needs to put them in order.
-
-    It is `canal` without that step. The arguments are those of `canal`.
-    """
+    """Returns `canal`'s changes as a struct `change`, with their messages' places and hints of the order."""
     row, keys = row_and_keys(schema, key)
     message = F.from_json(F.col("body").cast("string"), _message(row), RECORD).alias("m")
     is_statement = F.coalesce("m.isDdl", F.lit(False))

@@ -107,10 +107,7 @@ def debezium_rows(
     placeholder: str = PLACEHOLDER,
     full_images: bool = False,
 ) -> DataFrame:
-    """Returns a row for each change of the table: a struct `change`, with what `in_order` needs to put them in order.
-
-    It is `debezium` without that step. The arguments are those of `debezium`.
-    """
+    """Returns `debezium`'s changes as a struct `change`, with their messages' places and hints of the order."""
     row, keys = row_and_keys(schema, key)
     if unavailable not in ("fail", "mark"):
         with as_spark_error("cdc"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from pyrmq_core import (
     ConsumeFromWhere,
@@ -272,6 +273,27 @@ async def test_a_call_begins_while_the_message_before_it_is_acknowledged() -> No
         with trio.fail_after(SECONDS):
             await at.consumer.run(TOPIC, handle, at_once=1)
         assert len(at.of(Code.ACK_MESSAGE)) == 2
+
+
+async def test_an_ordered_pop_waits_for_the_acknowledgement_that_opens_its_queue() -> None:
+    async with scene() as at:
+        at.broker.add(b"first", b"second")
+        pops_before: list[int] = []
+
+        async def answer_later(request: Command, peer: Peer) -> Command:
+            await trio.testing.wait_all_tasks_blocked()
+            pops_before.append(len(at.of(Code.POP_MESSAGE)))
+            return success()
+
+        at.server.on(Code.ACK_MESSAGE, answer_later)
+
+        async def handle(message: MessageExt) -> None:
+            if message.body == b"second":
+                await at.consumer.stop()
+
+        with trio.fail_after(SECONDS):
+            await at.consumer.run(TOPIC, handle, at_once=1, order=True)
+        assert pops_before[0] == 1
 
 
 async def test_a_stopped_run_gives_back_what_its_handlers_have() -> None:

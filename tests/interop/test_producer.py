@@ -31,7 +31,7 @@ from pyrmq_core import (
     SendStatus,
 )
 from pyrmq_core.protocol.requests.broker.recall_message import RecallHandle
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster, boot_cluster
+from tests.support.apache import VERSIONS, ApacheCluster, boot_cluster
 from tests.support.client_jobs import stored_in
 from tests.support.java_programs import start_java
 from tests.support.maven import ApacheUnavailable
@@ -46,7 +46,7 @@ COMMIT, ROLLBACK, UNKNOW = (
 )
 
 
-@pytest.fixture(scope="module", params=NEWEST_AND_LONG_OLDER)
+@pytest.fixture(scope="module", params=VERSIONS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[ApacheCluster]:
     """Two brokers with recall, traces and ordered topics, as far as their release has them."""
     try:

@@ -55,7 +55,6 @@ def test_the_check_passes_what_is_right() -> None:
     check_rows(Counter(there.items()), there, {0, 2})
 
 
-@pytest.mark.soak  # `test_soak.py` has a kill of each kind
 @pytest.mark.timeout(600)
 def test_every_row_once_over_3_kills(tmp_path: Path) -> None:
     check(tmp_path, 3, 20261121)

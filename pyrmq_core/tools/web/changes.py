@@ -95,17 +95,23 @@ class Changes:
             raise InvalidArgument(
                 Text("this confirmation was used before, or is too old; look whether the change is there")
             )
-        if change.plan is not None and not form.get("anyway"):
+        if change.plan is not None:
             offsets = await change.plan()
-            if moved := len(set(offsets) ^ set(change.offsets)):
-                return self._announce(replace(change, offsets=offsets), moved=-(-moved // 2))
+            moved = len(set(offsets) ^ set(change.offsets))
+            change = replace(change, offsets=offsets)
+            if moved and not form.get("anyway"):
+                return self._announce(change, moved=-(-moved // 2))
         entry = await self.log.begin(viewer, change.sentence)
         try:
             result = await change.perform()
         except RocketMQError as error:
-            if self._keep(entry, Result("", change.group, await change.moved())):
-                error.add_note(Text("what was changed before can be taken back: see the changes"))
-            await self.log.end(entry, FAILED, text_of(error))
+            offsets = change.offsets
+            try:
+                offsets = await change.moved()
+            finally:  # the page's deadline may end the look-up
+                if self._keep(entry, Result("", change.group, offsets)):
+                    error.add_note(Text("what was changed before can be taken back: see the changes"))
+                await self.log.end(entry, FAILED, text_of(error))
             raise
         except BaseException:
             self._keep(entry, Result("", change.group, change.offsets))

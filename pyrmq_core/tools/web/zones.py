@@ -23,7 +23,7 @@ from pyrmq_core.tools.web.shared_answers import FRESH_SECONDS
 COOKIE: Final = "zone"
 COOKIE_SECONDS: Final = 365 * 24 * 3600
 MAX_BACK_CHARACTERS: Final = 1024
-OFFSET: Final = re.compile(r"UTC([+-])(\d\d):([0-5]\d)")
+OFFSET: Final = re.compile(r"UTC([+-])(\d\d):([0-5]\d)", re.ASCII)
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
 MAX_NAME_CHARACTERS: Final = 64
 # Offered without a script, which adds the browser's own zone.

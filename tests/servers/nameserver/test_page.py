@@ -69,7 +69,7 @@ def test_every_setting_with_effect_has_its_row_and_its_default() -> None:
 MIB = 1024 * 1024
 LONG_REQUESTS = [MOST_LONG_REQUESTS, LONG_REQUESTS_AT_ONCE, int(LONG_TURN_SECONDS)]
 BOUND = re.compile(
-    r"(server)?Max[A-Z]|^max(Held|Heartbeat|Groups|Subscriptions|Registered|Message)|serverChannelMaxIdle"
+    r"(server)?Max[A-Z]|^max(Held|Heartbeat|Groups|Subscriptions|Registered|Message|Lmq)|serverChannelMaxIdle"
 )
 # Of these, two bound what the broker itself does, and one what an answer has.
 NO_BOUNDS = {

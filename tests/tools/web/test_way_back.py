@@ -114,6 +114,42 @@ async def test_offsets_that_move_after_they_were_shown(changing: Served, anyway:
     assert ("Nothing is changed yet" in answer.text) is not anyway
 
 
+async def test_what_a_group_consumed_before_a_refused_reset_is_not_taken_back(changing: Served) -> None:
+    _, _, confirmation = await asked(changing, "/reset", group="billing", topic="orders", to="latest")
+    async with PullConsumer("billing", nameserver=changing.cluster.nameserver) as consumer:
+        await consumer.commit(QUEUE, 5)
+
+    async def refused(_request: Command, _peer: Peer) -> Command:
+        return refusal(ResponseCode.SYSTEM_ERROR, "not here")
+
+    changing.cluster.control(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, refused)
+    answer = await changing.http.post("/confirmed", data={**confirmation, "anyway": "yes"})
+    assert (answer.status_code, "can be taken back" in answer.text) == (502, False)
+    assert 'name="ticket"' not in (await changing.get("/changes")).text
+
+
+async def test_a_refused_reset_has_its_line_though_its_look_up_is_cut_off(log: Path) -> None:
+    async with served(allow_changes=True, brokers=1, change_log=log) as page, trio.open_nursery() as nursery:
+        await fill(page.cluster.nameserver)
+        _, _, confirmation = await asked(page, "/reset", group="billing", topic="orders", to="latest")
+        is_looked_up = trio.Event()
+
+        async def refused(_request: Command, _peer: Peer) -> Command:
+            page.cluster.control(RequestCode.GET_CONSUME_STATS, silent)
+            return refusal(ResponseCode.SYSTEM_ERROR, "not here")
+
+        async def silent(_request: Command, _peer: Peer) -> Command:
+            is_looked_up.set()
+            await trio.sleep_forever()
+            raise AssertionError
+
+        page.cluster.control(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, refused)
+        nursery.start_soon(lambda: page.http.post("/confirmed", data=confirmation))
+        await is_looked_up.wait()
+        nursery.cancel_scope.cancel()
+    assert "not here" in (await trio.Path(log).read_text("utf-8")).splitlines()[-1]
+
+
 async def test_one_queue(changing: Served) -> None:
     before = await offsets(changing)
     form = {"group": "billing", "topic": "orders", "queue": "broker-a/0"}

@@ -44,7 +44,8 @@ class RunningPop:
     `receive(count)` returns up to `count` deliveries, perhaps none. A message is invisible for `invisible` seconds.
     This is extended half way through, until `consume_timeout` seconds after its arrival. `handled` has the arrival time
     of each message, by trio's clock, until it is settled. `free` is the number of calls that may begin: the next
-    messages are received while earlier ones are acknowledged. `changed` is set when a handler ends.
+    messages are received while earlier ones are acknowledged, but ordered ones only after that, which opens their
+    queue. `changed` is set when a handler ends.
     """
 
     receive: Callable[[int], Awaitable[Sequence[PopDelivery]]]
@@ -68,7 +69,8 @@ class RunningPop:
         while True:
             await self._wait_until(lambda: self.free > 0 and len(self.handled) < MOST_UNSETTLED * self.at_once)
             try:
-                deliveries = await self.receive(min(self.free, MOST_MESSAGES))
+                unsettled = MOST_UNSETTLED * self.at_once - len(self.handled)
+                deliveries = await self.receive(min(self.free, unsettled, MOST_MESSAGES))
             except RocketMQError as error:
                 if is_final(error):
                     raise
@@ -112,15 +114,16 @@ class RunningPop:
                 with trio.move_on_after(LEAVING_SECONDS, shield=True):
                     for delivery in left:
                         await delivery._fail(NotHandled())
-                self.free += len(left)
                 for delivery in left:
+                    self.free += not self.order
                     self._end(delivery)
 
     async def _handle(self, delivery: PopDelivery) -> bool:
         """Calls the handler and settles the message by its end. Returns whether it was acknowledged."""
         outcome = await self.calls.call([delivery.message])
-        self.free += 1
-        self.changed.set()
+        if not self.order:
+            self.free += 1
+            self.changed.set()
         if outcome.reason is not None:
             await delivery._fail(outcome.reason)
             return False
@@ -139,6 +142,7 @@ class RunningPop:
 
     def _end(self, delivery: PopDelivery) -> None:
         del self.handled[delivery]
+        self.free += self.order
         self.changed.set()
 
     async def _extend_in_turn(self) -> None:

@@ -207,9 +207,10 @@ def _choose_records(
     """Chooses complete records: the one that holds `offset`, and following ones while the answer has room.
 
     Leaves out records before `log_start` or without one of `tags_codes` (None: any). As in 5.4.0, each passed message
-    counts as an entry of 46 bytes, and the choice ends after MAX_SCANNED_BYTES of them.
+    counts as an entry of 46 bytes, and the choice ends after MAX_SCANNED_BYTES of them, or the requested number.
     """
     requested = max(1, limits.max_messages if limits.requested_messages is None else limits.requested_messages)
+    most_bytes = max(MAX_SCANNED_BYTES, requested * BATCH_ENTRY_BYTES)
     runs: list[Run] = []
     last_place: int | None = None
     count = total = 0
@@ -230,7 +231,7 @@ def _choose_records(
             count += entry.inner_num
             total += entry.size
         position, last_place = entry.end, entry.physical_offset
-        if (position - offset) * BATCH_ENTRY_BYTES > MAX_SCANNED_BYTES:
+        if (position - offset) * BATCH_ENTRY_BYTES > most_bytes:
             break
     return _Chosen(runs, count, position, status, last_place)
 
