@@ -7,6 +7,7 @@ import pytest
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.lite_topics import lite_places, lite_queue_name, with_lite_offsets
 from pyrmq_core.protocol.messages.record import iterate_records, unpack_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from tests.columnar.stored import record
 
 QUEUE = "%LMQ%$orders$session-42"
@@ -49,3 +50,10 @@ def test_a_record_is_in_lite_queues_of_its_own_topic_alone() -> None:
     raw = unpack_record(record(100, properties=pairs(f"{QUEUE},%LMQ%$T$s,%LMQ%x", "5,6,7")), 0)
     for topic, places in ((b"orders", {QUEUE: 5}), (b"T", {"%LMQ%$T$s": 6}), (b"%RETRY%G", {})):
         assert lite_places(raw._replace(topic=topic)) == places
+    assert lite_places(raw._replace(topic=b"orders", sys_flag=BATCH_RECORD)) == {}
+
+
+@pytest.mark.parametrize("name", ["", "a$b", "a" * 65, "..", "a/b"])
+def test_a_record_is_in_no_queue_of_an_impossible_lite_topic(name: str) -> None:
+    raw = unpack_record(record(100, properties=pairs(f"%LMQ%$orders${name},orders,{QUEUE}", "0,0,1")), 0)
+    assert lite_places(raw._replace(topic=b"orders")) == {QUEUE: 1}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyrmq_core.errors import InvalidArgument, RecordError
-from pyrmq_core.protocol.messages.names import LMQ_PREFIX, is_lite_queue, owner_topic
+from pyrmq_core.protocol.messages.names import LMQ_PREFIX, owner_topic
 from pyrmq_core.protocol.messages.properties import (
     LITE_TOPIC_NAME,
     LITE_TOPIC_RULE,
@@ -22,6 +22,7 @@ from pyrmq_core.protocol.messages.properties import (
     decode_properties,
 )
 from pyrmq_core.protocol.messages.record import QUEUE_OFFSET_POSITION, RawRecord, unpack_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.shown_values import shown
 
 QUEUES: Final = "INNER_MULTI_DISPATCH"
@@ -58,12 +59,18 @@ def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
 def lite_places(record: RawRecord) -> Mapping[str, int]:
     """Returns a record's offset in each lite queue of its own topic that it names.
 
-    A copy in a retry topic, or of a half message, names a queue of another topic, in which it is not.
+    A copy in a retry topic, or of a half message, names a queue of another topic, in which it is not. Neither is a
+    record that is a whole batch, whose properties come from its sender.
     """
-    if OFFSETS_INSIDE not in record.properties:
+    if OFFSETS_INSIDE not in record.properties or record.sys_flag & BATCH_RECORD == BATCH_RECORD:
         return {}
     topic = decode_java_utf8(record.topic)
-    return {name: at for name, at in _places(record).items() if is_lite_queue(name) and owner_topic(name) == topic}
+    return {name: at for name, at in _places(record).items() if _is_lite_queue_of(topic, name)}
+
+
+def _is_lite_queue_of(topic: str, name: str) -> bool:
+    lite_topic = name.removeprefix(f"{LMQ_PREFIX}{topic}$")
+    return owner_topic(name) == topic and lite_topic != name and LITE_TOPIC_NAME.fullmatch(lite_topic) is not None
 
 
 def _places(record: RawRecord) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,12 @@ from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.lite_topics import lite_queue_name, with_lite_offsets
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
-from pyrmq_core.servers.broker.store.appending import Append
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.servers.broker.store.appending import Append, AppendResult
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.servers.broker.store.consume_queue import ENTRY_BYTES
+from pyrmq_core.servers.broker.store.disk.disk_files import DiskFiles
+from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
 from pyrmq_core.servers.broker.store.formats import ENTRY, file_name
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.reading import GetStatus
@@ -168,6 +172,42 @@ def test_a_copy_elsewhere_is_in_no_lite_queue() -> None:
         assert lite_bodies(store, "A", "s") == [b"first", b"second"]
     without = MemoryFiles({path: bytearray(data) for path, data in rebuilt.contents.items() if "commitlog" in path})
     assert opened(without).queues.lite_queues == 0, "nothing is made while enableLmq is off"
+
+
+@pytest.mark.parametrize("keeps_lite", [True, False])
+def test_a_sender_places_no_record_in_a_lite_queue(keeps_lite: bool) -> None:
+    """Neither a message nor a batch as one record, also if the settings come later."""
+    files, own = MemoryFiles(), encode_properties({"INNER_MULTI_DISPATCH": S_OF_A, "INNER_MULTI_QUEUE_OFFSET": "0"})
+    store = MessageStore(files, replace(SETTINGS, keeps_lite_queues=keeps_lite))
+    store.open(1)
+    batch = replace(Sent("A", 1, (b"",)).append(), pieces=[piece(0, b"x", own.encode())])
+    for append in (replace(batch, queue_id=0), replace(batch, sys_flag=BATCH_RECORD, inner_num=2)):
+        store.put(append, NOW_MS)
+    records = list(iterate_records(store.reader.log_part(0, 10_000)))
+    assert len(records) == 2
+    assert not any("INNER_MULTI_QUEUE_OFFSET" in decode_properties(record.properties) for record in records)
+
+
+def test_a_queue_whose_name_no_folder_can_have_stops_nothing(tmp_path: Path) -> None:
+    """An append to it is refused alone, and a slave passes over its record."""
+    long, own = "x" * 200, lite_queue_name("x" * 200, "y" * 64)
+    stores = [MessageStore(DiskFiles(tmp_path / role), replace(SETTINGS, segment_bytes=4096)) for role in ("m", "s")]
+    master, slave = stores
+    master.open(1)
+    refused, stored = master.put_all([Lite(long, "y" * 64, b"x").append(), Lite(long, "y", b"x").append()], NOW_MS)
+    assert (type(refused), type(stored)) == (UnsafePath, AppendResult)
+    slave.open(1, is_copy=True)
+    named = encode_properties({"INNER_MULTI_DISPATCH": own, "INNER_MULTI_QUEUE_OFFSET": "0"})
+    (first,) = iterate_records(master.reader.log_part(0, master.end))
+    record = replace(first, properties=named).encode()
+    after = replace(first, queue_offset=1, commit_log_offset=len(record)).encode()
+    slave.copy(0, record + after)
+    while slave.replay():
+        pass
+    assert slave.take_damage() == [(0, len(record))]
+    assert slave.readable_end == slave.end
+    for store in stores:
+        store.close()
 
 
 def test_old_messages_leave_a_lite_queue_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,12 @@ async def test_a_sender_chooses_no_place_in_a_lite_queue(tmp_path: Path) -> None
         batch = Command(RequestCode.SEND_BATCH_MESSAGE, {**message("T", body).to_command().ext, "m": "true"}, body=body)
         assert (await served.ask(batch)).code == ResponseCode.SUCCESS
         await served.send("T", b"both", own + lite("t"))
+        batches = UpdateTopic("B", 1, 1, 6, attributes="+queue.type=BatchCQ")
+        assert (await served.ask(batches.to_command())).code == ResponseCode.SUCCESS
+        whole = message("B", body, f"UNIQ_KEY\x01U\x02{own.replace('$T$', '$B$')}").to_command()
+        assert (await served.ask(replace(batch, ext={**whole.ext, "m": "true"}))).code == ResponseCode.SUCCESS
+        (stored,) = iterate_records((await served.pull("B")).records)
+        assert not decode_properties(stored.properties).keys() & {"INNER_MULTI_DISPATCH", "OTHER_MULTI_QUEUE_OFFSET"}
         assert served.running.broker.store.queues.lite_queues == 1
     for name in ("checkpoint", "checkpoint.pyrmq"):
         await trio.Path(tmp_path / name).unlink()

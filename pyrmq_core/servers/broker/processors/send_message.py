@@ -77,6 +77,8 @@ DELAYING: Final = (DELAY, *TIMER_NAMES)
 BEFORE_PRIORITY: Final = frozenset((*DELAYING, SHARDING_KEY))
 DELAYS_INSIDE: Final = [f"{name}\x01".encode() for name in DELAYING]
 TOO_MANY_LITE: Final = "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]the broker has as many queues of lite topics as it may have:"
+# A batch's places in its queue and in lite queues, which no sender chooses.
+SET_BY_BROKER: Final = (INNER_NUM, INNER_BASE, QUEUES, OFFSETS)
 # The common part of the names of all delay properties: one search in place of four, of 70 us each in 130 KB.
 IN_ALL_DELAYS: Final = b"DEL"
 # A committed message is stored like an ordinary one.
@@ -345,7 +347,7 @@ class SendRequests:
                 f'java.lang.NumberFormatException: Value out of range. Value:"{inner_num}" Radix:10; a batch topic '
                 f"takes {MAX_RECORD_MESSAGES} messages a batch",
             )
-        own = {name: value for name, value in properties.items() if name not in (INNER_NUM, INNER_BASE)}
+        own = {name: value for name, value in properties.items() if name not in SET_BY_BROKER}
         own |= {MSG_REGION: self.settings.config.region_id, TRACE_ON: self.trace_text()}
         own[CLUSTER] = self.settings.config.broker_cluster_name
         encoded = encode_properties(own).encode("utf-8", "replace")

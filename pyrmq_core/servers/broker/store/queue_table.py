@@ -243,6 +243,8 @@ class AppendGroup:
         queue = self._queues.make(key, is_batch)
         index = self._next_offsets.get(queue, queue.next_offset)
         lite, lite_index = None, 0
+        if any(OFFSETS_INSIDE in own for own in properties_of(append.pieces, 0, len(append.pieces))):
+            append = append.unplaced()
         if is_batch:
             append = append.based(index)
             size = appended_bytes(append)
@@ -251,10 +253,6 @@ class AppendGroup:
             lite_index = self._next_offsets.get(lite, lite.next_offset)
             append = append.placed(lite_index)
             size = appended_bytes(append)
-        elif self._queues.keeps_lite and any(
-            OFFSETS_INSIDE in own for own in properties_of(append.pieces, 0, len(append.pieces))
-        ):
-            append = append.unplaced()
         if not self.waiting:
             self._end = log.place(size)
         elif not log.has_room(self._end, size):

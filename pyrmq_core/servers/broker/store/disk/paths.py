@@ -12,6 +12,8 @@ from pyrmq_core.errors import StoreError
 
 SEPARATORS: Final = ("/", "\\")
 MAX_QUEUE_ID: Final = 0x7FFFFFFF
+# No file system in use allows a longer name.
+MAX_NAME_BYTES: Final = 255
 
 
 class UnsafePath(StoreError):
@@ -47,4 +49,6 @@ def queue_number(name: str) -> int | None:
 
 def _is_plain(name: str) -> bool:
     # No half surrogates, NUL, line breaks and control characters.
-    return name not in ("", ".", "..") and name.isprintable() and not any(sign in name for sign in SEPARATORS)
+    if name in ("", ".", "..") or not name.isprintable() or any(sign in name for sign in SEPARATORS):
+        return False
+    return len(name.encode()) <= MAX_NAME_BYTES
