@@ -296,7 +296,6 @@ def _tasks(broker: Broker) -> list[Task]:
         tables.modes.file.run,
         partial(keep_written, broker),
         partial(expire_clients, broker),
-        *([partial(expire_lite_queues, broker)] if broker.settings.config.keeps_lite_queues else ()),
     ]
 
 
@@ -310,4 +309,5 @@ async def _tasks_of_role(broker: Broker) -> list[Task]:
         await role.take_progress_back()
     role.resume()
     checks = partial(deliveries.transactions.run, cluster.announcer.ensure)
-    return [deliveries.delays.run, deliveries.timers.run, deliveries.reviver.run, checks]
+    lite = [partial(expire_lite_queues, broker)] if config.keeps_lite_queues else []
+    return [deliveries.delays.run, deliveries.timers.run, deliveries.reviver.run, checks, *lite]

@@ -210,6 +210,24 @@ def test_a_queue_whose_name_no_folder_can_have_stops_nothing(tmp_path: Path) -> 
         store.close()
 
 
+def test_a_deletion_on_a_slave_keeps_what_is_not_replayed() -> None:
+    master, files = opened(MemoryFiles(), SETTINGS), MemoryFiles()
+    slave = MessageStore(files, SETTINGS)
+    slave.open(1, is_copy=True)
+    for number in range(3):
+        end = master.end
+        master.put(Lite("A", "st"[number % 2], b"x").append(), NOW_MS)
+        slave.copy(end, master.reader.log_part(end, 1024))
+        if not number:
+            assert not slave.replay()
+    call(slave.delete_queues({(S_OF_A, 0)}, [f"consumequeue/{S_OF_A}"]))
+    slave.abandon()
+    slave = MessageStore(files, SETTINGS)
+    slave.open(1, is_copy=True)
+    assert slave.reader.bounds(("A", 0)) == (0, 3)
+    assert lite_bodies(slave, "A", "t") == [b"x"]
+
+
 def test_old_messages_leave_a_lite_queue_too() -> None:
     files = MemoryFiles()
     store = opened(files, SETTINGS)

@@ -255,6 +255,17 @@ async def test_old_lite_topics_are_removed(tmp_path: Path) -> None:
         assert await offset(served, GetMaxOffset(S, 0).to_command()) == 1
 
 
+@pytest.mark.parametrize("role", ["SLAVE", "ASYNC_MASTER"])
+async def test_masters_alone_remove_old_lite_topics(tmp_path: Path, role: str) -> None:
+    """A slave's queues follow its master's log."""
+    async with serving(tmp_path, **ON, brokerRole=role, brokerId=str(int(role == "SLAVE"))):
+        tasks = [root] if (root := trio.lowlevel.current_root_task()) else []
+        for task in tasks:
+            tasks += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+        assert any("expire_clients" in task.name for task in tasks)
+        assert any("expire_lite_queues" in task.name for task in tasks) is (role != "SLAVE")
+
+
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET])
 def test_a_lite_queue_needs_what_its_parent_needs(code: RequestCode) -> None:
     lite_request, request = (Command(code, {"topic": topic, "consumerGroup": "G"}) for topic in (S, "T"))
