@@ -168,6 +168,18 @@ async def test_what_no_lite_queue_may_have_is_refused(
         assert served.running.broker.store.queues.lite_queues == 2
 
 
+async def test_a_parent_with_a_long_name_has_short_lite_topics_alone(tmp_path: Path) -> None:
+    """The name of a queue is a folder's, of 255 bytes at most."""
+    parent = "%DLQ%" + "x" * 185
+    async with serving(tmp_path, **ON) as served:
+        made = UpdateTopic(parent, 1, 1, 6, attributes="+message.type=LITE")
+        assert (await served.ask(made.to_command())).code == ResponseCode.SUCCESS
+        refused = await served.send(parent, properties=lite("s" * 60))
+        assert (refused.code, "Its parent's name is too long" in (refused.remark or "")) == (13, True)
+        assert (await served.send(parent, properties=lite("s" * 58))).code == ResponseCode.SUCCESS
+        assert await offset(served, GetMaxOffset(f"%LMQ%${parent}${'s' * 58}", 0).to_command()) == 1
+
+
 async def test_a_sender_chooses_no_place_in_a_lite_queue(tmp_path: Path) -> None:
     """A start that reads the log finds no queue that the broker did not make itself."""
     own = f"INNER_MULTI_DISPATCH\x01{S}\x02INNER_MULTI_QUEUE_OFFSET\x010\x02"

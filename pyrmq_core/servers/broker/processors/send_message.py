@@ -56,6 +56,7 @@ from pyrmq_core.servers.broker.processors.put_message import MessageWriter, Requ
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.store.appending import INNER_BYTES, LITE_BYTES, Append, AppendResult
 from pyrmq_core.servers.broker.store.batch_pieces import Piece, batch_pieces, piece
+from pyrmq_core.servers.broker.store.disk.paths import MAX_NAME_BYTES
 from pyrmq_core.servers.broker.tables.attributes import MESSAGE_TYPE
 from pyrmq_core.servers.broker.tables.topics import WRITE, TopicTable
 from pyrmq_core.servers.broker.timers.timer_rules import DELIVERY_BYTES, TIMER_NAMES, TIMER_TOPIC, is_timer
@@ -264,6 +265,8 @@ class SendRequests:
         if stored_in != topic:
             raise self.writer.illegal("A message of a lite topic has no delay, and is in no transaction.")
         queue, queues = lite_queue_name(topic, properties[LITE_TOPIC]), self.writer.store.queues
+        if len(queue) > MAX_NAME_BYTES:
+            raise self.writer.illegal(f"Its parent's name is too long: {queue[:64]}... is no name of a queue.")
         most = config.max_lmq_consume_queue_num
         if queues.lite_queues >= most and (queue, 0) not in queues.by_key:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{TOO_MANY_LITE} maxLmqConsumeQueueNum is {most}.")

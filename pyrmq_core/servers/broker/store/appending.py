@@ -41,7 +41,7 @@ TAGS_START: Final = b"TAGS\x01"
 TAGS_INSIDE: Final = b"\x02" + TAGS_START
 # The most that INNER_NUM and INNER_BASE add to a batch record, and the properties of its lite queue to a message.
 INNER_BYTES: Final = 64
-LITE_BYTES: Final = 300
+LITE_BYTES: Final = 325
 # In place of INNER_MULTI_QUEUE_OFFSET, of the same length.
 NO_OFFSETS: Final = b"OTHER_MULTI_QUEUE_OFFSET"
 SEPARATOR: Final = b"\x02"
