@@ -262,6 +262,7 @@ async def test_old_lite_topics_are_removed(tmp_path: Path) -> None:
             await made(served, f"+lite.topic.expiration={minutes}")
             await remove_old_lite_queues(broker, now_ms + after * MINUTE_MS)
             assert broker.store.queues.lite_queues == left, (minutes, after)
+        assert S not in broker.store.files.folders("consumequeue"), "its folder goes, too"
         assert await offset(served, GetMaxOffset("T", 0).to_command()) == 1
         await served.send("T", b"again", lite("s"))
         assert await offset(served, GetMaxOffset(S, 0).to_command()) == 1

@@ -179,6 +179,9 @@ class QueueTable:
         return queue is not None and queue.start == queue.end > 0 and queue.next_offset == queue.end
 
     def folder(self, key: QueueKey) -> str:
+        """Returns the folder that goes with a queue: that of its topic for a lite topic, which has no other queue."""
+        if is_lite_queue(key[0]):
+            return f"{QUEUES_FOLDER}/{key[0]}"
         kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER
         return f"{kind}/{queue_folder(*key)}"
 
