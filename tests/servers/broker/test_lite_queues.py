@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pyrmq_core.protocol.messages.lite_topics import lite_queue_name, with_lite_
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.appending import Append, AppendResult
 from pyrmq_core.servers.broker.store.batch_pieces import piece
 from pyrmq_core.servers.broker.store.consume_queue import ENTRY_BYTES
@@ -24,6 +26,10 @@ from pyrmq_core.servers.broker.store.formats import ENTRY, file_name
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.reading import GetStatus
 from pyrmq_core.servers.broker.store.replay import UnknownTopic
+from pyrmq_core.servers.broker.store_services.flush import Flusher
+from pyrmq_core.servers.broker.store_services.queue_removal import is_old_lite_queue, remove_queues
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.servers.broker.tables.topics import TopicTable
 from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.servers.broker.memory_files import MemoryFiles
 from tests.servers.broker.stores import ALL, NOW_MS, SMALL, Sent, opened
@@ -246,6 +252,23 @@ def test_old_messages_leave_a_lite_queue_too() -> None:
     again = opened(files, SETTINGS)
     assert lite_bodies(again, "A", "s", start) == left
     assert again.put(Lite("A", "s", b"next").append(), NOW_MS).queue_offset == end
+
+
+async def test_a_lite_queue_that_a_failure_left_empty_is_removed() -> None:
+    files = MemoryFiles()
+    store, config = opened(files, SETTINGS), BrokerConfig()
+    store.put(Lite("A", "s", b"x").append(), NOW_MS)
+    files.room = 0
+    with pytest.raises(StoreError, match="no space left"):
+        store.put(Lite("A", "t", b"x").append(), NOW_MS)
+    files.room = None
+    assert store.queues.lite_queues == 2
+    topics, offsets = TopicTable(files, config), GroupOffsets(files)
+    is_gone = partial(is_old_lite_queue, store, topics, config, now_ms=NOW_MS)
+    await remove_queues(store, Flusher(store, config), offsets, is_gone)
+    assert (store.queues.lite_queues, lite_bodies(store, "A", "s")) == (1, [b"x"])
+    store.put(Lite("A", "t", b"y").append(), NOW_MS)
+    assert lite_bodies(store, "A", "t") == [b"y"]
 
 
 @pytest.mark.parametrize("fault", ["another lite topic", "its own other offset", "no record", "a size too large"])

@@ -63,7 +63,7 @@ def is_old_lite_queue(
 ) -> bool:
     """Returns True for a lite topic's queue without messages, or whose last one is older than the topic allows."""
     queue = store.queues.get(key) if is_lite_queue(key[0]) else None
-    if queue is None or not queue.end or queue.next_offset != queue.end:
+    if queue is None or queue.next_offset != queue.end:
         return False
     if queue.start == queue.end:
         return True
