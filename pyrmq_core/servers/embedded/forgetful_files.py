@@ -53,9 +53,10 @@ class ForgetfulFiles:
         self._files.remove(path)
         self._forget(path)
 
-    def set_aside(self, folder: str) -> Callable[[], None]:
-        free = self._files.set_aside(folder)
-        self._forget(folder)
+    def set_aside(self, *folders: str) -> Callable[[], None]:
+        free = self._files.set_aside(*folders)
+        for folder in folders:
+            self._forget(folder)
         return free
 
     def retire(self, path: str) -> Callable[[], None]:

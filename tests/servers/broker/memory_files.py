@@ -55,8 +55,9 @@ class MemoryFiles:
             del self.contents[name]
         self.step(path)
 
-    def set_aside(self, folder: str) -> Callable[[], None]:
-        self.remove(folder)
+    def set_aside(self, *folders: str) -> Callable[[], None]:
+        for folder in folders:
+            self.remove(folder)
         return lambda: None
 
     def retire(self, path: str) -> Callable[[], None]:

@@ -80,6 +80,24 @@ def test_the_name_of_a_queue_file_is_synced_with_its_first_sync(
     assert synced[5:] == [str(tmp_path / name) for name in ("queues/T", "queues/T/1/1", "queues/T/1")]
 
 
+def test_folders_that_go_together_need_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    files, fsync = DiskFiles(tmp_path), os.fsync
+    kept = [files.open(f"queues/{name}/0/1", 10) for name in ("a", "b", "c", "bb")][3]
+
+    def record(number: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{number}"))
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", record)
+    free = files.set_aside("queues/a", "queues/none", "queues/b", "queues/c")
+    assert [path for path in synced if "queues" in path] == [str(tmp_path / "queues")]
+    assert files.folders("queues") == ["bb"]
+    free()
+    assert files.folders("removed") == []
+    kept.check()
+
+
 def test_plain_names_are_those_that_brokers_make() -> None:
     for name in ("%RETRY%G", "a|b_c-d", "SCHEDULE_TOPIC_XXXX", "topics.json.bak", "%LMQ%a"):
         assert check_name(name) == check_path(name) == name

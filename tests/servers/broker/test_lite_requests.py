@@ -20,6 +20,7 @@ from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic, UpdateT
 from pyrmq_core.servers.access.plain.needs import needs_of as plain_needs_of
 from pyrmq_core.servers.access.users.needs import needs_of
 from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.store_services import queue_removal
 from pyrmq_core.servers.broker.upkeep import remove_old_lite_queues
 from tests.servers.broker.serving import Served, message, serving
 
@@ -250,6 +251,28 @@ async def test_lite_queues_go_with_their_topic_and_their_offsets(tmp_path: Path)
         await served.send("T", properties=lite("s"))
         assert await offset(served, GetMaxOffset(S, 0).to_command()) == 1
         assert await offset(served, QueryConsumerOffset("G", S, 0).to_command()) == 0
+
+
+async def test_other_tasks_run_while_a_topic_with_many_lite_queues_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_removal, "AT_ONCE", 2)
+    async with serving(tmp_path, **ON) as served, trio.open_nursery() as nursery:
+        await made(served)
+        for number in range(5):
+            await served.send("T", properties=lite(f"s{number}"))
+        queues, counts = served.running.broker.store.queues, set[int]()
+
+        async def look() -> None:
+            while True:
+                counts.add(queues.lite_queues)
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(look)
+        assert (await served.ask(DeleteTopic("T").to_command())).code == ResponseCode.SUCCESS
+        nursery.cancel_scope.cancel()
+        assert queues.lite_queues == 0
+        assert counts & {1, 2, 3, 4}
 
 
 async def test_old_lite_topics_are_removed(tmp_path: Path) -> None:

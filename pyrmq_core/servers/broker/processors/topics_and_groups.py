@@ -22,7 +22,7 @@ from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.framing.fields import parse_bool
 from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.java.json_text import dumps, load_object
-from pyrmq_core.protocol.messages.names import is_system_topic
+from pyrmq_core.protocol.messages.names import is_lite_queue, is_system_topic, owner_topic
 from pyrmq_core.protocol.requests.broker.topic_admin import (
     DeleteTopic,
     GetTopicConfig,
@@ -40,7 +40,9 @@ from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault
 from pyrmq_core.servers.broker.processors.put_message import RequestRefused, make_topic, refused_by_disk
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
 from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.store.reading import QueueKey
 from pyrmq_core.servers.broker.store_services.flush import Flusher
+from pyrmq_core.servers.broker.store_services.queue_removal import remove_queues
 from pyrmq_core.servers.broker.tables.attributes import (
     MESSAGE_TYPE,
     MIXED,
@@ -107,9 +109,13 @@ class TopicRequests:
         return self._deleted(header.topic)
 
     async def _deleted(self, topic: str) -> Command:
-        await self.flusher.flush_queues()  # in a thread, so that deleting has little left to flush on the loop
+        def is_lite(key: QueueKey) -> bool:
+            return is_lite_queue(key[0]) and owner_topic(key[0]) == topic
+
         try:
             with refused_by_disk():
+                await remove_queues(self.store, self.flusher, self.offsets, is_lite)  # there may be thousands
+                await self.flusher.flush_queues()  # in a thread, so that deleting has little left to flush on the loop
                 lite_queues = {name for name, _ in self.store.queues.keys_of(topic)} - {topic}
                 frees = self.store.delete_topic(topic)
         except RequestRefused as refused:

@@ -305,7 +305,7 @@ class MessageStore:
             raise
         with self._failing():
             self._checkpoint.sync_published()
-            return [self.files.set_aside(folder) for folder in folders]
+            return [self.files.set_aside(*folders)]
 
     def _mark_deletion(self) -> None:
         self._deletions += 1

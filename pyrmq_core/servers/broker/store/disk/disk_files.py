@@ -92,31 +92,39 @@ class DiskFiles:
             if full_path.parent.exists():
                 self._sync_folder(full_path.parent)
 
-    def set_aside(self, folder: str) -> Callable[[], None]:
-        full_path, aside = self.full_path(folder), self._root / ASIDE / str(self._set_aside)
-        if not full_path.is_dir():
-            return _nothing
-        with _named("remove", full_path):
-            self._make_folder(aside.parent)
-            self._forget(folder)
-            try:
-                full_path.rename(aside)
-            except OSError:  # the target is on another file system
-                self._remove_folder(full_path)
+    def set_aside(self, *folders: str) -> Callable[[], None]:
+        moved: list[Path] = []
+        parents: set[Path] = set()
+        self._forget(*folders)
+        for full_path in [path for folder in folders if (path := self.full_path(folder)).is_dir()]:
+            aside = self._root / ASIDE / str(self._set_aside)
+            with _named("remove", full_path):
+                self._make_folder(aside.parent)
+                try:
+                    full_path.rename(aside)
+                except OSError:  # the target is on another file system
+                    self._remove_folder(full_path)
             self._set_aside += 1
-            self._sync_folder(full_path.parent)
-        return partial(self._free, aside)
+            moved.append(aside)
+            parents.add(full_path.parent)
+        for parent in parents:
+            with _named("sync", parent):
+                self._sync_folder(parent)
+        return partial(self._free, moved)
 
-    def _free(self, aside: Path) -> None:
-        with _named("remove", aside):
-            if aside.exists():
-                self._remove_folder(aside)
+    def _free(self, moved: list[Path]) -> None:
+        for aside in moved:
+            with _named("remove", aside):
+                if aside.exists():
+                    self._remove_folder(aside)
 
-    def _forget(self, path: str) -> None:
+    def _forget(self, *paths: str) -> None:
         # A sync then does not report the file as lost.
-        for name in [name for name in self._made if name == path or name.startswith(f"{path}/")]:
+        gone, below = set(paths), tuple(f"{path}/" for path in paths)
+        for name in [name for name in self._made if name in gone or name.startswith(below)]:
             del self._made[name]
-        self._descriptors.forget(path)
+        for path in paths:
+            self._descriptors.forget(path)
 
     def _remove_folder(self, full_path: Path) -> None:
         self._descriptors.with_room(lambda: shutil.rmtree(full_path))
@@ -364,10 +372,6 @@ def _write_all(descriptor: int, data: bytes, position: int) -> None:
     written = os.pwrite(descriptor, data, position)
     while written < len(data):
         written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
-
-
-def _nothing() -> None:
-    """Does nothing. `set_aside` returns it for a folder that does not exist, whose space needs no freeing."""
 
 
 @contextlib.contextmanager

@@ -77,8 +77,8 @@ class Files(Protocol):
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with all its files, if it is there."""
 
-    def set_aside(self, folder: str) -> Callable[[], None]:
-        """Moves a folder aside, in one step if its file system allows. Returns a function that frees its space.
+    def set_aside(self, *folders: str) -> Callable[[], None]:
+        """Moves folders aside, each in one step if its file system allows. Returns a function that frees their space.
 
         The function may be called in any thread.
         """
