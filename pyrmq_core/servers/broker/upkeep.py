@@ -111,6 +111,7 @@ async def remove_old_lite_queues(broker: Broker, now_ms: int) -> None:
         store,
         broker.services.flusher,
         broker.tables.offsets,
+        broker.clients.table.has_members,
         lambda key: is_old_lite_queue(store, topics, config, key, now_ms),
     )
 

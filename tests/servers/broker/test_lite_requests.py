@@ -14,6 +14,7 @@ from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, SubscriptionData
 from pyrmq_core.protocol.requests.broker.offsets import GetEarliestStoreTime, GetMaxOffset, GetMinOffset, SearchOffset
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
 from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic, UpdateTopic
@@ -289,6 +290,32 @@ async def test_old_lite_topics_are_removed(tmp_path: Path) -> None:
         assert await offset(served, GetMaxOffset("T", 0).to_command()) == 1
         await served.send("T", b"again", lite("s"))
         assert await offset(served, GetMaxOffset(S, 0).to_command()) == 1
+
+
+async def test_a_reader_of_an_old_lite_topic_misses_no_later_message(tmp_path: Path) -> None:
+    """A member of a group keeps its position from before the topic was removed."""
+    async with serving(tmp_path, **ON) as served:
+        await made(served)
+        member, data = served.another(), ConsumerData("G", "CONSUME_PASSIVELY", subscriptions=(SubscriptionData("T"),))
+        assert (await member.ask(HeartBeat("c", (), (data,)).to_command())).code == ResponseCode.SUCCESS
+        for body in (b"0", b"1"):
+            await served.send("T", body, lite("s"))
+        commit = UpdateConsumerOffset("G", S, 0, 2).to_command()
+        assert (await member.ask(commit)).code == ResponseCode.SUCCESS
+        await remove_old_lite_queues(served.running.broker, clock.now_ms() + 60 * MINUTE_MS)
+        await served.send("T", b"next", lite("s"))
+        refused = await member.ask(commit)
+        assert (refused.code, refused.remark) == (
+            ResponseCode.INVALID_PARAMETER,
+            f"commitOffset[2] is beyond the end of {S}",
+        )
+        moved = await member.pull(S, offset=2)
+        assert (moved.code, moved.next_begin_offset) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+        assert [record.body for record in iterate_records((await member.pull(S)).records)] == [b"next"]
+        flags = int(PullSysFlag.SUBSCRIPTION | PullSysFlag.COMMIT_OFFSET)
+        late = replace(PullMessage("H", S, 0, 0, 32, flags), commit_offset=99)
+        assert (await served.ask(late.to_command())).code == ResponseCode.SUCCESS
+        assert served.running.broker.tables.offsets.committed("H", S, 0) is None
 
 
 @pytest.mark.parametrize("role", ["SLAVE", "ASYNC_MASTER"])

@@ -144,6 +144,9 @@ class ClientTable:
         consumers = self.consumers.get(group)
         return {} if consumers is None else consumers.members
 
+    def has_members(self, group: str) -> bool:
+        return bool(self.members(group))
+
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         consumers = self.consumers.get(group)
         return None if consumers is None else consumers.subscriptions.get(topic)

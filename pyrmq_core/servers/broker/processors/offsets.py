@@ -125,6 +125,9 @@ class OffsetRequests:
         # The topic's number of queues is no limit, since it may have been larger. RocketMQ takes any number.
         if not 0 <= header.queue_id < MAX_QUEUES_PER_TOPIC:
             return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{header.queue_id}] is illegal, no topic has it")
+        if not may_commit_in(self.reader, header.topic, header.queue_id, header.commit_offset):
+            remark = f"commitOffset[{header.commit_offset}] is beyond the end of {header.topic}"
+            return refusal(ResponseCode.INVALID_PARAMETER, remark)
         key = (header.consumer_group, header.topic, header.queue_id)
         member = self.clients.members(header.consumer_group).get(peer)
         is_out_of_date = header.from_slave and self.offsets.was_reset(*key)
@@ -139,9 +142,12 @@ def queue_topic(request: Command, topic: str) -> str:
     return f"{LMQ_PREFIX}{topic}${lite_topic}" if lite_topic else topic
 
 
-def may_commit_in(reader: StoreReader, topic: str, queue_id: int) -> bool:
-    """Returns False for the queue of a lite topic that has no messages: any number of names would fill the table."""
-    return not is_lite_queue(topic) or reader.bounds((topic, queue_id))[1] > 0
+def may_commit_in(reader: StoreReader, topic: str, queue_id: int, offset: int = 0) -> bool:
+    """Returns False for the queue of a lite topic that has no messages, or that ends before `offset`.
+
+    Any number of names would fill the table. An offset beyond the end is one of a former queue of that name.
+    """
+    return not is_lite_queue(topic) or reader.bounds((topic, queue_id))[1] >= max(offset, 1)
 
 
 def commit(offsets: GroupOffsets, key: tuple[str, str, int], offset: int, member: ClientInfo | None) -> bool:

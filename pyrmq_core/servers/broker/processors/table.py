@@ -197,7 +197,7 @@ def _of_administration(broker: Broker) -> Iterator[Family]:
         settings, broker.access, topics, groups, deliveries.transactions, replicas, retention, registration
     )
     yield AccessRequests(broker.access, settings, identity)
-    yield RetentionRequests(retention, store, flusher, topics, offsets)
+    yield RetentionRequests(retention, store, flusher, topics, offsets, table)
     yield SlaveRequests(
         settings,
         identity,

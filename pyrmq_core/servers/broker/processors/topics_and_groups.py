@@ -112,9 +112,10 @@ class TopicRequests:
         def is_lite(key: QueueKey) -> bool:
             return is_lite_queue(key[0]) and owner_topic(key[0]) == topic
 
+        has_members = self.clients.has_members
         try:
             with refused_by_disk():
-                await remove_queues(self.store, self.flusher, self.offsets, is_lite)  # there may be thousands
+                await remove_queues(self.store, self.flusher, self.offsets, has_members, is_lite)  # perhaps thousands
                 await self.flusher.flush_queues()  # in a thread, so that deleting has little left to flush on the loop
                 lite_queues = {name for name, _ in self.store.queues.keys_of(topic)} - {topic}
                 frees = self.store.delete_topic(topic)
@@ -122,8 +123,8 @@ class TopicRequests:
             return refusal(refused.code, str(refused))
         self.topics.remove(topic, clock.now_ms())
         readers = self.offsets.readers_of(topic)
-        self.offsets.forget_topic(topic, [group for group in readers if self.clients.members(group)])
-        self.offsets.forget_lite_queues(lite_queues)
+        self.offsets.forget_topic(topic, [group for group in readers if has_members(group)])
+        self.offsets.forget_lite_queues(lite_queues, has_members)
         self.nursery.start_soon(_free, topic, frees)
         self.figures.forget_topic(topic)
         return await saved(self.topics.file)

@@ -312,7 +312,6 @@ class MessageStore:
         self._entries = self.queues.count_entries()
         self._synced_queues = self.queues.count_used()
         self._handed_out.clear()
-        # A slave's records beyond the replayed ones have no entries yet.
         self.synced_mark = Mark(min(self._log.flushed, self.readable_end), self._entries, self._deletions)
         self.mark_safe(self.synced_mark)
         self._save_mark()

@@ -29,11 +29,15 @@ EXPIRATION: Final = "lite.topic.expiration"
 
 
 async def remove_queues(
-    store: MessageStore, flusher: Flusher, offsets: GroupOffsets, is_gone: Callable[[QueueKey], bool]
+    store: MessageStore,
+    flusher: Flusher,
+    offsets: GroupOffsets,
+    has_members: Callable[[str], bool],
+    is_gone: Callable[[QueueKey], bool],
 ) -> None:
     """Deletes the queues that `is_gone` accepts. Queues of RocketMQ's own topics stay.
 
-    Offsets in queues of lite topics go with them. Raises `StoreError` if the disk refuses the deletion.
+    Offsets in queues of lite topics go with them, and groups that `has_members` accepts read on at 0. Raises `StoreError` if the disk refuses the deletion.
     """
     queues = store.queues
     keys = [key for key in queues.by_key if not is_system_topic(key[0])]
@@ -45,7 +49,7 @@ async def remove_queues(
             names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in expired)
             log.info("queues without messages, without a topic or of old lite topics are deleted: %s", names)
             frees = store.delete_queues(expired, [queues.folder(key) for key in expired])
-            offsets.forget_lite_queues({topic for topic, _ in expired if is_lite_queue(topic)})
+            offsets.forget_lite_queues({topic for topic, _ in expired if is_lite_queue(topic)}, has_members)
             await trio.to_thread.run_sync(_free, frees)
         await trio.lowlevel.checkpoint()
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.protocol.messages.names import is_lite_queue
 from pyrmq_core.protocol.routes.topic_config import DataVersion
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.store.disk.files import Files
@@ -27,7 +28,8 @@ SAVED_MS: Final = "savedMs"
 # The time after which members that ignore a reset may continue at other offsets. Java's members of 4.9 store the new
 # offset after 10 s.
 RESET_SECONDS: Final = 60.0
-# The most pairs of topic and group with resets, beyond which a topic's deletion resets no group.
+# The most pairs of topic and group with resets. Beyond it a topic's deletion ends the oldest reset in a lite topic, or
+# resets no group.
 MOST_RESETS: Final = 10_000
 
 
@@ -223,15 +225,27 @@ class GroupOffsets:
         }
         self._forget(lambda key: key[0] == topic)
         self._drop({topic}, self.groups_of(topic))
-        for key, queue_ids in rows.items():
-            if len(self._resets) < MOST_RESETS:
-                self._resets[key] = {queue_id: _Reset(0, by_deletion=True) for queue_id in queue_ids}
+        self._reset_to_start(rows)
 
-    def forget_lite_queues(self, names: Collection[str]) -> None:
-        """Forgets the offsets in the deleted queues of lite topics, named as topics."""
+    def forget_lite_queues(self, names: Collection[str], has_members: Callable[[str], bool]) -> None:
+        """Forgets the offsets in the deleted queues of lite topics, named as topics.
+
+        The next pulls of groups with members are moved to 0, as by `forget_topic`.
+        """
         if names:
+            readers = [key for key in {*dict(self._committed.items()), *self._pulled} if key[0] in names]
             self._forget(lambda key: key[0] in names)
             self._drop(names, [group for group, topics in self._topics.items() if not topics.isdisjoint(names)])
+            self._reset_to_start({key: {0} for key in readers if has_members(key[1])})
+
+    def _reset_to_start(self, rows: Mapping[tuple[str, str], Collection[int]]) -> None:
+        for key, queue_ids in rows.items():
+            if len(self._resets) >= MOST_RESETS:
+                oldest = next((key for key in self._resets if is_lite_queue(key[0])), None)
+                if oldest is None:
+                    return
+                del self._resets[oldest]
+            self._resets[key] = {queue_id: _Reset(0, by_deletion=True) for queue_id in queue_ids}
 
     def _drop(self, names: Collection[str], groups: Iterable[str]) -> None:
         for group in groups:

@@ -12,6 +12,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.messages.names import owner_topic
+from pyrmq_core.servers.broker.clients.client_table import ClientTable
 from pyrmq_core.servers.broker.processors.handlers import Handlers
 from pyrmq_core.servers.broker.processors.put_message import RequestRefused, refused_by_disk
 from pyrmq_core.servers.broker.store.message_store import MessageStore
@@ -32,6 +33,7 @@ class RetentionRequests:
     flusher: Flusher
     topics: TopicTable
     offsets: GroupOffsets
+    clients: ClientTable
 
     def handlers(self) -> Handlers:
         return {
@@ -54,7 +56,7 @@ class RetentionRequests:
     async def _delete_queues(self, is_gone: Callable[[QueueKey], bool]) -> Command:
         try:
             with refused_by_disk():
-                await remove_queues(self.store, self.flusher, self.offsets, is_gone)
+                await remove_queues(self.store, self.flusher, self.offsets, self.clients.has_members, is_gone)
         except RequestRefused as refused:
             return refusal(refused.code, str(refused))
         return success()

@@ -88,8 +88,9 @@ class PullRequests:
         if (read := queue_topic(request, header.topic)) is not header.topic:
             header = replace(header, topic=read)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if header.sys_flag & COMMIT_OFFSET and may_commit_in(self.store.reader, topic, queue_id):
-            commit(self.offsets, (group, topic, queue_id), header.commit_offset, self.clients.members(group).get(peer))
+        offset = header.commit_offset
+        if header.sys_flag & COMMIT_OFFSET and may_commit_in(self.store.reader, topic, queue_id, offset):
+            commit(self.offsets, (group, topic, queue_id), offset, self.clients.members(group).get(peer))
         answer = self._moved(header, peer, header.queue_offset) or self._look(header, chosen)
         if header.sys_flag & SUSPEND and answer.code != ResponseCode.SUCCESS:
             size_bytes = held_bytes(request, chosen.tags_codes)
