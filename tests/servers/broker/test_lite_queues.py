@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ from pyrmq_core.servers.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
 from pyrmq_core.servers.broker.store.formats import ENTRY, file_name
 from pyrmq_core.servers.broker.store.message_store import MessageStore
-from pyrmq_core.servers.broker.store.reading import GetStatus
+from pyrmq_core.servers.broker.store.reading import GetStatus, QueueKey
 from pyrmq_core.servers.broker.store.replay import UnknownTopic
 from pyrmq_core.servers.broker.store_services.flush import Flusher
 from pyrmq_core.servers.broker.store_services.queue_removal import is_old_lite_queue, remove_queues
@@ -269,6 +270,33 @@ async def test_a_lite_queue_that_a_failure_left_empty_is_removed() -> None:
     assert (store.queues.lite_queues, lite_bodies(store, "A", "s")) == (1, [b"x"])
     store.put(Lite("A", "t", b"y").append(), NOW_MS)
     assert lite_bodies(store, "A", "t") == [b"y"]
+
+
+async def test_checks_of_age_read_no_body_and_other_tasks_run_between_them() -> None:
+    files = MemoryFiles()
+    store, config = opened(files, SETTINGS), BrokerConfig()
+    for name in "abcde":
+        store.put(Lite("A", name, b"x" * 700).append(), NOW_MS)
+    before = files.read_bytes
+    assert store.reader.store_time((S_OF_A.replace("s", "e"), 0), 0) == NOW_MS
+    assert files.read_bytes - before < 400
+    steps: list[str] = []
+
+    def check(key: QueueKey) -> bool:
+        steps.append("check")
+        return False
+
+    async def note() -> None:
+        while True:
+            steps.append("other task")
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(note)
+        await remove_queues(store, Flusher(store, config), GroupOffsets(files), lambda group: False, check)
+        nursery.cancel_scope.cancel()
+    assert steps.count("check") == 6
+    assert steps.count("other task") >= 5
 
 
 @pytest.mark.parametrize("fault", ["another lite topic", "its own other offset", "no record", "a size too large"])

@@ -27,7 +27,7 @@ from pyrmq_core.servers.broker.store.batch_queue import BATCH_ENTRY_BYTES, Batch
 from pyrmq_core.servers.broker.store.commit_log import CommitLog
 from pyrmq_core.servers.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.servers.broker.store.formats import FILLER_SIZE
-from pyrmq_core.servers.broker.store.scan.log_scan import record_at, record_bytes
+from pyrmq_core.servers.broker.store.scan.log_scan import record_bytes, record_without_body
 
 QueueKey: TypeAlias = tuple[str, int]
 AnyConsumeQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
@@ -310,7 +310,7 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
         return None
     index = entry.base if isinstance(entry, BatchEntry) else offset
     if is_lite_queue(key[0]):
-        record = record_at(log, entry.physical_offset, entry.size, any_body=True)
+        record = record_without_body(log, entry.physical_offset, entry.size)
         if record is None or lite_places(record).get(key[0]) != offset:
             raise entry_error(key, offset, _other_record(entry.physical_offset))
         return record.store_timestamp_ms

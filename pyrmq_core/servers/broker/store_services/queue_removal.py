@@ -13,6 +13,7 @@ import trio
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.messages.names import is_lite_queue, is_system_topic, owner_topic
+from pyrmq_core.servers.broker.in_turns import InTurns
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.reading import QueueKey
@@ -42,7 +43,7 @@ async def remove_queues(
     queues = store.queues
     keys = [key for key in queues.by_key if not is_system_topic(key[0])]
     for at in range(0, len(keys), AT_ONCE):
-        part = [key for key in keys[at : at + AT_ONCE] if is_gone(key)]
+        part = [key async for key in InTurns(keys[at : at + AT_ONCE], 1) if is_gone(key)]  # each may read a record
         if part:
             await flusher.flush_queues()  # in a thread, so that deleting has little left to flush on the loop
         if expired := [key for key in part if key in queues.by_key and is_gone(key)]:
@@ -51,7 +52,6 @@ async def remove_queues(
             frees = store.delete_queues(expired, [queues.folder(key) for key in expired])
             offsets.forget_lite_queues({topic for topic, _ in expired if is_lite_queue(topic)}, has_members)
             await trio.to_thread.run_sync(_free, frees)
-        await trio.lowlevel.checkpoint()
 
 
 def _free(frees: list[Callable[[], None]]) -> None:

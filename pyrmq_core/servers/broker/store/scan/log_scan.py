@@ -12,13 +12,17 @@ from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES
 from pyrmq_core.protocol.messages.record import (
     BLANK_MAGIC,
     COMMIT_LOG_OFFSET_POSITION,
+    FIXED,
     HEAD,
+    INT,
     MAGIC_V1,
     MAGIC_V2,
+    SYS_FLAG_POSITION,
     RawRecord,
     body_crc,
     unpack_record,
 )
+from pyrmq_core.protocol.messages.sysflag import HOSTS_V6
 from pyrmq_core.servers.broker.store.commit_log import CommitLog
 from pyrmq_core.servers.broker.store.scan.damage import next_record
 
@@ -110,6 +114,22 @@ def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False)
     except StoreError:
         return None
     return record if isinstance(record, RawRecord) and record.store_size == size else None
+
+
+def record_without_body(log: CommitLog, offset: int, size: int) -> RawRecord | None:
+    """Returns the record of `size` bytes at `offset` with no body, whose bytes are not read, or None without one."""
+    try:
+        fixed = FIXED[INT.unpack(log.read(offset + SYS_FLAG_POSITION, INT.size))[0] & HOSTS_V6].size
+        head = log.read(offset, fixed)
+        (own_size,), (body,) = INT.unpack_from(head), INT.unpack_from(head, fixed - INT.size)
+        if own_size != size or not 0 <= body <= size - fixed:
+            return None
+        rest = log.read(offset + fixed + body, size - fixed - body)
+    except StoreError:
+        return None
+    shortened = INT.pack(size - body) + head[INT.size : -INT.size] + INT.pack(0) + rest
+    record = _check(shortened, 0, offset, any_body=True)
+    return record if isinstance(record, RawRecord) and record.store_size == len(shortened) else None
 
 
 def record_bytes(log: CommitLog, offset: int) -> bytes | None:
