@@ -27,7 +27,7 @@ from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
-from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
+from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC, owner_topic
 from pyrmq_core.servers.broker.ha.acting_master import ActingMaster
 from pyrmq_core.servers.broker.ha.ha_client import HaClient
 from pyrmq_core.servers.broker.ha.master_checks import CannotFollow, check_master, log_bounds
@@ -215,7 +215,7 @@ class MasterRole:
         """Adopts the slave's committed offsets where they are greater than this broker's. Returns their number."""
         table, count = await trio.to_thread.run_sync(offset_rows, await ask(RequestCode.GET_ALL_CONSUMER_OFFSET)), 0
         async for (topic, group), row in InTurns(table.rows.items()):
-            if topic not in self.topics:
+            if owner_topic(topic) not in self.topics:
                 continue
             later = {}
             for queue_id, offset in row.items():

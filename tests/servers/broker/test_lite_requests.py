@@ -14,6 +14,7 @@ from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.group_admin import CloneGroupOffset
 from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, SubscriptionData
 from pyrmq_core.protocol.requests.broker.offsets import GetEarliestStoreTime, GetMaxOffset, GetMinOffset, SearchOffset
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
@@ -274,6 +275,17 @@ async def test_other_tasks_run_while_a_topic_with_many_lite_queues_is_deleted(
         nursery.cancel_scope.cancel()
         assert queues.lite_queues == 0
         assert counts & {1, 2, 3, 4}
+
+
+async def test_offsets_in_lite_topics_are_copied_to_another_group(tmp_path: Path) -> None:
+    async with serving(tmp_path, **ON) as served:
+        await made(served)
+        await served.send("T", properties=lite("s"))
+        for group in ("G", "H"):
+            await served.ask(PullMessage(group, S, 0, 0, 32, int(PullSysFlag.SUBSCRIPTION)).to_command())
+        await served.ask(UpdateConsumerOffset("G", S, 0, 1).to_command())
+        assert (await served.ask(CloneGroupOffset("G", "H").to_command())).code == ResponseCode.SUCCESS
+        assert served.running.broker.tables.offsets.committed("H", S, 0) == 1
 
 
 async def test_old_lite_topics_are_removed(tmp_path: Path) -> None:

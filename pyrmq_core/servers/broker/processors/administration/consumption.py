@@ -21,6 +21,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.protocol.messages.names import owner_topic
 from pyrmq_core.protocol.messages.queue_tables import queue_members
 from pyrmq_core.protocol.requests.broker.group_admin import (
     CloneGroupOffset,
@@ -168,7 +169,8 @@ class ConsumptionRequests:
     def _cloning(self, header: CloneGroupOffset) -> Iterator[None]:
         names = [header.topic] if header.topic else self.offsets.topics_of(header.src_group)
         for topic in names:
-            if topic in self.topics and (header.offline or self._is_read(header.src_group, topic)):
+            parent = owner_topic(topic)
+            if parent in self.topics and (header.offline or self._is_read(header.src_group, parent)):
                 for queue_id, offset in self.offsets.of_group(header.src_group, topic).items():
                     self.offsets.commit(header.dest_group, topic, queue_id, offset)
                     yield
