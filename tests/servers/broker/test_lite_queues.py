@@ -272,6 +272,23 @@ async def test_a_lite_queue_that_a_failure_left_empty_is_removed() -> None:
     assert lite_bodies(store, "A", "t") == [b"y"]
 
 
+def test_a_start_without_the_settings_loses_no_entry() -> None:
+    files = MemoryFiles()
+    store = opened(files, SETTINGS)
+    for number in range(3):
+        store.put(Lite("A", "s", b"%d" % number).append(), NOW_MS)
+        if not number:
+            store.flush()
+    store.abandon()
+    store = opened(files)
+    store.put(Sent("A", 0, (b"plain",)).append(), NOW_MS)
+    store.abandon()
+    store = opened(files, SETTINGS)
+    assert lite_bodies(store, "A", "s") == [b"0", b"1", b"2"]
+    assert store.put(Lite("A", "s", b"next").append(), NOW_MS).queue_offset == 4
+    assert lite_bodies(store, "A", "s", 3) == [b"next"]
+
+
 async def test_checks_of_age_read_no_body_and_other_tasks_run_between_them() -> None:
     files = MemoryFiles()
     store, config = opened(files, SETTINGS), BrokerConfig()

@@ -47,7 +47,7 @@ class LogCopy:
         if not self.end:
             self.end = self._log.start
         queues, written = self._queues, []
-        replay = Replay(self._log, queues.make, self._entry_of, keeps_lite=queues.keeps_lite)
+        replay = Replay(self._log, queues.make, self._entry_of, has_lite=queues.has_lite)
         replay.on_written = lambda key, queue, entries: written.append((key, consume_queue_form(queue, entries)))
         replay.run(self.end, whole=True, most=RECORDS_AT_ONCE)
         self.end, self.last_store_ms = replay.end.offset, replay.last_store_ms

@@ -123,9 +123,9 @@ class QueueTable:
         # Called for a new queue of an unknown topic; raises `UnknownTopic` if the queue must wait for the topic.
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 
-    @property
-    def keeps_lite(self) -> bool:
-        return self._settings.keeps_lite_queues
+    def has_lite(self, name: str) -> bool:
+        """Returns whether records have entries in this lite queue: without the settings in a queue that is there."""
+        return self._settings.keeps_lite_queues or (name, LITE_QUEUE_ID) in self.by_key
 
     def open(self) -> None:
         """Finds the queues and their files. Raises `StoreError` for a plain queue of a batch topic, or the reverse."""

@@ -112,7 +112,7 @@ def recover(
     start = choose_start(log, checkpoint, len(queues), clean=clean)
     safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
     unwritten = max(start, safe)
-    reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end), keeps_lite=table.keeps_lite)
+    reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end), has_lite=table.has_lite)
     dropped = later_entries = 0
     lacks = not all(slots_of(queue).is_complete(from_first=log.start == 0) for queue in queues.values())
     if not lacks:
@@ -128,7 +128,7 @@ def recover(
         start = log.start
         for queue in queues.values():
             queue.remove()
-        reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end), keeps_lite=table.keeps_lite)
+        reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end), has_lite=table.has_lite)
         reread.run(start, whole=True)
     is_cut_record = is_copy and _has_one_record(log, reread.end.offset)
     kept = None if is_cut_record else keep_aside(files, log, reread.end.offset)

@@ -49,18 +49,24 @@ class Replay:
 
     `queue_of` returns the queue of a key, and `entry_of` the entry of a record. After entries were written,
     `on_written` is called with key, queue and entries. The log was synced up to the offset `trusted`: before it an
-    unreadable record is damage, and is noted in `holes`. After it such a record is the end of the log. With
-    `keeps_lite` a record also has an entry in each lite queue that it names.
+    unreadable record is damage, and is noted in `holes`. After it such a record is the end of the log.
+    `has_lite` returns whether a record also has an entry in the lite queue of this name.
     """
 
     def __init__(
-        self, log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, *, trusted: int = 0, keeps_lite: bool = False
+        self,
+        log: CommitLog,
+        queue_of: QueueOf,
+        entry_of: EntryOf,
+        *,
+        trusted: int = 0,
+        has_lite: Callable[[str], bool] = lambda name: False,
     ) -> None:
         self._log = log
         self._queue_of = queue_of
         self._entry_of = entry_of
         self._trusted = trusted
-        self._keeps_lite = keeps_lite
+        self._has_lite = has_lite
         self._unwritten: dict[AnyConsumeQueue, tuple[QueueKey, bytearray]] = {}
         self._unwritten_entries = 0
         self.on_written: Callable[[QueueKey, AnyConsumeQueue, bytes], None] = lambda key, queue, entries: None
@@ -145,8 +151,8 @@ class Replay:
             self._place(key, queue, record, record.queue_offset, entry, whole=whole)
         else:
             self._append(key, queue, record, record.queue_offset, entry, whole=whole)
-        if self._keeps_lite:
-            for name, index in lite_places(record).items():
+        for name, index in lite_places(record).items():
+            if self._has_lite(name):
                 lite_key = (name, 0)
                 queue, entry = self._queue_of(lite_key, False), entry_of_record(record)
                 self._append(lite_key, queue, record, index, entry, whole=whole)

@@ -38,7 +38,8 @@ async def remove_queues(
 ) -> None:
     """Deletes the queues that `is_gone` accepts. Queues of RocketMQ's own topics stay.
 
-    Offsets in queues of lite topics go with them, and groups that `has_members` accepts read on at 0. Raises `StoreError` if the disk refuses the deletion.
+    Offsets in queues of lite topics go with them, and groups that `has_members` accepts read on at 0. Raises
+    `StoreError` if the disk refuses the deletion.
     """
     queues = store.queues
     keys = [key for key in queues.by_key if not is_system_topic(key[0])]
