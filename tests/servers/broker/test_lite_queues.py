@@ -291,7 +291,7 @@ def test_a_start_without_the_settings_loses_no_entry() -> None:
 
 async def test_checks_of_age_read_no_body_and_other_tasks_run_between_them() -> None:
     files = MemoryFiles()
-    store, config = opened(files, SETTINGS), BrokerConfig()
+    store, config = opened(files, replace(SETTINGS, segment_bytes=8192)), BrokerConfig()
     for name in "abcde":
         store.put(Lite("A", name, b"x" * 700).append(), NOW_MS)
     before = files.read_bytes

@@ -19,6 +19,7 @@ from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerO
 from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
 from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues
 from pyrmq_core.protocol.requests.broker.pull_message import PullMessage, PullSysFlag
+from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
 from pyrmq_core.protocol.routes.route import TopicRouteData
 from pyrmq_core.servers.broker import clock, registration
@@ -38,6 +39,7 @@ FAST = {
     "brokerNotActiveTimeoutMillis": "2000",
 }
 SLAVE = {**FAST, "brokerRole": "SLAVE", "brokerId": "1"}
+KEEPS_LITE = {"enableLmq": "true", "enableMultiDispatch": "true"}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,11 @@ async def test_an_acting_slave_serves_readers_and_stores_nothing(
 async def test_a_master_that_is_back_takes_offsets_before_its_route_is_there(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with stage.master() as master, stage.slave() as slave:
+    lite_queue = "%LMQ%$L$s"
+    async with stage.master(**KEEPS_LITE) as master, stage.slave(**KEEPS_LITE) as slave:
+        made = UpdateTopic("L", 1, 1, 6, attributes="+message.type=LITE").to_command()
+        assert (await master.ask(made)).code == ResponseCode.SUCCESS
+        await master.send("L", properties="__LITE_TOPIC\x01s\x02")
         for number in range(8):
             await master.send("T", b"%d" % number, queue_id=number % 2)
         await make_group(master, "G")
@@ -185,9 +191,11 @@ async def test_a_master_that_is_back_takes_offsets_before_its_route_is_there(
             await commit(slave, 0, 3)
             await commit(slave, 1, 2)  # a consumer went back here; the master's own is greater
             await commit(slave, 2, 7)  # behind what the queue has
-            async with stage.master(listenPort=port) as again:
+            slave.running.broker.tables.offsets.commit("G", lite_queue, 0, 1)
+            async with stage.master(listenPort=port, **KEEPS_LITE) as again:
                 offsets = again.running.broker.tables.offsets
                 assert [offsets.committed("G", "T", queue_id) for queue_id in range(3)] == [3, 3, None]
+                assert offsets.committed("G", lite_queue, 0) == 1
                 await until(lambda: not slave.running.broker.cluster.is_acting)
                 await stage.routed(again.running.address, 6)
                 assert (await again.send("T", b"more")).code == 0
@@ -195,7 +203,7 @@ async def test_a_master_that_is_back_takes_offsets_before_its_route_is_there(
                 assert await pull_code(slave) == ResponseCode.SYSTEM_BUSY
                 with trio.fail_after(30):
                     await waiting.wait()
-    assert "had later offsets of 1 queues" in caplog.text
+    assert "had later offsets of 2 queues" in caplog.text
 
 
 async def test_a_slave_answers_for_the_timers_that_it_keeps(stage: Stage) -> None:
