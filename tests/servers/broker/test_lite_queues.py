@@ -293,7 +293,7 @@ async def test_checks_of_age_read_no_body_and_other_tasks_run_between_them() -> 
     files = MemoryFiles()
     store, config = opened(files, replace(SETTINGS, segment_bytes=8192)), BrokerConfig()
     for name in "abcde":
-        store.put(Lite("A", name, b"x" * 700).append(), NOW_MS)
+        store.put(Lite("A", name, b"x" * 500).append(), NOW_MS)
     before = files.read_bytes
     assert store.reader.store_time((S_OF_A.replace("s", "e"), 0), 0) == NOW_MS
     assert files.read_bytes - before < 400
