@@ -175,8 +175,8 @@ async def test_a_parent_with_a_long_name_has_short_lite_topics_alone(tmp_path: P
     """The name of a queue is a folder's, of 255 bytes at most."""
     parent = "%DLQ%" + "x" * 185
     async with serving(tmp_path, **ON) as served:
-        made = UpdateTopic(parent, 1, 1, 6, attributes="+message.type=LITE")
-        assert (await served.ask(made.to_command())).code == ResponseCode.SUCCESS
+        request = UpdateTopic(parent, 1, 1, 6, attributes="+message.type=LITE")
+        assert (await served.ask(request.to_command())).code == ResponseCode.SUCCESS
         refused = await served.send(parent, properties=lite("s" * 60))
         assert (refused.code, "Its parent's name is too long" in (refused.remark or "")) == (13, True)
         assert (await served.send(parent, properties=lite("s" * 58))).code == ResponseCode.SUCCESS

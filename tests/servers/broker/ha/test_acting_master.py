@@ -170,8 +170,8 @@ async def test_a_master_that_is_back_takes_offsets_before_its_route_is_there(
 ) -> None:
     lite_queue = "%LMQ%$L$s"
     async with stage.master(**KEEPS_LITE) as master, stage.slave(**KEEPS_LITE) as slave:
-        made = UpdateTopic("L", 1, 1, 6, attributes="+message.type=LITE").to_command()
-        assert (await master.ask(made)).code == ResponseCode.SUCCESS
+        request = UpdateTopic("L", 1, 1, 6, attributes="+message.type=LITE").to_command()
+        assert (await master.ask(request)).code == ResponseCode.SUCCESS
         await master.send("L", properties="__LITE_TOPIC\x01s\x02")
         for number in range(8):
             await master.send("T", b"%d" % number, queue_id=number % 2)
