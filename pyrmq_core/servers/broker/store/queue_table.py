@@ -246,7 +246,8 @@ class AppendGroup:
         queue = self._queues.make(key, is_batch)
         index = self._next_offsets.get(queue, queue.next_offset)
         lite, lite_index = None, 0
-        if any(OFFSETS_INSIDE in own for own in properties_of(append.pieces, 0, len(append.pieces))):
+        # One search: one for each message would take half a microsecond of it.
+        if OFFSETS_INSIDE in b"".join(properties_of(append.pieces, 0, len(append.pieces))):
             append = append.unplaced()
         if is_batch:
             append = append.based(index)

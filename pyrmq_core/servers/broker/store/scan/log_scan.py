@@ -124,10 +124,10 @@ def record_without_body(log: CommitLog, offset: int, size: int) -> RawRecord | N
         (own_size,), (body,) = INT.unpack_from(head), INT.unpack_from(head, fixed - INT.size)
         if own_size != size or not 0 <= body <= size - fixed:
             return None
-        rest = log.read(offset + fixed + body, size - fixed - body)
+        topic_and_properties = log.read(offset + fixed + body, size - fixed - body)
     except StoreError:
         return None
-    shortened = INT.pack(size - body) + head[INT.size : -INT.size] + INT.pack(0) + rest
+    shortened = INT.pack(size - body) + head[INT.size : -INT.size] + INT.pack(0) + topic_and_properties
     record = _check(shortened, 0, offset, any_body=True)
     return record if isinstance(record, RawRecord) and record.store_size == len(shortened) else None
 
