@@ -28,6 +28,7 @@ def packages() -> Iterator[dict[str, str]]:
     entries = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("pyspark_rocketmq.py", "pyrmq_pytest.py")}
     yield python_sources(*PACKAGES) | entries
     walls.parsed.cache_clear()
+    walls.nodes.cache_clear()
 
 
 def test_imports_run_one_way(packages: dict[str, str]) -> None:

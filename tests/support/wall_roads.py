@@ -2,7 +2,7 @@
 
 import ast
 
-from tests.support.walls import Sources, called_name, inside, module_name, parsed
+from tests.support.walls import Sources, called_name, inside, module_name, nodes
 
 # One send path, one read path: these names (and the conversations' modules) stand in one module of these rooms.
 ROAD_ROOMS = (
@@ -37,7 +37,7 @@ def road_faults(sources: Sources) -> list[str]:
                 continue
             faults += [
                 f"{path}:{getattr(node, 'lineno', 0)}: {uses.pop()} belongs to {home} alone"
-                for node in ast.walk(parsed(source))
+                for node in nodes(source)
                 if (uses := _named(node) & names or _issued(node) & codes)
             ]
     return sorted(faults)

@@ -203,11 +203,14 @@ class Import:
 
 @functools.cache
 def parsed(source: str) -> ast.Module:
-    """Returns the tree of a source. Nine rules walk the same 600 trees, which take longest to make.
-
-    All trees of the house have 200 MiB: `cache_clear` drops them.
-    """
+    """Returns the tree of a source. All trees of the house have 200 MiB: `cache_clear` drops them."""
     return ast.parse(source)
+
+
+@functools.cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """Returns the nodes of a source's tree. Nine rules go over the same 600 trees, and to walk one takes as long."""
+    return tuple(ast.walk(parsed(source)))
 
 
 def module_name(path: str) -> str:
@@ -223,7 +226,7 @@ def imports(path: str, source: str, modules: set[str]) -> Iterator[Import]:
     """
     importer = module_name(path)
     package = importer if path.endswith("__init__.py") else importer.rpartition(".")[0]
-    for node in ast.walk(parsed(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(alias.name, importer, node.lineno)
@@ -304,7 +307,7 @@ def clock_and_socket_faults(sources: Sources) -> list[str]:
     faults = []
     for path, source in sources.items():
         module = module_name(path)
-        for node in ast.walk(parsed(source)):
+        for node in nodes(source):
             if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
                 continue
             owner, name = node.value.id, node.attr
@@ -391,7 +394,7 @@ def size_faults(sources: Sources) -> list[str]:
         lines = source.count("\n")
         if lines > MAX_MODULE_LINES:
             faults.append(f"{path}: {lines} lines, {MAX_MODULE_LINES} at most")
-        for node in ast.walk(parsed(source)):
+        for node in nodes(source):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > MAX_FUNCTION_LINES:
@@ -417,7 +420,7 @@ def table_faults(sources: Sources) -> list[str]:
     """
     faults: list[str] = []
     for path, source in sources.items():
-        for node in ast.walk(parsed(source)):
+        for node in nodes(source):
             if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             paragraphs = [text.splitlines() for text in re.split(r"\n\s*\n", ast.get_docstring(node) or "")]
@@ -439,7 +442,7 @@ def semicolon_faults(sources: Sources) -> list[str]:
     """Returns the docstrings in which a semicolon joins two ideas, but for text in back-ticks."""
     faults: list[str] = []
     for path, source in sources.items():
-        for node in ast.walk(parsed(source)):
+        for node in nodes(source):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = re.sub(r"`[^`]*`", "", ast.get_docstring(node) or "")
                 faults.extend(f"{path}: {line.strip()}: a semicolon" for line in text.splitlines() if ";" in line)
