@@ -5,7 +5,7 @@ A stream is not examined in this way. Its changes are in order if each key stays
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
@@ -65,19 +65,25 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
     of_key = Window.partitionBy(*KEY).orderBy("lane", *sequence)
     all_of_key = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     is_spread = F.first("lane").over(all_of_key) != F.last("lane").over(all_of_key)
+    # An expression of a window that a later expression names twice would be computed twice: each is a column first.
     changes = changes.select("*", is_spread.alias("spread"), *(_hints_of_log(of_key, all_of_key) if logged else []))
     item = F.struct("lane", "sequence", "op", "written", "moved")
     items = F.collect_list(F.when(F.col("spread"), item)).over(all_of_key)
-    columns = [F.when(F.col("spread"), _place_among(items)).alias("place")]
-    fault = F.when(F.col("spread"), F.col("place.fault"))
+    taken_by = F.last("taker", ignorenulls=True).over(of_key.rowsBetween(Window.unboundedPreceding, -1))
+    changes = changes.select("*", items.alias("items"), *([taken_by.alias("taken_by")] if logged else []))
+    changes = changes.select("*", F.when(F.col("spread"), _place_among(F.col("items"))).alias("place"))
+
+    def refused(fault: Column) -> Column:
+        words = f"[{UnorderedChanges.condition}] the key "
+        return F.raise_error(F.concat(F.lit(words), F.to_json("key"), fault))
+
+    of_spread = _let(F.col("place.fault"), lambda fault: F.when(fault.isNotNull(), refused(fault)))
+    error = F.when(F.col("spread"), of_spread)
     if logged:
-        taker = F.last("taker", ignorenulls=True).over(of_key.rowsBetween(Window.unboundedPreceding, -1))
-        columns.append(((F.col("op") == "delete") & (taker == F.col("transaction"))).alias("exchanged"))
-        fault = F.when(F.col("exchanged"), EXCHANGED).when(F.col("spread"), F.col("place.fault"))
-        fault = fault.when(F.col("is_set_back"), SET_BACK)
-    changes = changes.select("*", *columns)
-    error = F.raise_error(F.concat(F.lit(f"[{UnorderedChanges.condition}] the key "), F.to_json("key"), fault))
-    changes = changes.where(F.when(fault.isNotNull(), error.isNull()).otherwise(F.lit(True)))
+        is_exchanged = (F.col("op") == "delete") & (F.col("taken_by") == F.col("transaction"))
+        error = F.when(is_exchanged, refused(F.lit(EXCHANGED))).when(F.col("spread"), of_spread)
+        error = error.when(_is_set_back(), refused(F.lit(SET_BACK)))
+    changes = changes.where(error.isNull())
     is_last, is_first = F.col("spread") & F.col("place.last"), F.col("spread") & F.col("place.first")
     index = F.when(is_last, LAST).otherwise(F.col("sequence.index"))
     offset = F.when(is_last, F.col("place.offset")).when(is_first, -1).otherwise(F.col("sequence.queueOffset"))
@@ -87,21 +93,27 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
 
 
 def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
-    """Returns two columns by which the database's log shows that a key's changes are in a wrong order.
+    """Returns three columns by which the database's log shows that a key's changes are in a wrong order.
 
-    `is_set_back` is true if the change that is last in the queue has a later place in the log than the change that is
-    last by Debezium's clock: the clock was set back. `taker` is the transaction of an insert that gave the key to
-    another row while a row still had it.
+    `stored` is the place in the log of the change that is last in the queue, `observed` that of the change that is last
+    by Debezium's clock. `taker` is the transaction of an insert that gave the key to another row while a row still had
+    it.
     """
     before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
     is_other_row = (before["log"] < F.col("log")) | before["snapshot"]
     is_taken = (F.col("op") == "insert") & ~F.col("snapshot") & (before["op"] != "delete") & is_other_row
-    # The change that stands last in the queue, and the one that was read last.
-    stored, read = F.struct(F.col("sequence.queueOffset"), "log", "snapshot"), F.struct("sequence", "log", "snapshot")
-    stored, read = F.max(stored).over(all_of_key), F.last(read).over(all_of_key)
-    is_set_back = (stored["queueOffset"] != read["sequence"]["queueOffset"]) & (stored["log"] > read["log"])
-    is_set_back = F.coalesce(is_set_back & ~stored["snapshot"] & ~read["snapshot"], F.lit(False))
-    return [is_set_back.alias("is_set_back"), F.when(is_taken, F.col("transaction")).alias("taker")]
+    offset = F.col("sequence.queueOffset")
+    stored = F.max(F.struct(offset, "log", "snapshot")).over(all_of_key)
+    observed = F.last(F.struct(offset, "log", "snapshot")).over(all_of_key)
+    taker = F.when(is_taken, F.col("transaction"))
+    return [stored.alias("stored"), observed.alias("observed"), taker.alias("taker")]
+
+
+def _is_set_back() -> Column:
+    """Returns whether the clock was set back: what is last in the queue has a later place in the log."""
+    stored, observed = F.col("stored"), F.col("observed")
+    is_later = (stored["queueOffset"] != observed["queueOffset"]) & (stored["log"] > observed["log"])
+    return F.coalesce(is_later & ~stored["snapshot"] & ~observed["snapshot"], F.lit(False))
 
 
 def _place_among(items: Column) -> Column:
@@ -111,23 +123,32 @@ def _place_among(items: Column) -> Column:
     Canal's time of writing orders both. Where it is the same, each insert over a row that is there needs a delete
     before it, and a delete that is left over is the last change.
     """
-    homes = F.array_distinct(F.transform(F.filter(items, lambda item: ~item["moved"]), lambda item: item["lane"]))
-    home = F.get(homes, F.lit(0))
-    own = F.filter(items, lambda item: item["lane"] == home)  # in order: the window is
-    away = F.array_sort(
-        F.transform(
+
+    def divided(homes: Column) -> Column:
+        home = F.get(homes, F.lit(0))
+        own = F.filter(items, lambda item: item["lane"] == home)  # in order: the window is
+        away = F.transform(
             F.filter(items, lambda item: item["lane"] != home),
             lambda item: F.struct(item["written"].alias("written"), item["sequence"].alias("sequence"), item["lane"]),
         )
-    )
+        return F.struct(homes.alias("homes"), own.alias("own"), F.array_sort(away).alias("away"))
+
+    homes = F.array_distinct(F.transform(F.filter(items, lambda item: ~item["moved"]), lambda item: item["lane"]))
+    return _let(_let(homes, divided), _place_in)
+
+
+def _place_in(parts: Column) -> Column:
+    """Returns the position of a change, or a fault, from the queues of its key and its changes there and elsewhere."""
+    homes, own, away = parts["homes"], parts["own"], parts["away"]
     last, last_away = F.try_element_at(own, F.lit(-1)), F.try_element_at(away, F.lit(-1))
-    words = F.transform(own, lambda item: item["op"])
-    follows = F.transform(words, lambda word, index: (word == "insert") & (F.get(words, index - 1) != "delete"))
-    gaps = F.size(F.filter(follows, lambda is_gap: is_gap))
+    gaps = F.filter(
+        own, lambda item, index: (item["op"] == "insert") & (F.get(own, index - 1).getField("op") != "delete")
+    )
+    is_left_over = F.get(F.array(F.lit(False), F.lit(True)), F.size(away) - F.size(gaps))
     later = F.when(last_away["written"] != last["written"], last_away["written"] > last["written"])
-    later = F.coalesce(later, F.when(F.size(away) == gaps + 1, F.lit(True)), F.when(F.size(away) == gaps, F.lit(False)))
+    later = F.coalesce(later, is_left_over)
     fault = F.when(F.size(homes) > 1, SPREAD).when((last["op"] != "delete") & later.isNull(), MOVED)
-    is_away = (F.size(homes) == 1) & (F.col("lane") != home)
+    is_away = (F.size(homes) == 1) & (F.col("lane") != F.get(homes, F.lit(0)))
     is_last = is_away & F.coalesce(later, F.lit(True)) & (F.col("sequence") == last_away["sequence"])
     is_last &= F.col("lane") == last_away["lane"]
     return F.struct(
@@ -136,6 +157,11 @@ def _place_among(items: Column) -> Column:
         F.coalesce(is_away & ~is_last, F.lit(False)).alias("first"),
         last["sequence"]["queueOffset"].alias("offset"),
     )
+
+
+def _let(value: Column, of_value: Callable[[Column], Column]) -> Column:
+    """Returns an expression of a value that Spark computes once, however often the expression names it."""
+    return F.get(F.transform(F.array(value), of_value), F.lit(0))
 
 
 def _is_stream(rows: DataFrame) -> bool:
