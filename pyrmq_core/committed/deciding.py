@@ -1,14 +1,14 @@
-"""The records of a manifest that count: the first record of each writer's batch, by its offset. Pure.
+"""The rule by which records of a manifest count: only the first record of each batch of a writer commits it. Pure.
 
 A committer reads the manifest to its end before it appends. It appends nothing if its batch has a record there. So a
 second record of a batch can only lie between the end that its committer saw and its own offset. These entries alone
 show whether a record counts, and a reader may begin anywhere.
 
 The numbers of a writer's batches ascend. A record with a lower number than a committed batch is late, and does not
-count either. Nor does a record whose ranges are not the rows that it states.
+count either. Nor does a record whose ranges do not have the rows that it states.
 
-A record's list of committed batches is a short cut for committers. It is believed if the records that it names are
-there, or have expired.
+A record's list of committed batches saves committers from reading all earlier records. It is believed if the records
+that it names are there, or have expired.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Entries: TypeAlias = Mapping[int, Entry]
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A committed batch: the offset of its record in the manifest, and all ranges that it consists of."""
+    """A committed batch: the offset of its record in the manifest, and all its ranges of messages."""
 
     offset: int
     writer: str
@@ -71,12 +71,12 @@ def next_record(
     without_decided: int,
     named: bool = True,
 ) -> CommitRecord | None:
-    """Returns the record that commits a batch, to be appended to a manifest that ends at `seen`.
+    """Returns the record that commits a batch, to be appended to a manifest that ends at offset `seen`.
 
-    `decided` are the batches committed before `seen`. If the writer's batch there is this one or a later one, returns
-    None. `without_decided` is the number of entries since a record listed them. `commit` is unique to this attempt. A
-    writer that commits once is not `named`, and no later record lists it. Raises `ManifestError` for a batch of more
-    than a million ranges, which no reader accepts.
+    `decided` has the batches committed before `seen`. Returns None if one of them is this batch or a later one of its
+    writer. `without_decided` is the number of entries since a record listed the committed batches. `commit` is unique
+    to this attempt. A writer that commits once is not `named`, and no later record lists it. Raises `ManifestError` for
+    a batch of more than a million ranges, which no reader accepts.
     """
     last = decided.get(writer)
     if last is not None and last.number >= number:
@@ -102,7 +102,7 @@ def next_record(
 
 
 def remembered(decided: CommittedBatches) -> CommittedBatches:
-    """Returns the committed batches for a record's list, without writers that commit once or committed long ago."""
+    """Returns the committed batches to list in a record, without writers that commit once or committed long ago."""
     newest = max((last.stored_ms for last in decided.values()), default=0)
     listed, room = dict[str, Decided](), MOST_LIST_BYTES
     for writer, last in reversed(list(decided.items())):
@@ -113,7 +113,7 @@ def remembered(decided: CommittedBatches) -> CommittedBatches:
 
 
 def needed_from(entries: Entries, start: int, end: int) -> int:
-    """Returns the offset to read entries from, to decide which records between `start` and `end` commit a batch.
+    """Returns the first offset of the entries that decide which records from `start` to before `end` commit a batch.
 
     `entries` has at least the entries at the offsets from `start` to before `end`.
     """
@@ -129,8 +129,8 @@ def needed_from(entries: Entries, start: int, end: int) -> int:
 def commits_between(entries: Entries, start: int, end: int) -> list[Commit]:
     """Returns the committed batches whose records lie from offset `start` to before `end`, in the order of the records.
 
-    `entries` are all entries from `needed_from` on. Raises `ManifestError` for a faulty record: its parts are missing
-    or another record's, or its ranges are not the rows that it states.
+    `entries` has all entries from `needed_from` on. Raises `ManifestError` for a faulty record: its parts are missing
+    or another record's, or its ranges do not have the rows that it states.
     """
     return [
         Commit(offset, record.writer, record.number, record.rows, _all_ranges(entries, offset, record))
@@ -146,10 +146,6 @@ def _may_decide(record: Entry | None, offset: int) -> TypeGuard[CommitRecord]:
 
 
 def _is_first(entries: Entries, offset: int, record: CommitRecord) -> bool:
-    """Returns whether no earlier record commits this batch or a later one of its writer.
-
-    Earlier records whose ranges are not the rows that they state commit nothing. `record` itself may be such a record.
-    """
     if offset - record.seen > LONGEST_LOOK_BACK:
         return False
     between = ((earlier, entries.get(earlier)) for earlier in range(record.seen, offset))
@@ -198,7 +194,7 @@ def committed_at(
     """Returns the batches committed before offset `end`, and how many entries follow the last record that lists them.
 
     `entries` begin at `start`. Returns None if no record among them has a list, unless `start` is 0. Lists of the
-    records at the offsets `disbelieved` are ignored: they name batches of which there is no record.
+    records at the offsets `disbelieved` are ignored, since they name batches without a record.
     """
     for offset in range(end - 1, start - 1, -1):
         record = entries.get(offset)
@@ -218,10 +214,9 @@ def without_record(entries: Entries, decided: CommittedBatches) -> CommittedBatc
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[CommittedBatches, int]:
-    """Returns the committed batches, and how many entries there are from offset `start` to before `end`.
+    """Returns the batches committed from offset `start` to before `end`, and the number of these entries.
 
-    `entries` are these entries by offset. It is for a manifest whose entries before `start` have expired: batches that
-    earlier entries committed are missing.
+    It is for a manifest whose entries before `start` have expired. Batches that those committed are missing.
     """
     return _with_records(entries, start, end, {}), end - start
 

@@ -1,4 +1,4 @@
-"""The ranges of queues that form committed batches, and the proof that their messages are still the same."""
+"""The ranges of queues that form committed batches, and the check that their messages are still the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def manifest_of(topic: str) -> str:
 def manifests_in(kinds: Iterable[str], orders: Mapping[str, str]) -> frozenset[str]:
     """Returns all manifests: the topics in `kinds`, and topics that earlier releases marked by an order configuration.
 
-    Such a topic has the default name of a manifest, and its order configuration in `orders` has one queue.
+    A topic of the second kind has the default name of a manifest, and its order configuration in `orders` has one
+    queue.
     """
     single = (name for name, order in orders.items() if ";" not in order.strip(";") and order.strip(";").endswith(":1"))
     return frozenset(kinds).union(name for name in single if name.endswith(MANIFEST_SUFFIX))
@@ -74,7 +75,7 @@ def ids_by_queue(ranges: Iterable[CommittedRange]) -> dict[MessageQueue, list[tu
 def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
     """Raises `DataLost` if a message in an unfiltered pull does not have the id of the committed message.
 
-    `ids` are in the order of their offsets.
+    `ids` are pairs of offset and id, by rising offset.
     """
     for offset, unique_id in ids[bisect_left(ids, (pull.start,)) : bisect_left(ids, (pull.next_offset,))]:
         within = OffsetRange(offset, offset + 1)
@@ -83,7 +84,7 @@ def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
 
 
 def check_id(queue: MessageQueue, offset: int, committed_id: str, id_there: str | None) -> None:
-    """Raises `DataLost` if the message at an offset, whose id is `id_there`, is not the committed message."""
+    """Raises `DataLost` if the id of the message at an offset, `id_there`, is not the committed id."""
     if id_there != committed_id:
         raise DataLost(
             f"the message at offset {offset} of {queue} is not the committed one: it has the id {id_there}, and "

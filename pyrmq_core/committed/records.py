@@ -6,10 +6,10 @@ The manifest of a topic is another topic with one queue. A batch is committed by
      "ranges": {"orders": {"broker-a": {"0": [[1200, 150, "first id", "last id"]]}}},
      "decided": [["q1", 6, 90]], "decidedAt": [[40, 1777766400000]]}
 
-`seen` is the end of the manifest when the committer read it. `decided`, if present, has those committed there, and
-`decidedAt` the offset and the store time of each one's record, -1 and 0 if they are unknown. `"named": false` says that
-the writer commits once. Ranges that do not fit into one message precede it, in parts. These messages have the property
-`MANIFEST_VERSION`. Other messages, and such as cannot be read, are no commits: readers and writers pass over them.
+`seen` is the end of the manifest when the committer read it. `decided`, if present, lists the batches committed before
+it, and `decidedAt` the offset and the store time of the record of each, -1 and 0 if they are unknown. `"named": false`
+says that the writer commits once. Ranges that do not fit into one message are in messages before it, as parts. All
+these messages have the property `MANIFEST_VERSION`. Other and unreadable messages are passed over.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ MAX_LONG: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class StoredRange:
-    """`count` consecutive messages of one write in a queue, from offset `start` on, with the first and the last id."""
+    """A range of `count` consecutive messages of one write in a queue, from offset `start` on, with its first and last
+    id.
+    """
 
     queue: MessageQueue
     start: int
@@ -50,7 +52,7 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A writer's latest batch with a record in the manifest: its rows, and the record's offset and time, if known.
+    """A writer's latest committed batch: its number and rows, and its record's offset and store time, if known.
 
     A writer that is not `is_named` commits once.
     """
@@ -68,9 +70,9 @@ CommittedBatches: TypeAlias = Mapping[str, Decided]
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """The record that commits the batch `number` of `writer`: it consists of the rows in `ranges`.
+    """The record that commits the batch `number` of `writer`, whose rows are in `ranges`.
 
-    The committer read the manifest up to the offset `seen`, and found no such batch there. `decided` may have the
+    The committer read the manifest up to the offset `seen`, and found no such batch there. `decided` may list the
     batches committed there. The ranges of `parts` messages before this one, with the same `commit`, belong to it. A
     writer that is not `is_named` commits once. `stored_ms` is the time at which the broker stored the record.
     """
@@ -88,7 +90,10 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True if the ranges are not `rows` rows: the record then commits nothing. False if it has further parts."""
+        """True if the ranges do not have `rows` rows, so that the record commits nothing.
+
+        False if it has further parts.
+        """
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 
@@ -103,13 +108,13 @@ Entry: TypeAlias = CommitRecord | RangesPart
 
 @dataclass(frozen=True, slots=True)
 class NoEntry:
-    """A message of a manifest that is no commit, and the reason."""
+    """A message of a manifest that is no commit, and why."""
 
     reason: str
 
 
 def joined(ranges: Iterable[StoredRange]) -> list[StoredRange]:
-    """Returns the ranges by queue and offset. Ranges without a gap between them are joined."""
+    """Returns the ranges sorted by queue and offset. Ranges without a gap between them are joined."""
     joined_ranges: list[StoredRange] = []
     for part in sorted(ranges, key=lambda part: (part.queue, part.start)):
         last = joined_ranges[-1] if joined_ranges else None
@@ -149,7 +154,7 @@ def _bodies(record: CommitRecord) -> Iterator[bytes]:
 
 
 def entry_of(message: MessageExt) -> Entry | NoEntry:
-    """Returns the commit record, or part of its ranges, in a message of a manifest.
+    """Returns the commit record, or the part of its ranges, that a message of a manifest holds.
 
     Raises `ManifestError` for a record of a newer version, which may be a commit.
     """
@@ -190,7 +195,6 @@ def _entry(data: Any, stored_ms: int) -> Entry:
 
 
 def _committed_batches(batches: Sequence[Any], records: Sequence[Any] | None) -> CommittedBatches:
-    """Parses a record's list of committed batches. `records` are their offsets and times, None in earlier releases."""
     records = [(-1, 0)] * len(batches) if records is None else records
     return {
         _text(writer): Decided(_count(number), _count(rows), _count(offset + 1) - 1, _count(stored_ms))

@@ -42,7 +42,7 @@ SHOWN_CHARS: Final = 200
 def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]:
     """Returns a function that tests a message's properties. Raises `InvalidArgument` if RocketMQ refuses the text.
 
-    Without `text_tests` it is the dialect before 5.1.3, in which CONTAINS, STARTSWITH and ENDSWITH are plain names.
+    `text_tests=False` is the dialect before 5.1.3, in which CONTAINS, STARTSWITH and ENDSWITH are plain names.
     """
     evaluate = _Parser(text, text_tests).condition().evaluate
 
@@ -56,7 +56,10 @@ def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]
 
 
 def ignored_rest(text: str, *, text_tests: bool = True) -> str:
-    """Returns the part at an expression's end that RocketMQ ignores, empty for most, and for a refused expression."""
+    """Returns the text that RocketMQ ignores at an expression's end.
+
+    It is empty if there is none, or the parser refuses the text.
+    """
     try:
         parser = _Parser(text, text_tests)
         parser.condition()
@@ -66,8 +69,6 @@ def ignored_rest(text: str, *, text_tests: bool = True) -> str:
 
 
 class _Parser:
-    """A recursive-descent parser. `kind` and `token` describe the next token."""
-
     def __init__(self, text: str, text_tests: bool) -> None:
         if len(text) > MAX_CHARS:
             raise InvalidArgument(f"the SQL expression has {len(text)} characters; {MAX_CHARS} at most are taken")
@@ -166,7 +167,6 @@ class _Parser:
         return frozenset(texts)
 
     def _unary(self) -> Part:
-        """Parses an operand with the signs and NOTs before it. Pairs of equal ones cancel out."""
         prefixes = []
         while self.token in ("+", "-") or self._is_next("NOT"):
             prefixes.append(self._advance())

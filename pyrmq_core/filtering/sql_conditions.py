@@ -1,6 +1,6 @@
 """The parts of an SQL92 expression, their evaluation, and RocketMQ's rules for joining them. Pure.
 
-The logic has three values, as in SQL: a missing property is null. `UnfitOperand` is raised at parsing for parts that
+The logic has three values, as in SQL: a missing property is null. The parser gets `UnfitOperand` for parts that
 RocketMQ refuses to join. Source: filter/expression/ComparisonExpression.java, LogicExpression.java,
 UnaryExpression.java (5.4.0).
 """
@@ -121,7 +121,7 @@ def opposite(part: Part) -> Part:
 
 
 def negative(part: Part) -> Part:
-    """Returns the negative of a part after a minus sign, null for anything but a number."""
+    """Returns a part after a minus sign: the negative of a number, and null for anything else."""
     number = _number_of(part)
     if number is not None:
         minus = Long(-number) if isinstance(number, Long) else -number
@@ -140,8 +140,8 @@ def negative(part: Part) -> Part:
 def equal(left: Part, right: Part, *, negated: bool) -> Part:
     """Returns the condition `left = right`, or `left <> right` if `negated`. Raises `UnfitOperand` for unfit parts.
 
-    Unlike in SQL, two nulls are equal, and a null on the right is unequal to any value. If only `left` is null, so is
-    the result.
+    Unlike in SQL, two nulls are equal, and a null on the right is unequal to any value. A null on the left alone gives
+    null.
     """
     for part in (left, right):
         if part.is_constant and part.value is None:
@@ -166,7 +166,7 @@ def is_null(part: Part, *, negated: bool) -> Part:
 
 
 def ordered(sign: str, left: Part, right: Part) -> Part:
-    """Returns a comparison by the order of numbers. Two properties are compared as decimal numbers."""
+    """Returns a comparison by `<`, `<=`, `>` or `>=`. Two properties are compared as decimal numbers."""
     for part in (left, right):
         _check_ordered(part, f"by {sign}")
     order, left_value, other = ORDERS[sign], left.evaluate, right.evaluate

@@ -1,7 +1,7 @@
 """The values of SQL92 expressions, and their comparison by RocketMQ's rules. Pure.
 
 A value is a property's text, a number of one of Java's three kinds, or a truth value. A comparison reads a text as a
-value of the other side's kind: any other text cannot be compared, even if it is a number of another kind. Source:
+value of the other side's kind. It fails if the text is something else, even a number of another kind. Source:
 filter/expression/ComparisonExpression.java (__compare), Integer.valueOf, Double.valueOf.
 """
 
@@ -15,7 +15,7 @@ from pyrmq_core.protocol.java.integers import parse_int, parse_long
 
 
 class Long(int):
-    """A whole number that Java keeps in 64 bits. For a plain `int` Java uses 32 bits."""
+    """A whole number of 64 bits in Java. A plain `int` stands for one of 32 bits."""
 
     __slots__ = ()
 
@@ -31,11 +31,14 @@ JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 class Incomparable(Exception):
-    """Raised where a comparison raises in Java: the message then does not pass, whatever else is in the expression."""
+    """Raised where a comparison raises in Java.
+
+    The message then does not pass, whatever the rest of the expression is.
+    """
 
 
 def compare(left: bool | Number | str, right: bool | Number | str) -> int:
-    """Returns -1, 0 or 1, and -1 also for values that are never equal. Raises `Incomparable` where Java raises."""
+    """Returns -1, 0 or 1. Values that are never equal give -1. Raises `Incomparable` where Java raises."""
     if isinstance(left, bool):
         if isinstance(right, str):
             raise Incomparable
@@ -59,7 +62,6 @@ def _order(left: Any, right: Any) -> int:
 
 
 def _order_doubles(left: float, right: float) -> int:
-    """Returns the order of Double.compare: -0.0 is below 0.0, and NaN above all others."""
     return (left > right) - (left < right) or (_rank(left) > _rank(right)) - (_rank(left) < _rank(right))
 
 

@@ -16,7 +16,7 @@ JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # the blanks of Java's Stri
 class TagFilter:
     """The tags that pass. With an empty set every message passes, tagged or not.
 
-    A broker compares only hashes, so the reader compares the tags' text again.
+    Brokers compare only hashes of tags, so clients compare the texts again.
     """
 
     KIND: ClassVar[str] = "TAG"

@@ -1,6 +1,7 @@
 """The trio loop that runs all blocking calls: one daemon thread in each process, started when first needed.
 
-A child after `fork` drops it without closing it and starts its own on first use. It is stopped at interpreter exit.
+A child after `fork` drops its parent's loop without closing it, and starts its own on first use. The loop is stopped
+at interpreter exit.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ LOOP_GONE: Final = (trio.RunFinishedError, OSError)
 
 
 class LoopEnded(InvalidState):
-    """Raised after the loop has ended, at the interpreter's exit or by a defect."""
+    """Raised by calls after the loop has ended, at the interpreter's exit or by a defect."""
 
 
 class Portal:
-    """The library's loop in its own thread, with functions by which other threads make calls on it."""
+    """The library's loop in its own thread. Other threads make calls on it."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -68,9 +69,9 @@ class Portal:
             raise not_started(self._start_error) from self._start_error
 
     def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
-        """Starts the call on the loop and returns its future. Cancelling the future cancels the call.
+        """Starts a call on the loop and returns its future. Cancelling the future cancels the call.
 
-        The call has a copy of the caller's context variables, so that a trace continues in it.
+        The call has a copy of the caller's context variables, so that it continues the caller's trace.
         """
         future: Future[T] = Future()
         self._started.add(future)
@@ -83,7 +84,7 @@ class Portal:
         return future
 
     def run(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Runs the call on the loop and waits for its result. An interrupt of this thread (Ctrl-C) cancels the call."""
+        """Runs a call on the loop and waits for its result. An interrupt of this thread (Ctrl-C) cancels the call."""
         self.check_outside()
         future = self.submit(call, *args)
         try:
@@ -93,7 +94,7 @@ class Portal:
             raise
 
     def check_outside(self) -> None:
-        """Raises `InvalidState` in the loop's own thread, where futures' callbacks run: it would wait for itself."""
+        """Raises `InvalidState` in the loop's own thread, where a blocking call would wait for itself."""
         if threading.current_thread() is self._thread:
             raise InvalidState(
                 "a blocking call in the library's own thread (a future's callback) would wait for itself"
@@ -102,10 +103,10 @@ class Portal:
     def soon(
         self, function: Callable[..., object], *args: object, ended: Callable[[LoopEnded], object] | None = None
     ) -> None:
-        """Schedules a call on the loop, from any thread.
+        """Schedules a function on the loop, from any thread.
 
-        If the loop has ended, `ended` is called with the error. If `ended` is None the error is raised, or the function
-        is dropped if the loop ends at this moment.
+        If the loop has ended, `ended` is called with the error. Without `ended` the error is raised, or, if the loop
+        ends at this moment, the function is dropped.
         """
         assert self._token is not None
         self._queue.append((function, args, ended))
@@ -126,7 +127,7 @@ class Portal:
         """Calls `function` in this thread and returns its result, if the loop is idle waiting for I/O.
 
         Otherwise, and while functions passed to `soon` have not run, returns False without calling it. The function
-        must not use trio's functions. Of the loop it may use only `access_here`.
+        must not use trio's functions. The only part of the loop that it may use is `access_here`.
         """
         return not self._queue and self._loop_lock.try_run(function, *args)
 
@@ -136,11 +137,13 @@ class Portal:
 
     @property
     def is_broken(self) -> bool:
-        """True if a defect ended the loop, or is ending it: another loop can replace it."""
+        """True if a defect ended the loop, or is ending it. `portal` then starts another one."""
         return self.crash is not None or (self._is_ending and not self._is_stopped)
 
     def on_crash(self, owner: object, end: Callable[[InvalidState], None]) -> None:
-        """Registers `end`, called with the error if a defect ends the loop, so that no caller waits for ever."""
+        """Registers a function that is called with the error if a defect ends the loop, so that no caller waits for
+        ever.
+        """
         self._crash_ends[owner] = end
 
     def forget(self, owner: object) -> None:
@@ -167,7 +170,6 @@ class Portal:
             self._end_queue()
 
     def _crashed(self, error: BaseException) -> None:
-        """Ends every caller's wait with an error, after a defect ended the loop. `portal` then starts another loop."""
         log.critical("the library's loop ended by a defect", exc_info=error)
         self.crash = crash = LoopEnded(
             f"the library's loop ended by a defect ({type(error).__name__}: {error}); what was under way is perhaps "
@@ -183,7 +185,6 @@ class Portal:
             _settle(future, error=crash)
 
     def _run_queue(self) -> None:
-        """Calls the queued functions and logs their exceptions, so that the loop and other functions continue."""
         self._woken = False
         with suppress(IndexError):  # the queue is empty, perhaps by `_end_queue` of another thread
             while True:
@@ -237,10 +238,10 @@ class Portal:
 
 
 class HeldContext(Generic[T]):
-    """An async context manager that a task on the loop keeps open until `close`, in this process alone."""
+    """An async context manager that a task on the loop keeps open until `close`."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T], *, wait: bool = True) -> None:
-        """Opens the context, and waits until it is open. With `wait=False` the future `opening` ends then."""
+        """Opens the context, and waits until it is open. With `wait=False` the future `opening` ends at that moment."""
         self._portal = portal
         self._pid = os.getpid()
         self._scope = trio.CancelScope()
@@ -267,18 +268,18 @@ class HeldContext(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """True if `value` may be used: in this process, on a loop that runs."""
+        """True if `value` may be used: the context was opened in this process, and the loop runs."""
         return self._has_value and self._pid == os.getpid() and not self._portal.is_broken
 
     @property
     def has_opened(self) -> bool:
-        """True once the context has opened, also in a child after `fork`. It stays true after the close."""
+        """True once the context has opened, even after it was closed, and in a child after `fork`."""
         return self._has_value
 
     def close(self, seconds: float = 0.0) -> None:
         """Leaves the context and waits until it has ended. Raises its exception. A second call does nothing.
 
-        It waits at most `seconds` and `CLOSE_SECONDS`, then logs that something blocks the loop, and returns.
+        The wait takes at most `seconds` and `CLOSE_SECONDS`. After that it is logged that something blocks the loop.
         """
         left = self.begin_close()
         if left is None:
@@ -293,7 +294,7 @@ class HeldContext(Generic[T]):
             self.close_timed_out(seconds)
 
     def begin_close(self) -> Future[None] | None:
-        """Begins to leave the context. Returns its end as a future, or None in a child after `fork`."""
+        """Begins to leave the context. Returns a future that ends with it, or None in a child after `fork`."""
         if self._pid != os.getpid():
             return None
         self._portal.check_outside()
@@ -341,7 +342,6 @@ def portal() -> Portal:
 
 
 def _settle(future: Future[Any], *, result: object = None, error: BaseException | None = None) -> None:
-    """Ends the future unless it has ended or was cancelled. Logs exceptions of its callbacks."""
     try:
         if not future.done():
             if error is not None:
@@ -378,7 +378,6 @@ def _stop_at_exit() -> None:
 
 
 def _forget_in_child() -> None:
-    """Drops the loop in a child: its thread and sockets belong to the parent, so it neither uses nor closes them."""
     global _portal, _lock
     _portal, _lock = None, threading.Lock()
 

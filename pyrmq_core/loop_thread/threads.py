@@ -1,4 +1,4 @@
-"""The errors of a loop thread that cannot start, and the lock by which other threads use the loop's state."""
+"""Errors of a loop thread that cannot start, and the lock with which other threads use the loop's state."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def not_started(error: BaseException) -> LoopNotStarted:
 
 
 class LoopLock(trio.abc.Instrument):
-    """The lock that lets another thread use a loop's state while the loop waits for I/O. It is an instrument of trio's.
+    """A lock with which another thread uses a loop's state while the loop waits for I/O. It is a trio `Instrument`.
 
-    The loop holds the lock whenever it runs, and releases it around each wait: a thread that holds the lock has the
-    loop's state to itself. trio's own functions work in the loop's thread only, so the other thread must not call them.
-    So a blocking call writes its request without waiting for the loop's thread. This saves a third of its processor
-    time, for one caller at a time.
+    The loop holds the lock whenever it runs, and releases it around each wait. A thread that holds the lock is the only
+    user of the loop's state. It must not call trio's functions, which work in the loop's thread only. A blocking call
+    can then write its request without waiting for the loop's thread, which saves a third of its processor time, for one
+    caller at a time.
     """
 
     def __init__(self) -> None:
@@ -74,11 +74,11 @@ class LoopLock(trio.abc.Instrument):
             self._lock.acquire()
 
     def end(self) -> None:
-        """Makes every later `try_run` return False: the loop has ended, perhaps while it waited."""
+        """Makes every later `try_run` return False, when the loop has ended."""
         self._loop_waits = False
 
     def try_run(self, function: Callable[..., bool], *args: object) -> bool:
-        """Calls the function in this thread and returns its result, or returns False at once if the loop is running."""
+        """Calls the function in this thread and returns its result. Returns False at once if the loop is running."""
         return self._loop_waits and self._run(function, args)
 
     def _run(self, function: Callable[..., bool], args: tuple[object, ...]) -> bool:

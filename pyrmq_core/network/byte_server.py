@@ -1,8 +1,8 @@
-"""`serve_bytes`: accepts connections of other protocols than remoting, each with a task of its own.
+"""`serve_bytes`: accepts connections of other protocols than remoting, and runs each in a task of its own.
 
-Strangers cannot occupy such a port. When it is full, a new connection displaces a connection whose peer is not known
-after `patience` seconds: the oldest such connection of the host that has the most. So many connections of one host harm
-that host alone.
+At most `max_connections` are open. When the port is full, a new connection replaces one whose peer the handler has not
+recognized within `patience` seconds: the oldest such connection of the host that has the most. So many connections of
+one host harm that host alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ByteConnection:
         return format_address(self.host, self.port)
 
     async def send_some(self, data: memoryview) -> int:
-        """Sends at least one byte, or none if it is cancelled, and returns the number of sent bytes.
+        """Sends at least one byte, and returns the number of sent bytes. Nothing is sent if it is cancelled.
 
         Raises `trio.BrokenResourceError` or `trio.ClosedResourceError` if the connection ended.
         """
@@ -132,8 +132,6 @@ def _connection(accepted: socket.socket) -> ByteConnection | None:
 
 
 class _Connections:
-    """The open connections of a port, in the order in which they were accepted."""
-
     def __init__(self, most: int, patience: float) -> None:
         self._open: dict[ByteConnection, None] = {}
         self._most = most
@@ -141,7 +139,10 @@ class _Connections:
         self._full = RareLine()
 
     def add(self, connection: ByteConnection, port: BytePort) -> bool:
-        """Adds the connection, if necessary in place of another, which it ends. Returns False if there is no room."""
+        """Adds a connection, if necessary in place of another one, whose task is cancelled.
+
+        Returns False if there is no room.
+        """
         if len(self._open) < self._most:
             self._open[connection] = None
             return True

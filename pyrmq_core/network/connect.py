@@ -24,7 +24,7 @@ MAX_UNREAD_BYTES: Final = 65536
 
 
 async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float) -> Wire:
-    """Returns a wire to the address, after any TLS handshake.
+    """Returns a wire to the address, after a TLS handshake if `tls` is set.
 
     `timeout` (seconds) covers all of it. Raises `ConnectFailed`, which names the address and the reason, and
     `InvalidArgument` for a bad address.

@@ -24,7 +24,8 @@ def check_url(url: str) -> None:
 
 
 async def fetch_text(url: str, *, timeout: float) -> str:
-    """Returns the body of a 200 answer. Raises `NetworkError` for any other or too long answer, or a time-out.
+    """Returns the body of an answer with status 200. Raises `NetworkError` for any other or a long answer, or a time-
+    out.
 
     Redirections are not followed and no proxy is used, as in Java (common/utils/HttpTinyClient.java).
     """

@@ -1,4 +1,4 @@
-"""Makes texts from peers harmless to a terminal, and loggers write each message as one line."""
+"""Makes texts from peers harmless to a terminal, and keeps each log message in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMATTER: Final = logging.Formatter()
 
 
 def one_line(text: str) -> str:
-    """Returns the text with characters that could end or disguise a line escaped (`\\n`), cut when it is very long."""
+    r"""Returns the text with escapes (`\n`) for characters that end or disguise a line. A very long text is cut."""
     if len(text) > MAX_LINE_CHARS:
         text = f"{text[:MAX_LINE_CHARS]}... ({len(text)} characters)"
     return _UNSAFE.sub(_escaped, text)
@@ -28,7 +28,7 @@ def visible_text(text: str) -> str:
 
 
 def line_logger(name: str) -> logging.Logger:
-    """Returns the logger of that name, whose messages pass through `one_line`. A line below its level costs nothing."""
+    """Returns the logger of that name, whose messages become one line each. Messages below its level cost nothing."""
     logger = logging.getLogger(name)
     if not any(isinstance(present, _OneLine) for present in logger.filters):
         logger.addFilter(_OneLine())
@@ -36,8 +36,6 @@ def line_logger(name: str) -> logging.Logger:
 
 
 class _OneLine(logging.Filter):
-    """Makes each message of a logger one line. (Handlers belong to the embedding program.)"""
-
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), None
         if record.exc_info and record.exc_text is None:

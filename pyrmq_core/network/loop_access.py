@@ -1,4 +1,4 @@
-"""A caller's access to the loop: its clock, its tasks, and the right to write from another thread."""
+"""`LoopAccess`: how code uses the loop from any thread, by its clock, its scheduling, and the right to write."""
 
 from __future__ import annotations
 

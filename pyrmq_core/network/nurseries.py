@@ -1,4 +1,4 @@
-"""A nursery whose tasks end with its block, and which raises the block's own errors unwrapped.
+"""Nurseries whose tasks end with their block, and that raise the block's own errors without a group around them.
 
 A plain nursery wraps its block's exception into an exception group, but users of `async with Producer(...)` want
 `except SendFailed` to work. Where plain nurseries are used, `failure_in` extracts the failure from their groups.
@@ -16,7 +16,7 @@ from pyrmq_core.errors import RocketMQError
 
 @asynccontextmanager
 async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
-    """Opens a nursery. At the end of its block, for any reason, it cancels all tasks and waits for them."""
+    """Opens a nursery. However its block ends, all tasks are cancelled and have ended after it."""
     manager = trio.open_nursery()
     nursery = await manager.__aenter__()
     try:
@@ -35,9 +35,9 @@ async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
 
 @asynccontextmanager
 async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
-    """Opens a nursery whose tasks go on until the block has ended, even if the block is cancelled.
+    """Opens a nursery whose tasks continue until the block has ended, even while the block is cancelled.
 
-    So a cancelled block can still use its connections, for a bounded time, to store offsets and to unregister.
+    A cancelled block can then still use its connections, for a bounded time, to store offsets and to unregister.
     """
     async with open_owned_nursery() as outer:
         with trio.CancelScope(shield=True):  # takes a moment, and must not add a point at which the caller is cancelled
@@ -49,7 +49,9 @@ async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
 
 
 async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Keeps a nursery open in a task of its own, whose scope shields the nursery's tasks but not the caller's block."""
+    """Keeps a nursery open in a task of its own, so that its shield covers the nursery's tasks but not the caller's
+    block.
+    """
     async with trio.open_nursery() as nursery:
         nursery.cancel_scope.shield = True
         task_status.started(nursery)
@@ -57,7 +59,7 @@ async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
 
 
 def failure_in(failure: BaseException) -> BaseException:
-    """Returns the failure inside exception groups: an interrupt if there is any, else the first if all are expected.
+    """Returns the failure in exception groups: an interrupt if there is any, else the first of expected errors.
 
     Tasks that read one broker fail together when the broker ends, each with an error of ours: the first is enough. A
     group that contains an unexpected error is returned unchanged, so that nothing is hidden.

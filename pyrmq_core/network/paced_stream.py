@@ -1,4 +1,4 @@
-"""`paced`: a stream whose peer must read at a minimum rate, for server libraries that wait for slow peers forever.
+"""`paced`: a stream that is closed when its peer reads too slowly, for servers that would wait forever.
 
 Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside.
 When a peer has closed its connection, Hypercorn still answers all requests that the peer had sent, and then keeps the
@@ -22,7 +22,8 @@ LEAST_BYTES_A_SECOND: Final = 32 * 1024
 class PacedStream:
     """A stream of bytes that is closed when its peer reads too slowly.
 
-    `scope` is cancelled then, and when the peer is gone. `on_end` is called when the peer sends nothing more.
+    `scope` is cancelled when the stream is closed, or the peer is gone. `on_end` is called when the peer sends nothing
+    more.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class PacedStream:
 async def paced(
     stream: trio.SocketStream, on_end: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
 ) -> AsyncIterator[PacedStream]:
-    """Yields the stream, and ends the block when its peer reads too slowly, or is gone while something is sent.
+    """Yields the stream. Ends the block when the peer reads too slowly, or is gone while something is sent.
 
     Closes the stream when the surrounding scope is cancelled, so that a shielded send ends as well.
     """

@@ -38,9 +38,9 @@ class _Opening:
 
 
 class ConnectionPool:
-    """Connections by address, alive as long as `nursery`.
+    """Connections by address, which live as long as `nursery`.
 
-    `handler` answers requests from servers. `max_calls` bounds the calls under way and, counted apart, the one-way
+    `handler` answers requests from servers. `max_calls` limits the calls under way and, separately, the one-way
     requests. Further callers wait within their own timeouts. `on_open` and `on_close` are called with the address of
     each connection that opens or ends. `aclose` ends all connections.
     """
@@ -100,7 +100,7 @@ class ConnectionPool:
             self._permits.release()
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
-        """Returns when the connection to the address is open and has room for more. Raises as `call` does."""
+        """Waits until the connection to the address is open and has room for more. Raises the errors of `call`."""
         if self.ready_connection(address) is None:
             deadline = trio.current_time() + timeout
             connection = await self._connect(address, deadline, timeout)

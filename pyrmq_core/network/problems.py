@@ -1,4 +1,4 @@
-"""`Problems`: the background requests that fail repeatedly, and the log lines about them.
+"""`Problems`: records background requests that fail repeatedly, and logs them.
 
 No call raises the failure of such a request, so the log reports it. The first failure in a row is an INFO line, since
 most are temporary. The second is a warning, repeated at most once a minute. Another line reports the next success.
@@ -34,7 +34,7 @@ LASTING_CODES: Final = frozenset(
 
 
 def is_lasting(error: Exception) -> bool:
-    """Returns whether a server refuses for a reason that lasts until an operator changes something."""
+    """Returns whether a server's refusal lasts until an operator changes something."""
     return isinstance(error, ResponseError) and (error.code in LASTING_CODES or error.remark.startswith(ACL_REFUSAL))
 
 
@@ -61,7 +61,7 @@ class Problems:
     def failed(
         self, kind: str, subject: str, error: Exception, *, line: Hashable = None, at_once: bool = False
     ) -> None:
-        """Records a failure, and logs it if a line is due. With `at_once` the first failure is already a warning.
+        """Records a failure, and logs it if a line is due. With `at_once` the first failure is logged as a warning.
 
         `kind` and `subject` begin the text of the line. Subjects with the same `line` share one line a minute.
         """

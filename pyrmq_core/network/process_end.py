@@ -1,4 +1,4 @@
-"""Ends programs: in order after a signal, and after a failure with one line and an exit status, not a traceback."""
+"""Ends programs: after a signal, and after a failure with one line and an exit status instead of a traceback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIPE_CLOSED: Final = 141
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Returns the signals that end a program in order: SIGINT, SIGTERM, and SIGHUP of a closed terminal.
+    """Returns the signals on which a program stops: SIGINT, SIGTERM, and SIGHUP of a closed terminal.
 
     SIGHUP is left out if it is ignored, as under `nohup`, and on a system without it.
     """
@@ -34,7 +34,7 @@ def exit_status(work: Callable[[], object], program: str) -> int:
     """Runs `work` and returns the exit status: 0, 130 after an interrupt, 141 if the reader of standard output is gone.
 
     An expected failure is printed as a line `program: text`, and gives 1. Standard output is flushed here, so that a
-    closed pipe is noticed now and not while the interpreter ends. Unexpected failures, and exits of another kind, are
+    closed pipe is noticed now and not while the interpreter ends. Unexpected failures, and other `SystemExit`s, are
     raised unchanged.
     """
     try:
@@ -48,7 +48,10 @@ def exit_status(work: Callable[[], object], program: str) -> int:
 
 
 def failure_status(raised: BaseException, program: str) -> int:
-    """Returns the exit status of a failure (see `exit_status`). Prints an expected one, raises an unexpected one."""
+    """Returns the exit status of a failure (see `exit_status`).
+
+    Prints an expected failure, and raises an unexpected one.
+    """
     failure = failure_in(raised)
     if isinstance(failure, KeyboardInterrupt):
         return INTERRUPTED

@@ -1,4 +1,4 @@
-"""Limits on the repetition of log lines that a peer could cause without end."""
+"""Limits how often log lines are repeated that a peer could cause without end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_KEYS: Final = 64
 
 
 class RareLine:
-    """A repeated log line: the first is written at once, later ones at most once in `seconds`."""
+    """A repeated log line. The first is written at once, later ones at most once in `seconds`."""
 
     __slots__ = ("_due", "_left_out", "_seconds")
 
@@ -46,7 +46,7 @@ class RareLines:
         self._others = RareLine(seconds)
 
     def of(self, key: Hashable, now: float | None = None) -> RareLine:
-        """Returns the `RareLine` of a key. If there are too many, drops those that may be written again by `now`.
+        """Returns the `RareLine` of a key. When `most` keys are kept, those whose time has passed by `now` are dropped.
 
         `now` is seconds of the monotonic clock, None for the present time.
         """

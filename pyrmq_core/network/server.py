@@ -69,7 +69,7 @@ class ServerBounds:
 
 
 class Listening:
-    """A served port. `host`, `port` and `address` are the real values (port 0 was replaced)."""
+    """A served port. `host`, `port` and `address` are the real values: port 0 became the port that the system chose."""
 
     def __init__(
         self, host: str, port: int, scope: trio.CancelScope, on_close: Callable[[Peer], None] | None = None
@@ -214,7 +214,7 @@ def _opening(
 async def _open(
     tls: ssl.SSLContext, mode: TlsMode, handshake_timeout: float, turns: trio.Lock, wire: SocketWire
 ) -> Wire:
-    """Returns the wire, or TLS over it if its first byte begins a TLS handshake. Handshakes start one after another."""
+    """Returns the wire, or TLS over it if its first byte begins a handshake. Only one handshake begins at a time."""
     if mode is TlsMode.DISABLED:
         return wire
     await trio.lowlevel.wait_readable(wire.socket)

@@ -1,4 +1,7 @@
-"""A sleep before silent peers are dropped: after a suspension of this process it gives time to read what they sent."""
+"""`sleep_and_hear`: the sleep before silent peers are dropped.
+
+After a suspension of this process it leaves time to read what peers sent meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ LATE_SECONDS: Final = 5.0
 
 
 async def sleep_and_hear(seconds: float) -> None:
-    """Sleeps for some seconds, and once more if this process was suspended meanwhile and woke much too late.
+    """Sleeps for some seconds, and again if this process was suspended meanwhile and woke much too late.
 
-    What peers sent in that time waits in their connections, and is read during the second sleep.
+    Bytes that peers sent in that time wait in their connections, and are read during the second sleep.
     """
     while True:
         began = trio.current_time()

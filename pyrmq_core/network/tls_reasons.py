@@ -1,7 +1,7 @@
 """The reasons for which TLS failed, each with its remedy.
 
-In TLS 1.3 a client's handshake is over before the server has looked at its certificate: a refusal then arrives as the
-first read.
+In TLS 1.3 a client's handshake ends before the server has checked the client's certificate, so the server's refusal
+arrives as the first read.
 """
 
 from __future__ import annotations

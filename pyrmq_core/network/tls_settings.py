@@ -1,8 +1,9 @@
 """A server's TLS settings under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...), and its SSLContexts.
 
-Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties or are in the file
-that `tls.config.file` names. Here they are among a server's other settings or in such a file, which wins. Unlike
-Apache's server, ours makes no test certificate (`tls.test.mode.enable`): without a certificate, connections are plain.
+Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties, or in the file
+that `tls.config.file` names. Here they are among a server's other settings, or in such a file, which overrides them.
+Unlike Apache's server, ours makes no test certificate (`tls.test.mode.enable`): without a certificate, connections are
+plain.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _secret(name: str) -> str:
 class TlsSettings:
     """TLS settings: `server_*` for the server's own port, `client_*` and `enable` for its calls to other servers.
 
-    Paths name PEM files. A key's password is in no `repr`, and hidden in `to_settings` by default.
+    Paths name PEM files. A key's password is left out of the `repr`, and hidden in `to_settings` by default.
     """
 
     config_file: str = wire(CONFIG_FILE, "")
@@ -63,13 +64,13 @@ class TlsSettings:
 
     @property
     def mode(self) -> TlsMode:
-        """The mode of the port. With `permissive` but no certificate, all connections are plain."""
+        """The mode of the port. In mode `permissive`, all connections are plain if there is no certificate."""
         return TlsMode(self.server_mode)
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
         """Returns all settings by RocketMQ's names.
 
-        Passwords are hidden, unless `secrets`: then they are left out if `config_file` has them.
+        Passwords are hidden. With `secrets` they are shown, but left out if `config_file` has them.
         """
         settings = encode_fields(self)
         if not secrets:

@@ -1,6 +1,6 @@
 """Metrics and traces of a client through the OpenTelemetry API (extra `otel`), as hooks that users add.
 
-Only the API is imported, which does nothing in a program without an SDK. Programs without this package pay nothing.
+Only the API is imported, which does nothing in a program without an SDK.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ LagKey = tuple[str, str, str, str]
 
 
 class ClientMetrics:
-    """The OpenTelemetry instruments of a client, and the functions that record into them."""
+    """The OpenTelemetry instruments of a client, and the functions that record values with them."""
 
     def __init__(self, meter: metrics.Meter) -> None:
         self._duration = meter.create_histogram(

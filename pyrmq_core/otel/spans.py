@@ -1,7 +1,7 @@
-"""The spans of messages, by OpenTelemetry's conventions: create, send and process, and their context in properties.
+"""The spans of messages, by OpenTelemetry's conventions: create, send and process.
 
-A message gets the context of its "create" span in its properties (W3C's `traceparent` and `tracestate`, by the
-program's propagator), which is where the Java instrumentation writes and reads it: a consumer of either kind continues
+The context of a message's "create" span is in its properties (W3C's `traceparent` and `tracestate`, by the
+program's propagator), where the Java instrumentation writes and reads it too: a consumer of either kind continues
 the trace. Each try of a send is a "send" span under it, each call of a handler a "process" span.
 """
 
@@ -43,8 +43,6 @@ OPEN_SPAN: Final = "pyrmq_core.otel.span"
 
 
 class _Open(NamedTuple):
-    """The span of a handler's call under way, the context in which it is current, and the context before it."""
-
     span: trace.Span
     within: otel_context.Context
     before: otel_context.Context
@@ -55,7 +53,7 @@ class Spans:
         self._tracer = tracer
 
     def created(self, message: Message) -> Message:
-        """Returns the message with the context of its own "create" span, a child of the caller's span."""
+        """Returns the message with the context of its own "create" span, which is a child of the caller's span."""
         with self._tracer.start_span(
             f"create {message.topic}",
             kind=trace.SpanKind.PRODUCER,

@@ -46,7 +46,7 @@ def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str)
 
 
 def _digest(key: bytes, fields: bytes, body: bytes | memoryview) -> bytes:
-    """Returns the HMAC of fields and body. A short body is copied, at half the cost, a long body is not."""
+    """Returns the HMAC-SHA1 of fields and body. A short body is copied first, which halves the cost."""
     if len(body) <= COPIED_BYTES:
         return hmac.digest(key, b"".join((fields, body)), "sha1")
     digest = hmac.new(key, fields, "sha1")

@@ -1,4 +1,4 @@
-"""The text of values in error messages: short, in one line, and never the content of a message."""
+"""The text of values in error messages: short, in one line, and without the content of messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_SHOWN_CHARS: Final = 20
 
 
 def shown(value: object) -> str:
-    """Returns the `repr` of a short value, the size of bytes, long texts and collections, and else the type.
+    """Returns the `repr` of a short value, or the type of a long one with its size.
 
     A wrong argument may be the body of a message, which must not appear in an error or a log.
     """

@@ -1,4 +1,4 @@
-"""Answers a peer's requests: calls the handler, turns failures into answers, counts the requests under way."""
+"""Answers a peer's requests: calls the handler, turns failures into answers, and counts the open requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
 
 
 def refuse_unsupported(request: Command, _: Peer) -> Command:
-    """Refuses any request: the handler of an end without handlers (NettyRemotingAbstract.processRequestCommand)."""
+    """Refuses any request.
+
+    An end without a handler of its own uses it (NettyRemotingAbstract.processRequestCommand).
+    """
     return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
 
 
@@ -45,7 +48,9 @@ def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
 
 
 def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
-    """Returns the answer for a handler that raised, and logs the failure, at limited rate for each connection."""
+    """Returns the answer to a request whose handler raised, and logs the failure, at a limited rate for each
+    connection.
+    """
     failure = describe(error)
     if peer.failure_line.is_due():
         left_out = peer.failure_line.left_out()
@@ -55,7 +60,7 @@ def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
 
 
 class OpenRequests:
-    """The requests of one connection that have no answer yet, and the bytes that they take."""
+    """The unanswered requests of one connection, and the bytes that they take."""
 
     __slots__ = ("_done", "_late", "bytes", "count", "most")
 
@@ -66,7 +71,10 @@ class OpenRequests:
         self._late: dict[LateAnswer, Command] = {}
 
     def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
-        """Counts an open request, and starts the wait for its `LateAnswer`. Drops the request's fields and body."""
+        """Counts a request as open, and starts the wait for its `LateAnswer`.
+
+        The request's fields and body are freed meanwhile.
+        """
         self._late[answer] = bare = replace(request, ext=NO_FIELDS, body=b"")
         self.begin(bare)
         answer.wait(ready)
@@ -75,7 +83,7 @@ class OpenRequests:
         return self._late.pop(answer)
 
     async def drop_late(self) -> None:
-        """Drops the late answers that still wait, some at a time: the connection has ended."""
+        """Drops the late answers that still wait when the connection has ended, some at a time."""
         while self._late:
             for _ in range(DROPPED_AT_ONCE):
                 if self._late:  # the drop of an answer may end the wait of another

@@ -38,9 +38,9 @@ _Error = TypeVar("_Error", bound=RocketMQError)
 
 
 class Call(Outgoing):
-    """A request under way and the task that waits for its answer (for a one-way request: until it is written).
+    """A request, and the task that waits for its answer or, if the request is one-way, until it is written.
 
-    `set_frame` and `register` replace `__init__`: Python calls that from C, which took a quarter of a send's
+    `set_frame` and `register` replace `__init__`. Python calls `__init__` from C, which took a quarter of a send's
     instructions with one object for each message.
     """
 
@@ -58,7 +58,10 @@ class Call(Outgoing):
     _task: trio.lowlevel.Task | None
 
     def register(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
-        """Registers the call under its opaque. It is called before all other methods, as `set_frame` is."""
+        """Enters the call in the table under its opaque.
+
+        It must be called before all other methods, like `set_frame`.
+        """
         self._calls = calls
         self._task = self.result = None
         self.code = command.code
@@ -69,10 +72,10 @@ class Call(Outgoing):
         calls.table[opaque] = self
 
     async def wait(self) -> Command | None:
-        """Waits for the answer and returns it. Raises the call's error.
+        """Returns the answer when it arrives, or raises the call's error.
 
-        Returns None if a one-way request is written, or if there is room in the outbox to write again. A cancelled call
-        is withdrawn as if it was never made.
+        Returns None when a one-way request is written, or when the outbox has room again. A cancelled call is withdrawn
+        as if it was never made.
         """
         if self.result is None and not (self.oneway and self.started and self.chunks is None):
             self._task = trio.lowlevel.current_task()
@@ -108,7 +111,7 @@ class Call(Outgoing):
 
 
 class PostedCall(Call):
-    """A request under way without a task. `done` receives its answer or error."""
+    """A request for which no task waits. `done` receives its answer or error."""
 
     __slots__ = ("done",)
 
@@ -132,9 +135,8 @@ class BulkCall:
     """A request posted in bulk. A subclass receives the result in `end`.
 
     The object itself is the entry in the call table, which saves one allocation for each request and keeps the garbage
-    collector idle. The request cannot be withdrawn: a caller that is no longer interested ignores the result. If it
-    `borrows`, the answer's body may be a view of received bytes, and keeps a MiB or more of them alive as long as the
-    view.
+    collector idle. The request cannot be withdrawn: a caller that is no longer interested ignores the result. If the
+    call `borrows`, the answer's body may be a view of received bytes, which keeps a MiB or more of them alive.
     """
 
     __slots__ = ("frames", "numbers", "opaque")
@@ -178,7 +180,7 @@ class RowReader(Protocol):
 class RowCall(BulkCall):
     """A bulk call whose reader receives answers in lists, neither copied nor parsed.
 
-    An error, and an answer that does not match the connection's `AnswerForm`, is passed to `end` instead.
+    `end` receives errors, and answers that do not match the connection's `AnswerForm`.
     """
 
     __slots__ = ("reader",)
@@ -191,8 +193,7 @@ class RowCall(BulkCall):
 class Calls:
     """The table of one connection's calls by opaque.
 
-    A call leaves the table when it is answered, written (one-way), cancelled or timed out, or when the connection
-    fails.
+    A call leaves the table when it is answered, written (one-way), cancelled or expired, or when the connection fails.
     """
 
     def __init__(self, address: str, outbox: Outbox) -> None:
@@ -261,7 +262,10 @@ class Calls:
         return frames
 
     def answered(self, answer: Command) -> bool:
-        """Passes the answer to its call. Returns False if there is no such call (a late or unrequested answer)."""
+        """Passes an answer to its call.
+
+        Returns False if no call waits for it: the answer is late, or was never requested.
+        """
         table, opaque = self.table, answer.opaque
         call = table.get(opaque)
         if call is None or call.oneway or not call.started:
@@ -276,7 +280,10 @@ class Calls:
         return True
 
     def answered_rows(self, rows: Iterable[AnswerRow]) -> None:
-        """Passes answers to their calls: a reader gets the rows of its `RowCall`s in a list, other calls a command."""
+        """Passes answers to their calls.
+
+        A reader receives the answers to its `RowCall`s as a list, other calls receive a command.
+        """
         table = self.table
         rows_by_reader: dict[RowReader, list[tuple[RowCall, AnswerRow]]] = {}
         reader, answers = None, list[tuple[RowCall, AnswerRow]]()
@@ -303,7 +310,7 @@ class Calls:
             self._outbox.withdraw(call)
 
     def expire(self, now: float) -> float:
-        """Ends the calls past their deadline. Returns the earliest remaining deadline, infinity if no call is left."""
+        """Ends the calls past their deadline. Returns the earliest deadline that remains, or infinity."""
         earliest = math.inf
         overdue = []
         for call in self.table.values():
@@ -349,7 +356,9 @@ class SweptConnection(Protocol):
 
 
 class DeadlineSweeper:
-    """A task that ends calls at their deadlines, and connections that idle, stall, or never complete a frame."""
+    """A task that ends calls at their deadlines, and closes connections that are idle, stall, or never complete a
+    frame.
+    """
 
     def __init__(self, health_seconds: float = HEALTH_SECONDS) -> None:
         self._health_seconds = health_seconds
@@ -372,7 +381,7 @@ class DeadlineSweeper:
             self._woken.set()
 
     def looks_before(self, deadline: float) -> bool:
-        """Returns True if the sweeper will wake by `deadline` anyway: then `look_at` need not be called."""
+        """Returns True if the sweeper wakes by `deadline` anyway. Otherwise the caller has to call `look_at`."""
         return self._wakes_at <= deadline
 
     async def run(self) -> None:
@@ -408,7 +417,6 @@ class DeadlineSweeper:
 
 
 def _end(end: Callable[[_Error], None], error: _Error, code: int) -> None:
-    """Ends a call with an error. Logs an exception of its callback, so that other calls are ended as well."""
     try:
         end(error)
     except Exception:

@@ -44,8 +44,7 @@ class Connection:
 
     It works while `run` does, and any task may use it. The owner that runs it closes it with `aclose`, or with `close`
     from plain functions. Every call under way then fails at once with `ConnectionClosed`. `address` is the dialled
-    address. `opening`, if set, wraps the wire in another one (TLS). Faults of the other end are logged at `log_level`,
-    and a client also raises them to its callers.
+    address. `opening`, if set, wraps the wire in another one (TLS). Faults of the other end are logged at `log_level`.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class Connection:
         return answer
 
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
-        """Adds a request to the outbox, even if that is full. The caller has to `wait` for the returned call at once.
+        """Adds a request to the outbox, even to a full one. The caller has to `wait` for the returned call at once.
 
         Raises `ConnectionClosed`, and `CallTimeout` when `deadline`, on trio's clock, has passed. `timeout` is for the
         error's text.
@@ -161,8 +160,8 @@ class Connection:
     def post(self, command: Request, *, timeout: float, done: Done) -> Callable[[], None]:
         """Sends a request without waiting. `done` receives the answer or the error, once, on the loop.
 
-        Requests that are posted from within `done` are written together. A full outbox does not stop a post: the caller
-        limits the number of its posts. Returns a function that abandons the call. Raises `ConnectionClosed`.
+        Returns a function that abandons the call. Requests that are posted from within `done` are written together. A
+        full outbox does not stop a post, so the caller limits the number of its posts. Raises `ConnectionClosed`.
         """
         return self.begin(command, trio.current_time() + timeout, timeout, done).forget
 
@@ -171,8 +170,8 @@ class Connection:
     ) -> Callable[[], None] | None:
         """Posts a request with a deadline on trio's clock. `timeout` is for the error's text.
 
-        A `loop` access that `writes_here` sends the request only if no other call is under way and the socket accepts
-        it at once. Otherwise this returns None and sends nothing.
+        If `loop.writes_here`, the request is sent only when no other call is under way and the socket accepts it at
+        once. Otherwise nothing is sent, and None is returned.
         """
         if loop.writes_here:
             return self._post_from_thread(command, deadline, timeout, done)
@@ -197,7 +196,7 @@ class Connection:
             raise
 
     def post_all(self, form: RequestForm, requests: Iterable[BulkCall], *, timeout: float) -> None:
-        """Posts requests of one form, written together. On a closed connection each fails at once."""
+        """Posts requests of one form, which are written together. On a closed connection each of them fails at once."""
         if self.is_closed:
             for bulk_call in requests:
                 bulk_call.end(self._calls.closed(form.code, self._close_reason, left=False))
@@ -211,11 +210,14 @@ class Connection:
             self._broken(error)
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Makes answers to bulk calls views of received bytes, and leaves headers that match `form` unparsed."""
+        """Lets the answers to bulk calls be views of received bytes, with unparsed headers where these match `form`."""
         self._decoder.lends, self._decoder.answer_form = True, form
 
     def answer(self, request: Command, answer: Command) -> None:
-        """Sends the answer to a request, now or later, unless the request is one-way or the connection closed."""
+        """Sends the answer to a request, at once or queued.
+
+        Does nothing for a one-way request or on a closed connection.
+        """
         if request.is_oneway or self.is_closed:
             return
         try:
@@ -224,9 +226,10 @@ class Connection:
             self._broken(error)
 
     async def wait_answer_turn(self) -> None:
-        """Returns when little waits to be written. A handler calls it just before it makes a large answer.
+        """Waits until few bytes are queued for writing. A handler calls it just before it makes a large answer.
 
-        So a peer that does not read its answers costs at most `TURN_BYTES` and one answer, for any number of handlers.
+        A peer that does not read its answers then costs at most `TURN_BYTES` and one answer, for any number of
+        handlers.
         """
         await self._outbox.wait_turn()
 
@@ -248,7 +251,7 @@ class Connection:
         await self.wait_closed()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reads, answers and writes until either end closes. A failure meanwhile ends this connection alone."""
+        """Reads, answers and writes until either end closes. An exception ends this connection alone."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -271,7 +274,7 @@ class Connection:
         return self._calls.expire(now)
 
     def check_health(self, now: float) -> None:
-        """Closes the connection if it idles, stalls or is stuck in a frame, and frees unused memory."""
+        """Closes the connection if it is idle, stalls or is stuck in a frame, and frees unused memory."""
         signs = ConnectionActivity(
             received=self._received,
             commands=self._commands,
@@ -289,7 +292,7 @@ class Connection:
         self._note_held()
 
     def free_received(self) -> int:
-        """Frees the receive buffer if it is empty. Returns the bytes of incomplete frames and unanswered requests."""
+        """Frees an empty receive buffer. Returns the bytes that incomplete frames and unanswered requests take."""
         self._decoder.give_back()
         return self._decoder.held_bytes + self._under_way.bytes
 
@@ -338,7 +341,6 @@ class Connection:
             self._broken(error)
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
-        """Handles all complete commands. Answers that are ready at once are written together."""
         read_slice = self._read_slice
         read_slice.begin()
         self._outbox.hold()
@@ -374,7 +376,6 @@ class Connection:
         return self._decoder.next_command()
 
     async def _wait_for_turn(self, read_slice: ReadSlice) -> None:
-        """Lets other tasks run. While many connections are busy, it waits for this connection's turn."""
         self._reading = False
         self._outbox.release()
         await read_slice.wait_for_next()
@@ -382,7 +383,7 @@ class Connection:
         self._reading = True
 
     async def _pause(self) -> None:
-        """Stops reading while too much is under way: a peer that sends faster than it is answered waits."""
+        """Stops reading while too many requests or answers are open, so that a peer that sends faster has to wait."""
         self._reading = False
         self._outbox.release()
         await self._under_way.wait_for_room()

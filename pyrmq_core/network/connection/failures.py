@@ -1,4 +1,4 @@
-"""The texts of failures in answers, errors and the log, and the reasons for which connections end."""
+"""Texts for answers, errors and the log about failures, and the reasons for which connections end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _cause(error: Exception) -> str:
 
 
 def not_running(_: Callable[[], None]) -> None:
-    """Raises an error: it replaces the function that calls into the loop while a connection does not run."""
+    """Raises an error. A connection that does not run has it in place of the function that calls into the loop."""
     raise AssertionError("a connection that does not run")
 
 

@@ -1,7 +1,7 @@
-"""The frames that a connection has to write, in order: a single frame is written at once, several are joined.
+"""The frames that a connection has to write, in order. A single frame is written at once, several are joined.
 
-A frame of which no byte is written can be withdrawn. A frame that was begun is always written to its end, since half a
-frame of a cancelled task would end the connection for all its calls.
+A frame of which no byte is written can be withdrawn. A frame that was begun is always completed, since half a frame
+would end the connection for all its calls.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TURNS_AT_ONCE: Final = 16
 
 
 class Outgoing:
-    """A frame on its way out.
+    """A frame to write.
 
     `started` is True once a byte of it may have reached the peer. `chunks` is None after it was written or withdrawn.
     """
@@ -47,7 +47,7 @@ class Outgoing:
     started: bool
 
     def set_frame(self, head: bytes, body: Chunk) -> None:
-        """Sets the bytes to write. It is called before anything else, in place of `__init__` (see `Call`)."""
+        """Sets the bytes to write. It replaces `__init__` (see `Call`), so it must be called first."""
         body_bytes = len(body)
         self.started = False
         self.size_bytes = len(head) + body_bytes
@@ -60,7 +60,7 @@ class Outgoing:
 
 
 class Answer(Outgoing):
-    """The frame of an answer. While too many answers wait, as their peer does not read, no request is read either."""
+    """The frame of an answer. While too many answers are queued, the connection reads no requests."""
 
     __slots__ = ()
 
@@ -68,9 +68,9 @@ class Answer(Outgoing):
 class Outbox:
     """The frames of one connection that are not written yet.
 
-    A frame that finds nothing queued is written at once. The rest is for `run`, the connection's only writer task,
-    started by `start_writer` when it is first needed (an idle connection has none). A frame sent with `alone=False`
-    wakes it, and the frames that follow before it runs are joined in one write. `note` receives the number of queued
+    A frame is written at once if nothing is queued. `run` writes the queue: it is the connection's only writer task,
+    started by `start_writer` when it is first needed, so an idle connection has none. A frame sent with `alone=False`
+    wakes it, and frames that follow before it runs are joined in one write. `note` receives the number of queued
     bytes from time to time. If it returns True, memory is short, and fewer bytes are queued from then on.
     """
 
@@ -112,9 +112,10 @@ class Outbox:
             self._wake_writer()
 
     def write_from_thread(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
-        """Writes to an idle outbox from another thread while the loop waits. Returns False if the wire accepts nothing.
+        """Writes a frame from another thread while the loop waits. Returns False if the wire accepts no byte.
 
-        The writer task writes the rest of a frame that the wire took in part. `soon` wakes it on the loop.
+        The outbox must be idle. The writer task, which `soon` wakes on the loop, writes the rest of a partly written
+        frame.
         """
         if not self._write(frame):
             if not frame.started:
@@ -136,7 +137,7 @@ class Outbox:
             self._wake_writer()
 
     def _report_queued(self) -> None:
-        """Reports the number of queued bytes to `note`, which may end the connection and thereby empty the queue."""
+        """Reports the number of queued bytes to `note`, which may close the connection and so empty the queue."""
         if self._note is None:
             return
         self._noted_bytes = self.queued_bytes
@@ -153,7 +154,7 @@ class Outbox:
         self._waiting.append(frame)
 
     def wake_senders(self) -> None:
-        """Wakes some of the senders that wait for room in the outbox. Each writes, and thereby wakes more."""
+        """Wakes some of the senders that wait for room in the outbox. Each of them writes, and then wakes more."""
         if self._noted_bytes:
             self._report_queued()
         self._drained.set()
@@ -171,7 +172,7 @@ class Outbox:
                 await self._drained.wait()
 
     async def wait_turn(self) -> None:
-        """Returns when less than `TURN_BYTES` are queued: at once, without a checkpoint, if they already are."""
+        """Waits until less than `TURN_BYTES` are queued. Without a need to wait there is no checkpoint."""
         while self.queued_bytes >= TURN_BYTES:
             if self._turns is None:
                 self._turns = trio.lowlevel.ParkingLot()
@@ -199,12 +200,10 @@ class Outbox:
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
-        """Lets trio cancel the writer's wait, and forgets it: nothing may wake a task that has ended."""
         self._writer_runs = True
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _write(self, frame: Outgoing) -> bool:
-        """Writes as much as the wire accepts at once. Returns whether that is all of the frame."""
         if not frame.chunks:
             return False
         count = self.wire.send_nowait(frame.chunks)
@@ -226,7 +225,6 @@ class Outbox:
                 trio.lowlevel.reschedule(self._writer)
 
     def _next_chunks(self) -> list[Chunk]:
-        """Returns the chunks of the next write: one or more frames, small ones joined, or none if none is queued."""
         queue = self._queue
         while queue and queue[0].chunks is None:
             queue.popleft()
@@ -258,7 +256,7 @@ class Outbox:
         self.wake_senders()
 
     async def _send_whole(self) -> None:
-        """Writes to a wire that does not report partial writes (TLS): the frames count as begun before the write."""
+        """Writes to a wire that does not report partial writes (TLS). Its frames count as begun before the write."""
         data = b"".join(self._next_chunks())
         collected: list[Outgoing] = []
         size = 0

@@ -1,4 +1,4 @@
-"""The other end of a connection as a handler sees it, and the type of a handler."""
+"""`Peer`, the other end of a connection for a handler, and the types of handlers and late answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PeerConnection(Protocol):
 
 
 class Peer:
-    """The other end of a connection, as a handler sees it. It is equal only to itself.
+    """The other end of a connection for a handler. It is equal only to itself.
 
     `address` is `ip:port`. `connection` serves to call back and to answer later. `failure_line` limits the log lines
     about failing requests.
@@ -62,7 +62,7 @@ class Peer:
 
 
 class LateAnswer(ABC):
-    """An answer that has no task while it waits: a connection may have thousands of them.
+    """An answer that has no task while it waits, since a connection may have thousands of them.
 
     The connection calls `wait` once. After `ready` was called, it awaits `make`. A handler that wraps another may
     await the `LateAnswer`.
@@ -72,11 +72,11 @@ class LateAnswer(ABC):
 
     @abstractmethod
     def wait(self, ready: Callable[[LateAnswer], None]) -> None:
-        """Begins the wait. `ready` is called at its end, once, on the loop, unless `drop` was called."""
+        """Begins the wait. At its end it calls `ready` on the loop, once, unless `drop` was called."""
 
     @abstractmethod
     async def make(self) -> Command | None:
-        """Returns the answer after the wait. It may wait further."""
+        """Returns the answer after the wait. It may await more."""
 
     @abstractmethod
     def drop(self) -> None: ...
@@ -102,4 +102,4 @@ Handler: TypeAlias = Callable[[Command, Peer], "Command | Awaitable[Command | No
 
 
 class CutConnection(Exception):
-    """An exception with which a handler closes the connection at once, without an answer."""
+    """Raised by a handler to close the connection at once, without an answer."""

@@ -1,4 +1,4 @@
-"""Limits the commands that a connection handles before other tasks run, so that busy connections alternate."""
+"""Limits how many commands a connection handles before other tasks run, so that busy connections alternate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReadTurns:
 
 
 class ReadSlice:
-    """The work of a connection before other tasks run, limited by a number of commands and by seconds.
+    """A limit on the work of a connection before other tasks run, in commands and in seconds.
 
     Trio looks for received bytes only when all runnable tasks have run. So a connection handles its first slice of
     commands at once, and waits for its turn before the next. Of a hundred connections that flood a server, one works in
@@ -44,7 +44,7 @@ class ReadSlice:
         self.is_over = True
 
     def begin(self) -> None:
-        """Starts to count the work on received commands. The limit is lower while other connections are at work."""
+        """Starts a slice after bytes were received. Its limit is lower while other connections are at work."""
         self.turns.reading = reading = self.turns.reading + 1
         self.is_over = False
         if reading == 1:

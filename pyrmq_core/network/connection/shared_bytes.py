@@ -1,4 +1,4 @@
-"""`SharedBytes`: limits the memory of one kind that a server's connections take in total, by closing the largest."""
+"""`SharedBytes`: limits the total memory that a server's connections take, by closing the largest."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _Reader = TypeVar("_Reader", bound=Reader)
 
 
 class SharedBytes(Generic[_Holder]):
-    """Limits the bytes of memory that all connections take together to `most`, by the latest report of each.
+    """A limit on the bytes that all connections take together. Each connection reports its own.
 
-    Above the limit `held`, if set, is called with each connection. It frees unused memory, and returns the bytes that
+    Above `most`, `held`, if set, is called with each connection. It frees unused memory, and returns the bytes that
     the connection still takes. If that is not enough, the largest connections are closed. The log names the kind of
     bytes by `what`, and the limit by its `setting`.
     """
@@ -53,7 +53,7 @@ class SharedBytes(Generic[_Holder]):
         return self.used >= TIGHT_PART * self.most
 
     def note(self, holder: _Holder, count: int) -> None:
-        """Records how many bytes the connection takes now. Closes the largest connections if the total is too large."""
+        """Records how many bytes a connection takes. Closes the largest connections if the total exceeds the limit."""
         self.used += count - self._noted.pop(holder, 0)
         if count:
             self._noted[holder] = count
@@ -86,7 +86,7 @@ class SharedBytes(Generic[_Holder]):
 
 
 class Memory(Generic[_Reader]):
-    """The memory of all connections of a server together: of frames and requests under way, and of answers."""
+    """The limits on all connections of a server: for frames and requests under way, and for answers."""
 
     def __init__(self, max_received_bytes: int, max_waiting_bytes: int) -> None:
         self.received: SharedBytes[_Reader] = SharedBytes(
@@ -103,10 +103,7 @@ class Memory(Generic[_Reader]):
         )
 
     def note_waiting(self, connection: _Reader, count: int) -> bool:
-        """Records how many bytes wait to be written to the connection.
-
-        Returns True if memory is short, so that each connection should queue fewer bytes.
-        """
+        """Records how many bytes are queued for a connection. Returns True if each connection should queue fewer."""
         self.waiting.note(connection, count)
         return self.waiting.is_tight
 

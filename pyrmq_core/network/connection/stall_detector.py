@@ -13,9 +13,9 @@ STALL_SECONDS: Final = 60.0
 class ConnectionActivity:
     """A connection's counters of activity at one time.
 
-    `received`, `commands` and `written_bytes` only grow. `frame_bytes` are the received bytes of an incomplete frame.
-    `busy` is True while requests or calls are under way. `reading` is False while the connection intentionally does not
-    read.
+    `received`, `commands` and `written_bytes` only grow. `frame_bytes` is the number of received bytes of an incomplete
+    frame. `busy` is True while requests or calls are open. `reading` is False while the connection intentionally does
+    not read.
     """
 
     received: int
@@ -29,7 +29,7 @@ class ConnectionActivity:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """Limits in seconds: without traffic (`idle`, None: no limit), for one frame, and until a peer reads (`stall`)."""
+    """Limits in seconds: `idle` without traffic (None: no limit), `frame` for one frame, `stall` until a peer reads."""
 
     idle: float | None = None
     frame: float = FRAME_TIMEOUT_SECONDS
@@ -42,7 +42,7 @@ class ConnectionTimeouts:
 
 
 class StallDetector:
-    """A detector for one connection, which compares its activity with that at the check before.
+    """A detector for one connection, which compares its activity with that at the previous check.
 
     `check` returns why the connection has to be closed, or None. Its `now` is seconds of a monotonic clock.
     """

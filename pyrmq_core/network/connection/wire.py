@@ -1,7 +1,7 @@
-"""The carrier of bytes under a connection: a plain socket, or any trio stream (TLS, or memory streams in tests).
+"""`Wire`: a plain socket or a trio stream (TLS, or memory streams in tests) that carries a connection's bytes.
 
-A plain socket is used without trio's own socket class: one system call hands over what the kernel takes at once,
-without a checkpoint, so that it cannot be cancelled in the middle.
+A plain socket is used without trio's own socket class. One system call passes to the kernel as much as it takes,
+without a checkpoint, so a write cannot be cancelled in the middle.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Wire(Protocol):
         ...
 
     async def wait_sendable(self) -> bool:
-        """Returns True when `send_nowait` is worth another try, False for a wire that has only `send_all`."""
+        """Waits until `send_nowait` is worth another try. Returns False for a wire that has only `send_all`."""
         ...
 
     async def send_all(self, data: Chunk) -> None: ...
 
     async def receive(self, decoder: FrameDecoder) -> int:
-        """Receives bytes into the decoder and returns their number, 0 when the other end closed."""
+        """Receives bytes into the decoder and returns their number, 0 if the other end closed."""
         ...
 
     async def aclose(self) -> None: ...
@@ -82,7 +82,7 @@ class SocketWire:
                 await trio.lowlevel.wait_writable(self.socket)
 
     async def receive(self, decoder: FrameDecoder) -> int:
-        """Receives bytes as `Wire` says. Always lets other tasks run, even if bytes are left from the last read."""
+        """Receives bytes into the decoder and returns their number. Always lets other tasks run."""
         if self._drained:
             await trio.lowlevel.wait_readable(self.socket)
         else:
@@ -105,7 +105,7 @@ class SocketWire:
 
 
 class StreamWire:
-    """A wire over a trio stream. Only the writer task sends, because a cancelled send may have sent a part."""
+    """A wire over a trio stream. Only the writer task sends: a cancelled send may have sent a part."""
 
     def __init__(self, stream: trio.abc.Stream, address: str, local_address: str) -> None:
         self.stream = stream

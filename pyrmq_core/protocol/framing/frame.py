@@ -64,7 +64,7 @@ def encode_frame_head(command: Command) -> bytes:
 
 
 def encode_request_head(command: Request, opaque: int) -> bytes:
-    """Returns what `encode_frame_head` returns for the request with this opaque, without copying the request."""
+    """Returns a request's frame without its body. `opaque` replaces the request's own number."""
     if isinstance(command, FormedRequest):
         return command.head(opaque)
     encode = encode_json if command.serialization is Serialization.JSON else encode_binary
@@ -72,7 +72,7 @@ def encode_request_head(command: Request, opaque: int) -> bytes:
 
 
 def encode_answer_head(request: Command, answer: Command) -> bytes:
-    """Returns `encode_frame_head(request.answered(answer))` without copying the answer."""
+    """Returns an answer's frame without its body, with the opaque and the header encoding of its request."""
     serialization = request.serialization
     encode = encode_json if serialization is Serialization.JSON else encode_binary
     return _frame_head(encode(answer, request.opaque, RESPONSE_BIT), len(answer.body), serialization)
@@ -154,13 +154,13 @@ class FrameDecoder:
     """A decoder that finds commands in received bytes.
 
     Either call `feed(data)`, or receive into `room()` and call `received(count)`. Then call `next_command()` until it
-    returns None. The buffer grows with the bytes that arrived, never by a declared length alone: to twice
-    `max_frame_bytes` at most, if the caller takes each complete command. A large buffer is freed between frames, and
-    `give_back` frees a buffer of any size (a server's idle connections hold none). A header longer than
-    `max_header_bytes` is refused by its declared length, before the rest of it arrives.
+    returns None. The buffer grows with the bytes that arrive, not with a declared length: to at most twice
+    `max_frame_bytes`, if the caller takes each complete command. A large buffer is freed between frames. `give_back`
+    frees a buffer of any size, so that a server's idle connections hold none. A header whose declared length exceeds
+    `max_header_bytes` is refused at once.
 
-    With `lends`, longer bodies are views of a buffer that is not reused while a view of it exists. An answer of the
-    `answer_form` with such a body is a `LentAnswer`.
+    With `lends`, longer bodies are views of a buffer that is not reused while a view of it exists. An answer whose
+    header matches `answer_form` is then returned as a `LentAnswer`.
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:

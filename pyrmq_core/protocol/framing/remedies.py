@@ -1,7 +1,8 @@
-"""The remedies that end errors about a server's refusal, by request, code and remark, and the bytes of other protocols.
+"""Advice at the end of error messages: what to do about a server's refusal, or about bytes of another protocol.
 
-A remark decides before the code alone: Apache's brokers refuse very different things with one code. The remarks come
-from broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java and their neighbours (5.4.0).
+Advice on a refusal depends on the response code and, before it, on the remark: brokers refuse very different requests
+with one code. The remarks are those of broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java
+and their neighbours (5.4.0).
 """
 
 from __future__ import annotations

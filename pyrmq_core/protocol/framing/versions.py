@@ -17,7 +17,7 @@ RELEASES: Final = 10
 
 
 def version_name(version: int) -> str:
-    """Returns `5.4.0` or `5.4.0-SNAPSHOT`, or the bare number of a version before 4.0, whose numbers have no order."""
+    """Returns a release such as `5.4.0` or `5.4.0-SNAPSHOT`. Versions before 4.0 are returned as their number."""
     if version < V4_0_0_SNAPSHOT:
         return str(version)
     release, snapshot = divmod(version - V4_0_0_SNAPSHOT, 2)

@@ -1,6 +1,6 @@
-"""Limits of received JSON: its depth, and that every value in it can be written again.
+"""Limits of received JSON: how deeply it may be nested, and which texts it may hold.
 
-Python reads a value nested just below its own limit and then fails to write it. It also reads a lone surrogate, which
+Python can read a value nested just below its own limit and then fail to write it. It also reads a lone surrogate, which
 no file in UTF-8 can hold. RocketMQ's own bodies keep these limits: they are nested seven deep at most (the mappings of
 static topics), and Java writes a lone surrogate as `?`.
 """
@@ -18,10 +18,10 @@ _FLAT: Final = r'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+'
 
 
 def _nested(depth: int) -> str:
-    """Returns a pattern for one object or array of at most this depth.
+    """Returns a regular expression for one object or array that is nested at most `depth` deep.
 
-    `{` may end with `]`, which the parser refuses. All repetitions are possessive: with backtracking, a hostile text of
-    some megabytes would block a server for minutes.
+    It lets `]` close a `{`, which the JSON parser refuses later. All repetitions are possessive: with backtracking, a
+    hostile text of some megabytes would block a server for minutes.
     """
     pattern = rf"[{{\[]{_FLAT}[}}\]]"
     for _ in range(depth - 1):

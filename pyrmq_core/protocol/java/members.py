@@ -1,4 +1,4 @@
-"""Maps a dataclass to the members of a JSON object and back: `member("queueId", 0, int_member)` is one of its fields.
+"""Maps a dataclass to a JSON object and back. A field made by `member("queueId", 0, int_member)` is one member of it.
 
 Members are written in the order of their names and without null, as fastjson does. A missing or null member is read as
 its default.

@@ -1,6 +1,7 @@
-"""JSON objects whose names are objects themselves, as fastjson writes a map with such keys: `{{"queueId":0}:5}`.
+"""Objects whose names are themselves objects, as fastjson writes a map with such keys: `{{"queueId":0}:5}`.
 
-That is not JSON. Each such name is kept as a text of JSON, and written back as an object.
+That is not valid JSON. When it is read, each such name becomes its JSON text. When it is written, the text becomes an
+object again.
 """
 
 from __future__ import annotations

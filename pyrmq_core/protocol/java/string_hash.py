@@ -14,7 +14,7 @@ POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range
 def string_hash_code(text: str, before: int = 0) -> int:
     """Returns Java's hashCode of a text: the signed 32-bit sum of s[i] * 31**(n-1-i) over its UTF-16 units.
 
-    With the hash of a text `before`, returns the hash of both texts joined.
+    If `before` is the hash of another text, the result is the hash of that text followed by this one.
     """
     if text.isascii() and len(text) < len(POWERS):
         code: int = sum(map(mul, text.encode("ascii"), POWERS[len(POWERS) - len(text) :]))
@@ -27,7 +27,7 @@ def string_hash_code(text: str, before: int = 0) -> int:
 
 
 def consistent_bucket(code: int, buckets: int) -> int:
-    """Returns the bucket of a number as Guava's `consistentHash`: Lamping and Veach's jump consistent hash."""
+    """Returns the bucket that Guava's `consistentHash` gives a number (Lamping and Veach's jump consistent hash)."""
     bucket = following = 0
     while 0 <= following < buckets:
         bucket = following
@@ -38,5 +38,8 @@ def consistent_bucket(code: int, buckets: int) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """Returns the hash of a message's tags in a consume queue (store/MessageExtBrokerInner.java), 0 without tags."""
+    """Returns the hash of a message's tag that a consume queue stores (store/MessageExtBrokerInner.java).
+
+    No tag gives 0.
+    """
     return string_hash_code(tags) if tags else 0

@@ -43,7 +43,7 @@ class BatchItem(NamedTuple):
 
 
 def encode_batch_body(items: Iterable[tuple[int, bytes | memoryview, bytes]]) -> bytes:
-    """Returns the body of a batch: its messages, each the fields of a `BatchItem`, one after another.
+    """Returns the body of a batch. Each message is a tuple of the fields of `BatchItem`.
 
     Raises `InvalidMessage` for a message whose properties take more than 32,767 bytes.
     """
@@ -59,7 +59,7 @@ def encode_batch_body(items: Iterable[tuple[int, bytes | memoryview, bytes]]) ->
 
 
 def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
-    """Yields the messages of a batch. Raises `BodyError`, with its position, at an unreadable message."""
+    """Yields the messages of a batch. Raises `BodyError`, which names the byte, at an unreadable message."""
     position, end = 0, len(body)
     while position < end:
         if end - position < OVERHEAD_BYTES:

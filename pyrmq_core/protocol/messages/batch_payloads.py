@@ -1,7 +1,7 @@
-"""Batches: messages are checked and their properties encoded before they have ids, then divided into requests.
+"""Checks messages, encodes their properties, and divides them into batches, one batch for each send request.
 
-Compressed and plain bodies never share a request: a request has one sysFlag, and a broker stores it with every message
-of the request.
+Properties are encoded in two parts before the messages have ids. Compressed and plain bodies never share a request: a
+request has one sysFlag, and a broker stores it with every message of the request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ UNIQUE_ID: Final = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Checked messages with the same topic and wait flag. `ends` are their properties before and after UNIQ_KEY."""
+    """Checked messages with the same topic and wait flag.
+
+    `ends` has each message's encoded properties before and after UNIQ_KEY.
+    """
 
     messages: tuple[Message, ...]
     ends: Sequence[tuple[str, str]]
@@ -37,7 +40,10 @@ class CheckedBatch:
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
-    """Checks that the messages can share a request, and encodes their properties. Each request checks its own size."""
+    """Checks that messages may share a request, and encodes their properties.
+
+    The size of a request is checked later.
+    """
     batch = tuple(messages)
     for message in batch:
         check_message(message, max_message_bytes)
@@ -109,10 +115,11 @@ def split_batch(
     request_messages: int | None = None,
     split_by_tag: bool = False,
 ) -> Iterator[Payload]:
-    """Yields the messages in order, in requests (see `encode_batch`) of at most `request_bytes` and `request_messages`.
+    """Yields requests with the messages in order, each with at most `request_bytes` and `request_messages`.
 
     `request_bytes` is `max_message_bytes` by default. Each request is filled before the next one begins. A message
     above `request_bytes` is sent alone. With `split_by_tag` a new request also begins at each change of the tag.
+    `encode_batch` says which messages raise `InvalidMessage`.
     """
     if len(messages) != len(unique_ids):
         raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")

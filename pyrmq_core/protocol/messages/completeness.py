@@ -1,8 +1,8 @@
-"""The check that an answer holds every requested message: queue offsets are dense, so each offset has a message.
+"""The check that an answer holds every requested message. Queue offsets have no gaps, so a missing offset is data loss.
 
 A broker skips entries whose log file it has just deleted, and entries of a damaged queue. It reports this only if the
-answer would be empty otherwise (MESSAGE_WAS_REMOVING in DefaultMessageStore.getMessage, 5.4.0). A pull with a filter
-cannot be checked in this way, only that each answer moves forward, and not beyond the queue's end.
+answer would be empty otherwise (MESSAGE_WAS_REMOVING in DefaultMessageStore.getMessage, 5.4.0). The answer to a pull
+with a filter has gaps of its own. It is only checked to move forward, and not beyond the queue's end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 def check_complete(
     queue: MessageQueue, offsets: Sequence[int], within: OffsetRange, *, allow_gaps: bool = False
 ) -> None:
-    """Raises `DataLost` unless `offsets`, the answer to a pull without a filter, are all offsets of `within`.
+    """Raises `DataLost` if the answer to a pull without a filter lacks an offset of `within`.
 
     Raises `RecordError` for too many offsets, or offsets out of order, which no sound queue can have. With `allow_gaps`
     missing offsets are accepted.

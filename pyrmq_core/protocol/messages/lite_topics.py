@@ -39,9 +39,10 @@ def lite_queue_name(topic: str, lite_topic: str) -> str:
 
 
 def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
-    """Returns records of this queue, each with its offset there in place of the one in its parent's queue.
+    """Returns records pulled from the queue of a lite topic, with their offsets in that queue.
 
-    A record that does not say its offset stays as it is, and so does what follows a damaged one: a decoder finds them.
+    Stored records have offsets in a queue of the parent topic. A record that names no other offset stays unchanged, and
+    so does everything after a damaged one, which decoders report.
     """
     changed, position = bytearray(records), 0
     while position < len(records):
@@ -57,10 +58,10 @@ def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
 
 
 def lite_places(record: RawRecord) -> Mapping[str, int]:
-    """Returns a record's offset in each lite queue of its own topic that it names.
+    """Returns the offset of a record in each of its lite queues, by the queue's name.
 
-    A copy in a retry topic, or of a half message, names a queue of another topic, in which it is not. Neither is a
-    record that is a whole batch, whose properties come from its sender.
+    A copy in a retry topic or of a half message names queues of another topic, and is not in them. The properties of a
+    batch record come from its sender and are not read.
     """
     if OFFSETS_INSIDE not in record.properties or record.sys_flag & BATCH_RECORD == BATCH_RECORD:
         return {}

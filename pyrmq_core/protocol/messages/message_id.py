@@ -43,7 +43,10 @@ class OffsetId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IdRun:
-    """`count` UNIQ_KEYs of one millisecond: `prefix`, then the counter in four digits, from `counter` on."""
+    """A run of `count` UNIQ_KEYs of one millisecond.
+
+    An id is `prefix` and, in four hex digits, the next value of `counter`.
+    """
 
     prefix: str
     counter: int
@@ -60,7 +63,10 @@ class IdRun:
 
 
 def month_start_ms(now_ms: int, zone: tzinfo) -> int:
-    """Returns the start of the month of `now_ms` in `zone`, in ms since 1970: times in a UNIQ_KEY count from it."""
+    """Returns when the month of `now_ms` began in time zone `zone`, in ms since 1970.
+
+    UNIQ_KEYs count time from there.
+    """
     now = (EPOCH + timedelta(milliseconds=now_ms)).astimezone(zone)
     start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return (start.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)
@@ -68,7 +74,7 @@ def month_start_ms(now_ms: int, zone: tzinfo) -> int:
 
 @dataclass(frozen=True, slots=True)
 class UniqueIdMaker:
-    """The maker of a process's UNIQ_KEYs. Time and counter are passed in.
+    """A maker of UNIQ_KEYs for one process. Time and counter are passed in.
 
     `discriminator` is a random number drawn once a process (Java takes a class loader's hash).
     """
@@ -95,7 +101,7 @@ class UniqueIdMaker:
 
 
 def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
-    """Returns the id under which VIEW_MESSAGE_BY_ID finds the message."""
+    """Returns the offset message id of a stored message, by which VIEW_MESSAGE_BY_ID looks it up."""
     return (host_ip + OFFSET_TAIL.pack(port, offset)).hex().upper()
 
 

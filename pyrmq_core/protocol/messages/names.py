@@ -84,7 +84,10 @@ _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Returns whether the topic is RocketMQ's own. Topics named after clusters and brokers are not recognised."""
+    """Returns whether the topic has a name that RocketMQ reserves.
+
+    Topics named after clusters and brokers do not count.
+    """
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 
@@ -116,7 +119,7 @@ def popped_topic(topic: str, group: str) -> str:
 
 
 def is_lite_queue(topic: str) -> bool:
-    """Returns whether a request's topic is the queue of a lite topic."""
+    """Returns whether a name is that of a lite topic's queue (`%LMQ%...`)."""
     return topic.startswith(LMQ_PREFIX)
 
 
@@ -126,7 +129,7 @@ def owner_topic(topic: str) -> str:
 
 
 def check_topic(topic: str) -> None:
-    """Raises `InvalidArgument` unless a topic may have this name."""
+    """Raises `InvalidArgument` for a name that no topic may have."""
     _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidArgument)
 
 
@@ -137,7 +140,7 @@ def check_group(group: str) -> None:
 
 
 def check_address(address: str) -> None:
-    """Raises `InvalidArgument` unless a server may have this address: a host and a port, joined by a colon."""
+    """Raises `InvalidArgument` for an address that is not `host:port`."""
     host, _, port = address.rpartition(":")
     if not host or len(port) > 5 or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         raise InvalidArgument(f"the address {address[:80]!r} is not host:port with a port from 0 to 65535")

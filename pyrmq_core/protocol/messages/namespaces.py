@@ -40,7 +40,10 @@ def without_namespace(name: str, namespace: str | None) -> str:
 
 
 def is_reachable(name: str, namespace: str | None) -> bool:
-    """Returns whether a tenant can address this name: it is in its namespace, or RocketMQ's own."""
+    """Returns whether a client with this namespace can address the name:
+
+    one within the namespace, or RocketMQ's own.
+    """
     return with_namespace(without_namespace(name, namespace), namespace) == name
 
 

@@ -108,7 +108,7 @@ class RawPull:
     namespace: str | None = None
 
     def own(self, within: OffsetRange) -> OffsetRange:
-        """Returns the part of `within` whose messages this pull has to contain.
+        """Returns the part of `within` that this pull covers.
 
         The answer of a batch topic has complete batch records. Their messages outside this part belong to another pull.
         """
@@ -116,7 +116,7 @@ class RawPull:
 
     @property
     def reaches_back_to(self) -> int:
-        """The first offset in the records: before `start` if they begin with a batch that begins before it."""
+        """The first offset in the records. It is below `start` if they begin with a batch that began earlier."""
         base = batch_base(self.records)
         return self.start if base is None else min(base, self.start)
 
@@ -164,11 +164,11 @@ def encode_one(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     system_properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> Payload:
-    """Checks and encodes a message.
+    """Checks and encodes one message.
 
     A body of `compress_over_bytes` or more is compressed, unless `compression` is None. Raises `InvalidMessage`, which
     names the rule that the message breaks. `max_message_bytes` limits the plain body, as in Java. `system_properties`
-    are the producer's own, under names that users may not set.
+    are set by the producer, under names that users may not set.
     """
     check_message(message, max_message_bytes)
     properties = message_properties_string(message, unique_id, system_properties)
@@ -204,9 +204,9 @@ def decode(
 
 
 def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
-    """Returns the message of a request whose body is a stored record, such as a transaction's half message.
+    """Returns the only message in a record, such as the half message in a broker's request.
 
-    Raises `RecordError`, which names `what`, unless the bytes hold exactly one.
+    Raises `RecordError`, which begins with `what`, for any other number of messages.
     """
     queue = MessageQueue("", broker_name, unpack_record(record, 0).queue_id)
     messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record))
@@ -218,7 +218,7 @@ def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
 def messages_of(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns all messages and None. Beyond 256 MiB of bodies, returns the first messages and the next one's offset."""
+    """Returns the messages of a pull up to 256 MiB of bodies, and the first offset beyond that or None."""
     items = _stored_items(pull, within, rules, allow_gaps=allow_gaps)
     if _are_read(items) and pull.passes is None and pull.namespace is None:
         return items, None
@@ -287,7 +287,6 @@ def _are_read(items: list[_Stored]) -> TypeGuard[list[MessageExt]]:
 
 
 def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool) -> list[_Stored]:
-    """Returns the messages within the range. Batch records are unwrapped, other bodies stay compressed."""
     items: list[_Stored] = []
     records, position = bytes(pull.records), 0
     start, stop = within.start, within.end
@@ -338,7 +337,6 @@ def _no_message(raw: RawRecord) -> RecordError:
 
 
 def _unwrapped(raw: RawRecord, body: bytes, start: int, stop: int) -> Iterator[_Item]:
-    """Yields the messages inside a batch record whose offsets are from `start` to before `stop`."""
     try:
         for offset, item in enumerate(iterate_batch_body(body), raw.queue_offset):
             if start <= offset < stop:

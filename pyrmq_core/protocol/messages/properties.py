@@ -1,4 +1,4 @@
-"""Message properties: their string, reserved names, rules for values, and the message type that they show.
+"""Message properties: their string, reserved names, rules for values, and the message type that they express.
 
     name 0x01 value 0x02        repeated, nothing escaped
 
@@ -87,7 +87,7 @@ _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """Returns the properties string, with its last separator, as 5.2 and later write it."""
+    """Returns the properties string. It ends with a separator, as in 5.2 and later."""
     return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
 
 
@@ -115,11 +115,11 @@ def decode_java_utf8(raw: bytes) -> str:
 def message_properties(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> dict[str, str]:
-    """Returns all properties a message is sent with. `InvalidMessage` names the property that breaks a rule.
+    """Returns all properties with which a message is sent. Raises `InvalidMessage` for one that breaks a rule.
 
-    `system_properties` are the producer's own (transaction, request, namespace), under RocketMQ's names. A blank name
-    or value is sent (Java's client refuses it, its parser keeps it). An empty one would be lost on the way:
-    `message_properties_string` refuses it.
+    `system_properties` are set by the producer (transaction, request, namespace), under RocketMQ's names. A blank name
+    or value is allowed: Java's client refuses it, but Java's parser keeps it. An empty one is refused by
+    `message_properties_string`, since parsers drop it.
     """
     properties: dict[str, str] = {}
     if message.keys is not None and (keys := _joined_keys(message.keys)):
@@ -150,7 +150,10 @@ def message_properties(
 def message_properties_string(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> str:
-    """Returns a message's properties as the string that is sent. Checks separators, empty texts and length."""
+    """Returns the properties string of a message.
+
+    Raises `InvalidMessage` for a separator in it, an empty text or its length.
+    """
     if unique_id is None or system_properties or (ends := plain_ends(message)) is None:
         text = _checked_string(message, message_properties(message, unique_id, system_properties))
     else:
@@ -166,9 +169,9 @@ def message_properties_string(
 
 
 def properties_around_id(message: Message) -> tuple[str, str]:
-    """Returns a message's properties string in two parts, before and after UNIQ_KEY, checked except for length.
+    """Returns a message's properties string before and after UNIQ_KEY, with all checks but that of its length.
 
-    It is for messages whose ids are drawn later, many at once.
+    The caller adds the ids later, many at once.
     """
     ends = plain_ends(message)
     return checked_ends(message, NO_PROPERTIES) if ends is None else ends
@@ -190,12 +193,10 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
 
 
 def plain_ends(message: Message) -> tuple[str, str] | None:
-    """Returns the properties string before and after UNIQ_KEY, or None for a message that needs the plain form.
+    """Returns the properties string before and after UNIQ_KEY, or None if only `message_properties` can encode it.
 
-    Such a message has a delay, a priority, a lite topic, an unprintable or an invalid text.
-
-    The fast form of `message_properties`: it needs no dict, and compares a class instead of calling `isinstance`, whose
-    cost is measurable at one call a message.
+    None is returned for a delay, a priority, a lite topic, and an unprintable or an invalid text. This fast form needs
+    no dict, and compares a class instead of calling `isinstance`, whose cost is measurable at one call a message.
     """
     if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
         return None
@@ -226,7 +227,7 @@ def plain_ends(message: Message) -> tuple[str, str] | None:
 
 
 def _plain_string(properties: Any) -> str | None:
-    """Returns the string of a dict of printable texts under names that users may set, or None for any other object."""
+    """Returns the properties string of a dict whose names users may set and whose texts are printable, else None."""
     if properties.__class__ is not dict:
         return None
     text = ""
@@ -304,7 +305,7 @@ def _priority(message: Message) -> str:
 def _lite_topic(message: Message) -> str:
     """Returns the lite topic's name. Raises `InvalidMessage` for a name that would harm brokers.
 
-    Also raises it for a message with a delay, a priority or a sharding key, as a proxy refuses it.
+    A delay, a priority or a sharding key beside it raises the same error, as at a proxy.
     """
     name = message.lite_topic
     if name is None or not _is_text(name) or not LITE_TOPIC_NAME.fullmatch(name):
@@ -326,7 +327,7 @@ def is_delayed(message: Message) -> bool:
 
 
 def goes_alone(message: Message) -> bool:
-    """Returns whether brokers would ignore a part of the message in a batch: its delay, priority or lite topic."""
+    """Returns whether the message must not be in a batch, where brokers ignore its delay, priority or lite topic."""
     return message.priority is not None or message.lite_topic is not None or is_delayed(message)
 
 
@@ -381,7 +382,7 @@ def _encoded_bytes(message: Message, text: str) -> int:
 
 
 class MessageType(enum.Enum):
-    """The type of a message. The value is Java's ordinal, which trace records have."""
+    """The type of a message. The value is Java's ordinal, which trace records contain."""
 
     NORMAL = 0
     TRANSACTION_HALF = 1
@@ -415,7 +416,7 @@ def is_reply(properties: str) -> bool:
 
 
 def has_property(properties: str, start: str) -> bool:
-    """Returns whether a pair of the string begins with `start`. A name that only ends with it does not count."""
+    """Returns whether a properties string has a name that begins with `start`."""
     position = properties.find(start)
     while position > 0 and properties[position - 1] != "\x02":
         position = properties.find(start, position + 1)

@@ -1,7 +1,7 @@
-"""Reads the records of a pull one at a time: an unreadable record does not hide the others.
+"""Reads the records of a pull one at a time, so that an unreadable record does not hide the others.
 
 `payload.decode` returns all messages of a pull or raises. `iterate_readable` is for tools that read messages of unknown
-senders. A body is decompressed when its message is reached, so only one is in memory, or one batch record.
+senders. Each body is decompressed when its message is reached, so memory holds one message or one batch record.
 """
 
 from __future__ import annotations

@@ -98,7 +98,10 @@ class RawRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A message as a broker keeps it: `body` as stored, hosts as `ip:port`, `store_size` of the whole record."""
+    """A message as a broker stores it.
+
+    `body` may be compressed, hosts are `ip:port`, `store_size` is the size of the record.
+    """
 
     topic: str
     queue_id: int
@@ -119,7 +122,10 @@ class StoredRecord:
     magic: int
 
     def encode(self) -> bytes:
-        """Returns the record's bytes, with a size, CRC and magic number of its own. Raises as `encode_record`."""
+        """Returns the record's bytes, with size, CRC and magic number computed again.
+
+        Raises the errors of `encode_record`.
+        """
         own = {name: getattr(self, name) for name in self.__slots__}
         del own["body_crc"], own["store_size"], own["magic"]
         return encode_record(**own)
@@ -164,7 +170,7 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """Returns the record's bytes: v2 when the topic is longer than 127 bytes. sysFlag's host bits follow the hosts.
+    """Returns the record's bytes, in v2 if the topic is longer than 127 bytes. IPv6 hosts set their bits of sysFlag.
 
     Raises `InvalidArgument` for a topic or properties too long for their length fields, or a number too large for its
     field.
@@ -252,13 +258,17 @@ def batch_base(records: bytes | memoryview) -> int | None:
 
 
 def put_numbers(buffer: bytearray, at: int, distance: int, packed: bytes, width: int) -> None:
-    """Writes numbers, packed in `width` bytes each: the first at `at`, each next one `distance` bytes later."""
+    """Writes packed numbers of `width` bytes each into a buffer, the first at byte `at`, each next one `distance` bytes
+    later."""
     for column in range(width):
         buffer[at + column :: distance] = packed[column::width]
 
 
 def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:
-    """Returns the undecoded fields of a record, with every length checked, for code that reads many records."""
+    """Returns the undecoded fields of a record, for code that reads many records.
+
+    Raises `RecordError` for a wrong length.
+    """
     available = len(buffer) - position
     if available < MIN_RECORD_BYTES:
         raise RecordError(f"{available} bytes at byte {position} are no record; the shortest has {MIN_RECORD_BYTES}")

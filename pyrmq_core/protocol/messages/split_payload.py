@@ -1,4 +1,4 @@
-"""Divides a refused batch in halves, until the refused message is alone, and readdresses single messages."""
+"""Divides a refused batch in halves, to find the refused message, and makes single messages ready for another topic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 
 
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
-    """Returns the payload's single message for another topic, with further properties and without its delay.
+    """Returns a payload of one message for another topic, with added properties and without its delay.
 
     Added properties that do not fit into a message's properties are left out. Only the last one is cut to fit.
     """

@@ -49,7 +49,7 @@ def published(
     offset_msg_id: str,
     success: bool,
 ) -> TraceRecord:
-    """Returns the record of one send: `success` says whether a broker acknowledged the message."""
+    """Returns the Pub record of one send. `success` says whether a broker acknowledged the message."""
     fields = ("Pub", timestamp_ms, region_id, group, topic, msg_id, tags, keys, store_host)
     more = (body_length, cost_ms, message_type.value, offset_msg_id, success)
     return _record((*fields, *more), msg_id, keys)
@@ -103,7 +103,7 @@ def consumption_ended(
     timestamp_ms: int,
     group: str,
 ) -> TraceRecord:
-    """Returns the record of a message whose handler has ended. `context_code` is a `ConsumeReturnType`."""
+    """Returns the SubAfter record of a message after its handler's call. `context_code` is a `ConsumeReturnType`."""
     fields = ("SubAfter", request_id, msg_id, cost_ms, success, keys or None, int(context_code), timestamp_ms, group)
     return _record(fields, msg_id, keys)
 
@@ -114,7 +114,7 @@ def _record(fields: tuple[object, ...], msg_id: str, keys: str | None) -> TraceR
 
 
 def _text(field: object) -> str:
-    """Returns the text that Java's StringBuilder appends. A separator within it would end every reader's parsing."""
+    """Returns a field's text as Java writes it. A separator inside it becomes a blank, since it would end the field."""
     if field is None:
         return "null"
     if isinstance(field, bool):

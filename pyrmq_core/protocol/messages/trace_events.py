@@ -1,8 +1,8 @@
-"""Trace records read back: the events of messages in the body of a trace message, of any release and sender.
+"""Reads trace records back: the events of messages in the body of a trace message, of any release and sender.
 
 The fields are those of `trace.py`. Older clients write a Pub record without `offsetMsgId`, later ones may add a field
-at its end, and hosted instances leave out the last two of SubAfter: each record is read by its length, as Java does. A
-record that cannot be read is passed over, since one sender's fault must not hide the records of others.
+at its end, and hosted instances leave out the last two of SubAfter. Each record is therefore read by its length, as in
+Java. An unreadable record is passed over, since one sender's fault must not hide the records of others.
 Source: client/trace/TraceDataEncoder.java (decoderFromTraceDataString), 5.4.0 and 4.9.7.
 """
 

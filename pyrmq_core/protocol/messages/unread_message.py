@@ -38,17 +38,20 @@ EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "pro
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns a message parsed on first use. `properties` and `flag` are its own, not those of its batch record."""
+    """Returns a message whose record is parsed on first use.
+
+    A message of a batch has its own `properties` and `flag`.
+    """
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
 
 def add_plain_messages(
     messages: list[Any], records: bytes, position: int, queue: MessageQueue, start: int, stop: int, *, crc: bool
 ) -> int:
-    """Appends the messages of `start` <= offset < `stop`, read from byte `position` on. Returns the byte reached.
+    """Appends messages with offsets from `start` to before `stop`, read from byte `position` on.
 
-    Reading stops at the end of the bytes, or at a record that only `unpack_record` reads: compressed, of a batch topic,
-    with IPv6 hosts, a long topic, a wrong CRC, or damage.
+    Returns the byte reached. Reading stops at the end, or at a record that only `unpack_record` reads: compressed, of a
+    batch topic, with IPv6 hosts, a long topic, a wrong CRC, or damage.
     """
     broker_name, queue_id, available = queue.broker_name, queue.queue_id, len(records)
     topic_bytes, topic = b"", ""
@@ -81,7 +84,7 @@ def add_plain_messages(
 def read_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns the message in a record with every field read: the plain form of `unread_message`."""
+    """Returns a message with every field parsed. `unread_message` is the fast form."""
     message = unread_message(queue, topic, raw, offset, body, properties, flag)
     _read(message)
     return message

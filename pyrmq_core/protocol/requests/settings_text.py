@@ -1,4 +1,4 @@
-"""A server's own settings in a body, as `name=value` lines: of brokers (25, 26) and NameServers (318, 319)."""
+"""Settings of brokers (25, 26) and NameServers (318, 319) in a body, as `name=value` lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyrmq_core.protocol.java.properties_text import format_java_properties, par
 
 @dataclass(frozen=True, slots=True)
 class SettingsUpdate:
-    """A request to change these settings, answered without fields."""
+    """A request to change some settings of a server, answered without fields."""
 
     CODE: ClassVar[RequestCode]
     settings: Mapping[str, str]
@@ -29,7 +29,7 @@ class SettingsUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SettingsAnswer:
-    """The answer to a request for a server's settings, with all of them."""
+    """The answer to a request for a server's settings, with all settings."""
 
     settings: Mapping[str, str]
 

@@ -101,7 +101,7 @@ class TopicRouteData:
     topic_queue_mapping_by_broker: Mapping[str, Any] | None = None
 
     def to_json(self, *, bare_ids: bool = False) -> bytes:
-        """Returns strict JSON. With `bare_ids`, broker ids are unquoted names, which peers before 4.9.4 expect."""
+        """Returns strict JSON. With `bare_ids` broker ids have no quotes, which peers before 4.9.4 expect."""
         members: dict[str, Any] = {
             "brokerDatas": [broker.to_members() for broker in self.broker_datas],
             "filterServerTable": dict(self.filter_server_table),

@@ -58,7 +58,7 @@ NO_VERSION: Final = DataVersion()
 
 
 def queue_count(value: object) -> int:
-    """Returns a number of queues from a JSON member or text. Raises `ValueError` or `TypeError` for anything else."""
+    """Returns a number of queues from a JSON member. Raises `ValueError` or `TypeError` for anything else."""
     count = int_member(value)
     if not 0 <= count <= MAX_QUEUES_PER_TOPIC:
         raise ValueError(f"{count} queues; a topic has between 0 and {MAX_QUEUES_PER_TOPIC} at one broker")
@@ -103,7 +103,7 @@ def topic_config_from_members(members: Mapping[str, Any]) -> TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigTable:
-    """All topics of a broker with their version: the content of `topics.json`, and of GET_ALL_TOPIC_CONFIG's answer."""
+    """All topics of a broker with their version, as in `topics.json` and in the answer to GET_ALL_TOPIC_CONFIG."""
 
     data_version: DataVersion
     topic_configs: Mapping[str, TopicConfig]

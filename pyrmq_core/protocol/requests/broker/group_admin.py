@@ -1,7 +1,7 @@
-"""An administrator's requests about consumer groups: what they consume (343, 345), when and how far (303, 308, 317), a
-copy of their offsets (314), and the topics that they may not read (353).
+"""An administrator's requests about consumer groups.
 
-Answers are JSON, made by the broker row by row, since they may be long.
+They return what groups consume (343, 345), when and how far (303, 308, 317), copy offsets between groups (314), and
+forbid a group to read a topic (353). Answers are JSON, made by the broker row by row, since they may be long.
 Sources: remoting/protocol/header/QueryConsumeTimeSpanRequestHeader.java, CloneGroupOffsetRequestHeader.java,
 UpdateGroupForbiddenRequestHeader.java and their neighbours (5.4.0).
 """
@@ -59,7 +59,7 @@ class GetBrokerConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateGroupForbidden(HeaderRequest):
-    """A request that asks whether a group may read a topic. If `readable` is set, it first changes that."""
+    """A request that returns whether a group may read a topic. A `readable` that is set changes it first."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
     group: str = wire("group")

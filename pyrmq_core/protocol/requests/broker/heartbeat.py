@@ -22,7 +22,10 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """A consumer group's subscription to one topic. The broker compares `code_set`, the Java hashes of `tags_set`."""
+    """A consumer group's subscription to one topic.
+
+    `code_set` has the Java hashes of `tags_set`, by which the broker filters.
+    """
 
     topic: str
     sub_string: str = "*"
@@ -126,7 +129,7 @@ class HeartBeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeatAnswer(HeaderResponse):
-    """The answer to `HeartBeat`: 5.x says if it understands version 2, while 4.9 answers without fields."""
+    """The answer to `HeartBeat`. 5.x says whether it understands version 2, and 4.9 sends no fields."""
 
     supports_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", None)
     subscription_changed: bool | None = wire("IS_SUB_CHANGE", None)

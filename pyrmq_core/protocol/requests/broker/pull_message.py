@@ -57,7 +57,7 @@ PULL_ANSWER_FORM: Final = re.compile(
 def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
     """Returns an answer's next, maximum and minimum offset, or None unless all three are whole numbers.
 
-    It searches the unparsed header where it can, because bulk reads need no other field of it.
+    Bulk reads need no other field, so an unparsed header is searched and not parsed.
     """
     if answer.__class__ is LentAnswer:
         following, maximum, minimum, _ = answer.numbers
@@ -114,7 +114,10 @@ class PullAnswer:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Reads the answer. Raises `HeaderError` if an offset is missing: a default of 0 would restart a reader."""
+        """Returns the answer.
+
+        Raises `HeaderError` if an offset is missing, since its default of 0 would restart a reader.
+        """
         for name in REQUIRED_FIELDS:
             if name not in command.ext:
                 raise HeaderError(f"a PULL_MESSAGE answer ({command.code}) lacks the field {name}")

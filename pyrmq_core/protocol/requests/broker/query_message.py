@@ -32,9 +32,9 @@ class ViewMessage(HeaderRequest):
 class QueryMessage(HeaderRequest):
     """A request for at most `max_num` messages of a key. With `by_unique_key` the broker sets the number itself.
 
-    Our client leaves out the header field of `by_unique_key`. A 5.x broker includes that field when it verifies a
-    signature, a 4.9 broker does not (acl/plain/PlainAccessValidator.java), so one of them would refuse the request.
-    `index_type` says the same.
+    Our client sends `index_type` and leaves out the header field of `by_unique_key`. When it verifies a signature, a
+    5.x broker includes that field and a 4.9 broker does not (acl/plain/PlainAccessValidator.java), so one of them would
+    refuse the request.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_MESSAGE

@@ -74,12 +74,12 @@ class SendMessage:
     V1_CODES: ClassVar = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 
     def to_command(self) -> Command:
-        """Returns the request as Java's client sends it by default: V2, with a code of its own for batches."""
+        """Returns the request in V2 of the header, Java's default. Batches have a code of their own."""
         code = RequestCode.SEND_BATCH_MESSAGE if self.batch else RequestCode.SEND_MESSAGE_V2
         return Command(code, encode_fields(self), self.body)
 
     def to_form(self) -> RequestForm:
-        """Returns the form of requests that differ from this one only in born timestamp, properties and body."""
+        """Returns a template for requests that differ from this one only in born timestamp, properties and body."""
         return RequestForm(self.to_command(), ("g",), "i")
 
     def to_reply_command(self) -> Command:
@@ -87,9 +87,9 @@ class SendMessage:
         return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_fields(self), self.body)
 
     def to_special_command(self) -> Command:
-        """Returns the request as Java's client sends replies, and messages for retry topics.
+        """Returns the request for a reply, or for a message to a retry topic.
 
-        Messages for retry topics have their counts of retries in the header and not as properties
+        As in Java's client, the latter has its counts of retries in the header and not in its properties
         (DefaultMQProducerImpl.sendKernelImpl).
         """
         if is_reply(self.properties or ""):
@@ -153,7 +153,7 @@ class MessageStored(HeaderResponse):
 
     @classmethod
     def queue_offset_of(cls, command: Command) -> int:
-        """Returns the answer's queue offset alone: a committed write needs no more of an answer.
+        """Returns the queue offset of an answer without parsing the rest of it, for committed writes.
 
         Parsing an answer that names 4,000 messages takes 200 us, a tenth of the time to write their rows. No value
         contains the quoted name: quotes in a value are escaped.

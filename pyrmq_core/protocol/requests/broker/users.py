@@ -1,9 +1,9 @@
-"""Administration of users (3001 to 3005) and of policies about them (3006 to 3010), which the NameServer answers, too.
+"""Administration of users (3001 to 3005) and of their policies (3006 to 3010), by brokers and NameServers.
 
 A user is `{"username","password","userType","userStatus"}`, policies are
 `{"subject":"User:x","policies":[{"policyType","entries":[{"resource","actions","sourceIps","decision"}]}]}`.
 
-3004 and 3009 are answered with one of these as the body, 3005 and 3010 with a list, all without a body if there is
+The answers to 3004 and 3009 have one of these as the body, those to 3005 and 3010 a list. The body is empty if there is
 none. The others are answered with success alone. Sources: remoting/protocol/header/{Create,Update,Delete,Get}{User,Acl}
 RequestHeader.java, ListUsersRequestHeader.java, ListAclsRequestHeader.java, body/UserInfo.java, AclInfo.java (5.4.0).
 """

@@ -32,7 +32,7 @@ class GetConsumerStatus(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """The offsets of consumers: of the one client that answers 221 (`offsets`), or of `clients` in an answer to 223."""
+    """The offsets of consumers. A client's answer to 221 fills `offsets`, a broker's answer to 223 fills `clients`."""
 
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     clients: Mapping[str, Mapping[MessageQueue, int]] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from pyrmq_core.protocol.messages.properties import UNIQ_KEY, decode_properties
 
 @dataclass(frozen=True, slots=True)
 class PushReply:
-    """A reply that a broker pushes: the header of its send, with the hosts of the replier and of the broker."""
+    """A reply that a broker pushes to the requester: the header of its send, and the hosts of replier and broker."""
 
     CODE: ClassVar[RequestCode] = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
     producer_group: str = wire("producerGroup")

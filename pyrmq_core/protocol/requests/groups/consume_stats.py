@@ -34,7 +34,10 @@ class GetConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class OffsetWrapper:
-    """One queue: its end, the group's committed offset, and the store time of the last message before that offset."""
+    """A group's progress in one queue.
+
+    `last_timestamp_ms` is the store time of the last message before `consumer_offset`.
+    """
 
     broker_offset: int = member("brokerOffset", 0, long_member)
     consumer_offset: int = member("consumerOffset", 0, long_member)
@@ -100,7 +103,7 @@ class ConsumeTimeSpans:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStatsOfGroups:
-    """The answer to `GetBrokerConsumeStats`: each group's offsets, a part for each topic."""
+    """The answer to `GetBrokerConsumeStats`: offsets by group, with one `ConsumeStats` for each topic."""
 
     groups: Mapping[str, tuple[ConsumeStats, ...]]
 

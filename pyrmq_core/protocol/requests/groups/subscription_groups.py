@@ -96,7 +96,10 @@ class AllSubscriptionGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSubscriptionGroup(HeaderRequest):
-    """A request to delete a group. Its offsets go with it if both flags, of 5.x and of 4.9, are true."""
+    """A request to delete a group.
+
+    To delete its offsets too, set both flags: 5.x reads `clean_offset`, 4.9 `remove_offset`.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_SUBSCRIPTIONGROUP
     group_name: str = wire("groupName")

@@ -101,7 +101,8 @@ class Assignments:
 class SetRequestMode:
     """A request to let a group pull or pop a topic.
 
-    While it pops, each member shares its queues with the `share_queues` members after it, or with all if that is 0.
+    A member of a popping group shares its queues with the `share_queues` members after it. With 0 all members share
+    them.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.SET_MESSAGE_REQUEST_MODE

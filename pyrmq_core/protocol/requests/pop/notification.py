@@ -1,4 +1,4 @@
-"""NOTIFICATION (200054), the wait for a message without taking it, and POLLING_INFO (200055), the number of waits.
+"""NOTIFICATION (200054), which reports that a message waits, and POLLING_INFO (200055), the number of held requests.
 
 Left out: the filter of a notification, which 5.5.0 adds (`expType`, `exp`).
 Sources: remoting/protocol/header/NotificationRequestHeader.java, PollingInfoRequestHeader.java and their answers,
@@ -19,7 +19,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderRes
 class AwaitMessage(HeaderRequest):
     """A request for a notice that there is a message to pop.
 
-    The broker holds it while there is none, for `poll_time_ms` after `born_time_ms`.
+    Without a message, the broker holds the request for `poll_time_ms` after `born_time_ms`.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFICATION

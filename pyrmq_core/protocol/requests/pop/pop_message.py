@@ -1,4 +1,4 @@
-"""POP_MESSAGE (200050): messages of a topic that other consumers of the group do not see for a while.
+"""POP_MESSAGE (200050): takes messages of a topic, which the group's other consumers do not see for a while.
 
 Supported: every header field of 5.4.0. `PopAnswer.records` is stored records one after another. Three fields of the
 answer say which offsets of which queues they are, so that each message gets its receipt:
@@ -47,7 +47,7 @@ V = TypeVar("V")
 
 
 class InitMode(enum.IntEnum):
-    """The end of a queue at which a group without an offset begins: its oldest or its newest message."""
+    """The offset at which a group without an offset begins a queue: the minimum or the maximum."""
 
     MIN = 0
     MAX = 1
@@ -57,7 +57,7 @@ class InitMode(enum.IntEnum):
 class PopMessage(HeaderRequest):
     """A request for up to `max_msg_nums` messages of one queue, or of `ANY_QUEUE`.
 
-    A broker without a message holds it for `poll_time_ms`, counted from `born_time_ms` of the client's clock.
+    Without a message, a broker holds the request for `poll_time_ms`, counted from `born_time_ms` of the client's clock.
     A repeated ordered pop has the `attempt_id` of the first one.
     """
 
@@ -108,7 +108,7 @@ def write_start_offsets(starts: Mapping[QueueKey, int]) -> str:
 
 
 def read_start_offsets(text: str) -> dict[QueueKey, int]:
-    """Returns the first offset of each queue in `startOffsetInfo`. Raises `HeaderError` for another text."""
+    """Returns the first offset of each queue in `startOffsetInfo`. Raises `HeaderError` if the text is malformed."""
     return _table(text, "startOffsetInfo", _queue_key, parse_long)
 
 
@@ -128,8 +128,8 @@ def write_order_counts(counts: Mapping[OrderKey, int]) -> str:
 def read_order_counts(text: str) -> dict[OrderKey, int]:
     """Returns how often ordered messages were popped before, from `orderCountInfo`.
 
-    Raises `HeaderError` for another text. A key with an offset is about that message, a key with None about the whole
-    queue.
+    A key with an offset is about that message, a key with None about the whole queue. Raises `HeaderError` if the text
+    is malformed.
     """
     return _table(text, "orderCountInfo", _order_key, parse_int)
 

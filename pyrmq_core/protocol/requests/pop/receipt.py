@@ -1,4 +1,6 @@
-"""The receipt of a popped message, which every later request about it carries as `extraInfo`, and its retry topics.
+"""The receipt of a popped message, and the retry topics of groups that pop.
+
+Later requests about the message carry the receipt as `extraInfo`:
 
     word    content
     0       first offset of the messages that one pop took from the queue
@@ -10,8 +12,8 @@
     6       queue
     7       offset of the message in its queue
 
-A receipt holds no address and no topic: a broker that restarts keeps what it refers to. A message lies at the first
-offset of its pop or behind it.
+A receipt holds no address and no topic, so it stays valid when the broker restarts. A message lies at the first offset
+of its pop or behind it.
 Sources: remoting/protocol/header/ExtraInfoUtil.java, common/KeyBuilder.java, 5.4.0.
 """
 
@@ -39,12 +41,12 @@ RETRY_SEPARATORS: Final = {RETRY_V1: "_", RETRY_V2: "+"}
 
 
 def pop_retry_topic(topic: str, group: str, mark: str) -> str:
-    """Returns the retry topic of a group that pops a topic. `mark` chooses its form: 1 the older, 2 the newer."""
+    """Returns the retry topic of a group that pops `topic`, in the older form for mark 1 and the newer for mark 2."""
     return f"{RETRY_PREFIX}{group}{RETRY_SEPARATORS[mark]}{topic}"
 
 
 def topic_mark(topic: str) -> str:
-    """Returns the mark of a topic in receipts and answers: 0, or for a retry topic 1 (older form) or 2 (newer form)."""
+    """Returns the mark of a topic in receipts and answers: 0, or 1 (older form) and 2 (newer form) for retry topics."""
     if not topic.startswith(RETRY_PREFIX):
         return POPPED_TOPIC
     return RETRY_V2 if RETRY_SEPARATORS[RETRY_V2] in topic else RETRY_V1
@@ -70,7 +72,7 @@ class Receipt:
         return self.revive_queue_id == ORDERED_REVIVE_QUEUE
 
     def real_topic(self, topic: str, group: str) -> str:
-        """Returns the topic where the message lies, for a message that `group` popped from `topic`."""
+        """Returns the topic that stores the message, `topic` or its retry topic, for a message that `group` popped."""
         return topic if self.mark == POPPED_TOPIC else pop_retry_topic(topic, group, self.mark)
 
     def encode(self) -> str:
@@ -79,7 +81,7 @@ class Receipt:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Returns a receipt of eight words. Raises `HeaderError` for another text."""
+        """Returns the receipt in a text of eight words. Raises `HeaderError` for a malformed text."""
         words = text.split(SEPARATOR)
         try:
             if len(words) != WORDS:

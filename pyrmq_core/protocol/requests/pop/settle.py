@@ -1,9 +1,9 @@
-"""ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053): the end of a popped
-message, or another time at which it becomes visible.
+"""ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053).
 
-`topic` is the topic where the message lies, which may be a retry topic (`Receipt.real_topic`). A batch has the popped
-topic and the mark instead. A changed message has a new receipt, made of its offset, the answer's fields and the queue.
-Left out: `liteTopic` and `suspend` of 5.5.0. The answer to an offset beyond the queue is NO_MESSAGE (208).
+The first two acknowledge popped messages, the third changes the time at which one becomes visible again. `topic` is the
+topic where the message lies, which may be a retry topic (`Receipt.real_topic`). A batch has the popped topic and the
+mark instead. A changed message has a new receipt, made of its offset, the answer's fields and the queue. Left out:
+`liteTopic` and `suspend` of 5.5.0. The answer to an offset beyond the queue is NO_MESSAGE (208).
 Sources: remoting/protocol/header/AckMessageRequestHeader.java, ChangeInvisibleTimeRequestHeader.java,
 ChangeInvisibleTimeResponseHeader.java, remoting/protocol/body/BatchAckMessageRequestBody.java, BatchAck.java, 5.4.0.
 """
@@ -45,7 +45,7 @@ class AckMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ChangeInvisibleTime(HeaderRequest):
-    """A request to show a message again after `invisible_ms` from now. It needs a receipt that has not run out."""
+    """A request to show a message again `invisible_ms` from now. Its receipt must not have expired."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
     consumer_group: str = wire("consumerGroup")
@@ -64,7 +64,7 @@ class InvisibleTimeChanged(HeaderResponse):
     revive_queue_id: int = wire_int("reviveQid")
 
     def receipt(self, before: Receipt) -> Receipt:
-        """Returns the receipt that replaces the one of the request."""
+        """Returns the message's new receipt. `before` is the receipt in the request."""
         times = self.pop_time_ms, self.invisible_ms, self.revive_queue_id
         return Receipt(
             before.queue_offset, *times, before.mark, before.broker_name, before.queue_id, before.queue_offset
@@ -117,7 +117,10 @@ class AckEntry:
 
 @dataclass(frozen=True, slots=True)
 class BatchAckMessage:
-    """Acknowledgements of any number of messages of one broker. The answer does not say which of them counted."""
+    """Acknowledgements of any number of messages of one broker.
+
+    The answer does not report which of them it accepted.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.BATCH_ACK_MESSAGE
     broker_name: str
@@ -146,7 +149,7 @@ class BatchAckMessage:
 
 
 def ack_entries(topic: str, group: str, receipts: Iterable[Receipt]) -> tuple[AckEntry, ...]:
-    """Returns the entries that acknowledge messages which `group` popped from `topic`, one for each pop and queue."""
+    """Returns the acknowledgements of messages that `group` popped from `topic`: one entry for each pop and queue."""
     offsets: dict[tuple[str, int, int, int, int, int], set[int]] = {}
     for receipt in receipts:
         key = (receipt.mark, receipt.start_offset, receipt.queue_id, receipt.revive_queue_id, receipt.pop_time_ms)
