@@ -1,6 +1,6 @@
 """Checks of the arguments of public functions: first the type, then the range. Errors name the argument.
 
-A check in the caller's thread keeps a wrong argument from failing later on the loop, amid other callers' work. Each
+A check in the caller's thread keeps a wrong argument from failing later on the loop, among other callers' work. Each
 check raises `InvalidArgument`.
 """
 
@@ -34,7 +34,7 @@ def seconds_of(name: str, value: object) -> float:
 
 
 def first_millisecond(when: datetime) -> int:
-    """Returns milliseconds since 1970, rounded up: store times are milliseconds. Refuses a time without a zone."""
+    """Returns milliseconds since 1970, rounded up to those of store times. Refuses a time without a zone."""
     if getattr(when, "tzinfo", None) is None:
         raise InvalidArgument(f"{shown(when)} has no time zone; write datetime(..., tzinfo=UTC)")
     return -((EPOCH - when) // timedelta(milliseconds=1))
@@ -49,7 +49,7 @@ def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> i
 
 
 def queue_of(queue: object) -> MessageQueue:
-    """Returns the `MessageQueue` unchanged, after checking its texts and id. Id -1 lets the broker choose the queue."""
+    """Returns the `MessageQueue` after checks of its texts and id. With id -1 the broker chooses the queue."""
     if not isinstance(queue, MessageQueue):
         raise InvalidArgument(f"queue={shown(queue)}: it is a MessageQueue(topic, broker_name, queue_id)")
     for name in (queue.topic, queue.broker_name):
@@ -79,7 +79,7 @@ def instance_of(name: str, value: object, kind: type[T], words: str) -> T:
 
 
 def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
-    """Copies the values to a tuple. `name` and `words` are for the error if that is impossible."""
+    """Returns the values as a tuple. `name` and `words` are for the error if that is impossible."""
     if not isinstance(values, Iterable):
         raise InvalidArgument(f"{name}={shown(values)}: it is a list of {words}")
     return tuple(values)

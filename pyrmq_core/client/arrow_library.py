@@ -1,4 +1,4 @@
-"""Loads `pyrmq_core.columnar` (extra `arrow`) when it is first used, so that other programs load nothing of Arrow."""
+"""Loads `pyrmq_core.columnar` (extra `arrow`) when it is first used, so that other programs do not load Arrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyrmq_core.errors import MissingLibrary
 
 
 def columnar(users: str = "record batches") -> ModuleType:
-    """Returns the package `pyrmq_core.columnar`. Without Arrow, raises `MissingLibrary`: the `users` need it."""
+    """Returns the package `pyrmq_core.columnar`. Raises `MissingLibrary`, which names its `users`, without Arrow."""
     try:
         for library in ("numpy", "pyarrow"):
             import_module(library)

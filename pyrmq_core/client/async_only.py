@@ -20,4 +20,4 @@ class AsyncOnly:
         )
 
     def __exit__(self, *_: object) -> None:
-        """Is never called: `with` fails when it begins."""
+        """Never called, since `__enter__` raises."""

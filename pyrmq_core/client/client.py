@@ -20,8 +20,8 @@ class Client(AsyncOnly):
 
     `nameserver` is `"host:port;host:port"` or a list. Without it NAMESRV_ADDR is used. With `nameserver_url` instead,
     the list is fetched from there, at the start and every 2 minutes. Times are seconds. `tls` is the context for every
-    connection. Requests are signed when `access_key` and `secret_key` are set, after all `rpc_hooks`. `namespace_v2`
-    goes with every request as 5.x's header fields. `unit_name` is appended to the client's id and, as RocketMQ's unit,
+    connection. Requests are signed when `access_key` and `secret_key` are set, after all `rpc_hooks`. `namespace_v2` is
+    added to every request as 5.x's header fields. `unit_name` is appended to the client's id and, as RocketMQ's unit,
     to `nameserver_url`. `unit_mode` is set in every message.
     """
 
@@ -41,12 +41,12 @@ class Client(AsyncOnly):
 
     @property
     def client_id(self) -> str:
-        """The unique id that brokers know this client by: `ip@instance#...`."""
+        """The unique id by which brokers know this client: `ip@instance#...`."""
         return self._session.client_id
 
     @property
     def state(self) -> ServiceState:
-        """The state of the client's life: just created, running, shut down, or start failed."""
+        """The state of the client: just created, running, shut down, or start failed."""
         return self._session.state
 
     async def __aenter__(self) -> Self:

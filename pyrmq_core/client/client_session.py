@@ -57,7 +57,7 @@ C = TypeVar("C", bound=Callbacks)
 
 
 class ClientSession:
-    """A client's connections, routes and heartbeats, as the library's producers and consumers use them.
+    """A client's connections, routes and heartbeats, for the library's producers and consumers.
 
     Outside its `async with` block every use raises `InvalidState`.
     """
@@ -219,7 +219,7 @@ class ClientSession:
         return current is not None and current != address
 
     async def master_address(self, queue: MessageQueue, *, timeout: float, namespace: str | None = None) -> str:
-        """Returns the master's address of the queue's broker. Fetches the route when the broker is not known yet.
+        """Returns the address of the master of the queue's broker. Fetches the route when the broker is not known yet.
 
         Without a master it is the address of the slave with the lowest id. Raises `BrokerNotFound` if there is no
         slave.
@@ -241,7 +241,7 @@ class ClientSession:
         return address
 
     def namespace_or_own(self, namespace: str | None) -> str | None:
-        """Returns `namespace`, or if it is None, the one in the NameServer's address. Returns None for `""`."""
+        """Returns `namespace`, or if it is None, the one in the NameServer's address. An empty text gives None."""
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str, *, transactional: bool = False) -> None:
@@ -274,7 +274,7 @@ class ClientSession:
         self._handlers[code] = handler
 
     async def _leave(self, heartbeats: Heartbeats) -> None:
-        """Unregisters all groups from the brokers, also when cancelled. Waits `CLOSE_SECONDS` at most."""
+        """Unregisters all groups from the brokers, even when cancelled. Takes `CLOSE_SECONDS` at most."""
         try:
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 for group in sorted(heartbeats.producer_groups):
@@ -304,9 +304,9 @@ class ClientSession:
             await self._round("polling routes", routes.refresh_all)
 
     async def _leave_lost_masters(self, routes: Routes, caller: RemotingClient) -> None:
-        """Ends the calls to a master whose address no route names any more: without power it would be silent for ever.
+        """Ends the calls to a master whose address is in no route any more, which without power is silent for ever.
 
-        A send that may try again then goes to the new master at once, before its timeout.
+        A send that may be retried then goes to the new master at once, before its timeout.
         """
         masters: dict[str, str] = {}
         while True:
@@ -340,7 +340,6 @@ class ClientSession:
                 await trio.sleep_until(began + LEAST_SECONDS)
 
     async def _round(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs one round of scheduled work. A failure is logged, and the next round still runs."""
         try:
             await work()
         except* Exception as group:
@@ -349,7 +348,6 @@ class ClientSession:
 
 
 def _discovery(url: str, unit_name: str | None, problems: Problems) -> Discovery:
-    """Returns the object that fetches the NameServers' list. Imports its module only now: it loads an HTTP client."""
     from pyrmq_core.client.routes.name_server_url import Discovery
 
     return Discovery(url, problems, unit_name)

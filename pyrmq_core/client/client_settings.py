@@ -1,4 +1,4 @@
-"""The settings of a client: names and defaults of client/ClientConfig.java, seconds for times."""
+"""The settings of a client. Names and defaults are those of client/ClientConfig.java, times are seconds."""
 
 from __future__ import annotations
 

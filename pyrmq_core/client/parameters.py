@@ -1,4 +1,4 @@
-"""Constructors whose parameters are a settings class's fields: written once for trio, blocking and asyncio classes."""
+"""`parameters_of`: constructors whose parameters are the fields of a settings class, for trio, blocking and asyncio."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 def parameters_of(settings: Callable[P, S]) -> Callable[[Callable[[T, S], None]], Callable[Concatenate[T, P], None]]:
     """Returns a decorator for an `__init__` that takes one settings value.
 
-    Callers write the parameters of the settings class instead, and the value is made of them. Type checkers, `help`
+    Callers pass the parameters of the settings class instead, from which the value is made. Type checkers, `help`
     and `inspect.signature` show these parameters with their defaults.
     """
 

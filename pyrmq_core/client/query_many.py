@@ -18,9 +18,9 @@ V = TypeVar("V")
 async def query_many(
     keys: Iterable[K], ask: Callable[[K], Awaitable[V]], limit: trio.CapacityLimiter | None = None
 ) -> dict[K, V]:
-    """Calls `ask` for all keys at once. Returns the answers by key. The first failure cancels the rest and is raised.
+    """Calls `ask` for all keys at once. Returns the answers by key, or raises the first failure.
 
-    `limit` is a limiter that several calls share. Without it, `QUERIES_AT_ONCE` queries run at once.
+    Several calls may share `limit`. Without it, `QUERIES_AT_ONCE` queries run at once.
     """
     limit = limit or trio.CapacityLimiter(QUERIES_AT_ONCE)
     answers: dict[K, V] = {}

@@ -22,8 +22,8 @@ class ServiceState(enum.Enum):
 class Life:
     """The state of a client, producer or consumer. Its checks refuse calls at the wrong time, in Java's words.
 
-    Errors name the object by `kind`, such as `producer`, and `name`, its group or id. A failed start leaves
-    START_FAILED, because that is set before the work begins (DefaultMQProducerImpl.java, start).
+    Errors name the object by `kind`, such as `producer`, and `name`, its group or id. The state is START_FAILED before
+    the start begins, so a failed start leaves it (DefaultMQProducerImpl.java, start).
     """
 
     def __init__(self, kind: str, name: str) -> None:
@@ -43,7 +43,7 @@ class Life:
         self.state = ServiceState.RUNNING
 
     def not_begun(self) -> None:
-        """Returns to CREATE_JUST after a refused start, so that it may be started again."""
+        """Sets the state to CREATE_JUST after a refused start, so that the object may be started again."""
         self.state = ServiceState.CREATE_JUST
 
     def ended(self) -> None:

@@ -1,4 +1,4 @@
-"""`SessionOwner`: the common part of `Producer`, the consumers and `Admin`, from their settings to their end."""
+"""`SessionOwner`: the base of `Producer`, the consumers and `Admin`."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class SessionOwner(AsyncOnly, Generic[S]):
         self._configure()
 
     def _configure(self) -> None:
-        """Makes the parts that need no loop, at construction. Subclasses define it."""
+        """Makes the parts that need no loop, when the object is constructed. Subclasses override it."""
 
     async def _opens(self, stack: AsyncExitStack) -> None:
-        """Makes the parts that need the open session. Subclasses define it.
+        """Makes the parts that need the open session. Subclasses override it.
 
         `stack` closes the parts at the end. After `InvalidState` the object may be opened again, after another error
         never.
         """
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Ends the work under way: in order, or at once if the `async with` block has failed. Subclasses define it."""
+        """Ends the open work: in order, or at once if the `async with` block has failed. Subclasses override it."""
 
     @property
     def state(self) -> ServiceState:
-        """The state of the object's life: just created, running, shut down, or start failed."""
+        """The state of the object: just created, running, shut down, or start failed."""
         return self._life.state
 
     async def __aenter__(self) -> Self:

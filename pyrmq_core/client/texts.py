@@ -1,4 +1,4 @@
-"""`Text`: an English sentence that keeps its pattern and values, so that the page can say it in another language."""
+"""`Text`: an English sentence that keeps its pattern and values, so that the page in the browser can translate it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 
 class Text(str):
-    """A sentence in English, from a pattern with `{names}` and the values of these, of which some may be texts too.
+    """An English sentence, made from a pattern with `{names}` and their values, some of which may be texts too.
 
-    It compares and prints as any `str`. A part that is one sentence of several is joined by a pattern as well.
+    It compares and prints as any `str`. Several sentences are also joined by a pattern.
     """
 
     __slots__ = ("pattern", "values")
@@ -26,7 +26,7 @@ class Text(str):
 
 
 def joined(texts: Sequence[str], *, by_commas: bool = False) -> str:
-    """Returns whole sentences one behind another, with semicolons, or the items of a list, with commas."""
+    """Returns sentences joined with semicolons, or the items of a list with commas."""
     first, *others = texts
     for text in others:
         values = {"first": first, "then": text}
@@ -35,5 +35,5 @@ def joined(texts: Sequence[str], *, by_commas: bool = False) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Returns an error's text with its notes, such as which servers were changed nevertheless."""
+    """Returns an error's text with its notes, such as which servers were changed in spite of it."""
     return joined([str(error), *getattr(error, "__notes__", ())])

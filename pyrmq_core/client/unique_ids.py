@@ -1,4 +1,4 @@
-"""The message ids (UNIQ_KEY) of this process: unique in all threads, and in parent and children of a `fork`."""
+"""The message ids (UNIQ_KEY) of this process, which are unique among threads and children of a `fork`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IDS_A_MILLISECOND: Final = 0x10000
 
 
 class UniqueIds:
-    """A generator of ascending ids. After the 65,536 ids of a millisecond it uses the next millisecond's ids early."""
+    """A generator of ascending ids. After the 65,536 ids of a millisecond, those of the next one are used."""
 
     def __init__(self) -> None:
         self.start_over()
@@ -49,7 +49,7 @@ class UniqueIds:
         return list(chain.from_iterable([run.ids() for run in self.draw_runs(count)]))
 
     def draw_runs(self, count: int) -> list[IdRun]:
-        """Returns `count` ids as runs of consecutive ids, without the text of each."""
+        """Returns `count` ids as runs of consecutive ids, whose texts are not made."""
         with self._lock:
             maker = self._maker or self._make_maker()
             runs: list[IdRun] = []
@@ -64,7 +64,7 @@ class UniqueIds:
             return runs
 
     def _turn_clock(self) -> None:
-        """Moves `_now_ms` to the present, or to the next millisecond if all its ids are used. It never moves back."""
+        """Moves `_now_ms` to the present, or to the next millisecond if all its ids are used. It never decreases."""
         now_ms = time.time_ns() // 1_000_000
         if now_ms <= self._now_ms and self._counter < IDS_A_MILLISECOND:
             return

@@ -1,7 +1,7 @@
-"""Unpacks message bodies in a thread, in short steps. A loop runs one step at a time.
+"""Decompresses and decodes message bodies in a thread, in short steps. A loop runs one step at a time.
 
-The sender of a body decides how long it takes to unpack and to look at, so none of this is done on the loop. Other
-tasks run meanwhile, and a cancelled task ends after its step.
+The sender of a body decides how long this takes, so none of it is done on the loop. Other tasks run meanwhile, and a
+cancelled task ends after its step.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments
 async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None]) -> AsyncGenerator[list[Result], None]:
     """Calls `keep` with each item in a thread, and yields its results that are not None, in lists.
 
-    Each list has the results of one short run of the thread, so that the caller can store a large body before the next
-    one is unpacked.
+    Each list has the results of one short step, so that the caller can store a large body before the next one is
+    decompressed.
     """
 
     def step() -> tuple[list[Result], bool]:

@@ -1,4 +1,4 @@
-"""Public functions for texts of peers: they replace characters that cannot be encoded or that steer a terminal."""
+"""Public functions that replace characters in peers' texts that cannot be encoded or that control a terminal."""
 
 from pyrmq_core.network.log_lines import line_logger, visible_text
 

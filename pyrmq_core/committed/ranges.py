@@ -38,8 +38,7 @@ def manifest_of(topic: str) -> str:
 def manifests_in(kinds: Iterable[str], orders: Mapping[str, str]) -> frozenset[str]:
     """Returns all manifests: the topics in `kinds`, and topics that earlier releases marked by an order configuration.
 
-    A topic of the second kind has the default name of a manifest, and its order configuration in `orders` has one
-    queue.
+    The latter have the default name of a manifest, and one queue in their order configuration in `orders`.
     """
     single = (name for name, order in orders.items() if ";" not in order.strip(";") and order.strip(";").endswith(":1"))
     return frozenset(kinds).union(name for name in single if name.endswith(MANIFEST_SUFFIX))

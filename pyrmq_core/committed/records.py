@@ -34,9 +34,7 @@ MAX_LONG: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class StoredRange:
-    """A range of `count` consecutive messages of one write in a queue, from offset `start` on, with its first and last
-    id.
-    """
+    """A range of `count` consecutive messages of one write in a queue, from offset `start` on."""
 
     queue: MessageQueue
     start: int
@@ -90,10 +88,7 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True if the ranges do not have `rows` rows, so that the record commits nothing.
-
-        False if it has further parts.
-        """
+        """True for ranges with other than `rows` rows, which commit nothing. False if there are further parts."""
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 

@@ -56,10 +56,7 @@ def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]
 
 
 def ignored_rest(text: str, *, text_tests: bool = True) -> str:
-    """Returns the text that RocketMQ ignores at an expression's end.
-
-    It is empty if there is none, or the parser refuses the text.
-    """
+    """Returns the end of an expression that RocketMQ ignores. It is empty if the parser refuses the expression."""
     try:
         parser = _Parser(text, text_tests)
         parser.condition()

@@ -31,10 +31,7 @@ JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 class Incomparable(Exception):
-    """Raised where a comparison raises in Java.
-
-    The message then does not pass, whatever the rest of the expression is.
-    """
+    """Raised where a comparison raises in Java. The message then does not pass, whatever else is in the expression."""
 
 
 def compare(left: bool | Number | str, right: bool | Number | str) -> int:

@@ -1,7 +1,6 @@
 """The trio loop that runs all blocking calls: one daemon thread in each process, started when first needed.
 
-A child after `fork` drops its parent's loop without closing it, and starts its own on first use. The loop is stopped
-at interpreter exit.
+A child after `fork` drops its parent's loop without closing it, and starts its own. It stops at interpreter exit.
 """
 
 from __future__ import annotations
@@ -141,9 +140,7 @@ class Portal:
         return self.crash is not None or (self._is_ending and not self._is_stopped)
 
     def on_crash(self, owner: object, end: Callable[[InvalidState], None]) -> None:
-        """Registers a function that is called with the error if a defect ends the loop, so that no caller waits for
-        ever.
-        """
+        """Registers a function to call with the error if a defect ends the loop, so that no caller waits for ever."""
         self._crash_ends[owner] = end
 
     def forget(self, owner: object) -> None:

@@ -1,9 +1,8 @@
 """Connections between RocketMQ's programs. Each end may call the other, many calls at once, matched by their opaque.
 
-`pool` opens connections (`connect`), `server` accepts them (`listener`, `tls_settings`), and `connection` is one
-of them. `http_get` fetches a text, `addresses` reads and writes `host:port`, `nurseries` extracts failures from
-exception groups, `log_lines` and `rare_lines` bound log lines, and `process_end` ends programs. Only this package uses
-sockets.
+`pool` opens connections (`connect`), `server` accepts them (`listener`, `tls_settings`), and `connection` is one of
+them. `http_get` fetches a text, `addresses` reads and writes `host:port`, `nurseries` extracts failures from exception
+groups, `log_lines` and `rare_lines` bound log lines, and `process_end` ends programs. Only this package uses sockets.
 """
 
 from __future__ import annotations

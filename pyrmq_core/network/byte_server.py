@@ -139,10 +139,7 @@ class _Connections:
         self._full = RareLine()
 
     def add(self, connection: ByteConnection, port: BytePort) -> bool:
-        """Adds a connection, if necessary in place of another one, whose task is cancelled.
-
-        Returns False if there is no room.
-        """
+        """Adds a connection, if necessary in place of another, whose task is cancelled. Returns False without room."""
         if len(self._open) < self._most:
             self._open[connection] = None
             return True

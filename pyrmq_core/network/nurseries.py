@@ -49,9 +49,7 @@ async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
 
 
 async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Keeps a nursery open in a task of its own, so that its shield covers the nursery's tasks but not the caller's
-    block.
-    """
+    """Keeps a nursery open in a task of its own, whose shield covers its tasks but not the caller's block."""
     async with trio.open_nursery() as nursery:
         nursery.cancel_scope.shield = True
         task_status.started(nursery)

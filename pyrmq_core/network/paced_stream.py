@@ -22,8 +22,7 @@ LEAST_BYTES_A_SECOND: Final = 32 * 1024
 class PacedStream:
     """A stream of bytes that is closed when its peer reads too slowly.
 
-    `scope` is cancelled when the stream is closed, or the peer is gone. `on_end` is called when the peer sends nothing
-    more.
+    `scope` is cancelled then, and when the peer is gone. `on_end` is called when the peer has sent everything.
     """
 
     def __init__(

@@ -48,10 +48,7 @@ def exit_status(work: Callable[[], object], program: str) -> int:
 
 
 def failure_status(raised: BaseException, program: str) -> int:
-    """Returns the exit status of a failure (see `exit_status`).
-
-    Prints an expected failure, and raises an unexpected one.
-    """
+    """Returns the exit status of a failure (see `exit_status`), after printing it. Raises an unexpected one."""
     failure = failure_in(raised)
     if isinstance(failure, KeyboardInterrupt):
         return INTERRUPTED

@@ -1,7 +1,4 @@
-"""`sleep_and_hear`: the sleep before silent peers are dropped.
-
-After a suspension of this process it leaves time to read what peers sent meanwhile.
-"""
+"""A sleep before silent peers are dropped, which after a suspension of this process leaves time to read their bytes."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties, or in the file
 that `tls.config.file` names. Here they are among a server's other settings, or in such a file, which overrides them.
-Unlike Apache's server, ours makes no test certificate (`tls.test.mode.enable`): without a certificate, connections are
-plain.
+Unlike Apache's, our servers make no test certificate (`tls.test.mode.enable`). They are plain without a certificate.
 """
 
 from __future__ import annotations

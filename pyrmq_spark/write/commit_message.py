@@ -38,9 +38,7 @@ class WriteAttempt:
 
     @classmethod
     def of_stream(cls) -> WriteAttempt:
-        """Returns the attempt of a task in a stream. Outside of a task it is the first batch of a query without a
-        name.
-        """
+        """Returns the attempt of a task in a stream. Outside of a task it is batch 0 of a query without a name."""
         context = TaskContext.get()
         if context is None:
             return cls("", 0, 0, 0)

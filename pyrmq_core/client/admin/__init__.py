@@ -1,1 +1,1 @@
-"""Administration of topics, groups, brokers, NameServers, messages and access, as `mqadmin` does it."""
+"""Administration of topics, groups, brokers, NameServers, messages and access, with the effects of `mqadmin`."""

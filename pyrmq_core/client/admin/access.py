@@ -97,8 +97,6 @@ class AccountsVersion:
 
 
 class _AccessFamily(AdminFamily):
-    """The base of users, policies and accounts: sends requests to one server, or to all of a cluster."""
-
     async def _change(
         self, command: Command, about: str, broker: str | None, cluster: str | None, *, slaves: bool = True
     ) -> tuple[str, ...]:
@@ -113,11 +111,11 @@ class _AccessFamily(AdminFamily):
         cluster: str | None,
         is_done: Callable[[Server], Awaitable[bool]],
     ) -> tuple[tuple[str, ...], list[Server]]:
-        """Makes a change at the brokers that lack it. Returns all brokers' names, and the servers that had it already.
+        """Makes a change at all brokers. Returns their names, and the servers that had it already.
 
-        A broker refuses a change that it already has, perhaps from a call that failed halfway. `is_done` asks a broker
-        that refuses whether it has the change. If all brokers have it, the first refusal is raised. `about` names the
-        change in errors.
+        A broker refuses a change that it already has, perhaps from a call that failed halfway. `is_done` queries a
+        broker after its refusal whether it has the change. If all brokers have it, the first refusal is raised. `about`
+        names the change in errors.
         """
         servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
 
@@ -206,7 +204,7 @@ class Users(_AccessFamily):
     async def list(
         self, filter: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[UserInfo, ...]]:
-        """Returns the users whose name contains a text, by broker. `failures` has the brokers that gave no answer."""
+        """Returns the users whose name contains a text, by broker. `failures` has the errors of other brokers."""
         gathered = await self._answers(ListUsers(filter), USERS.format("users"), broker, cluster)
         answers = {name: tuple(map(_user, _rows(answer, "users"))) for name, answer in gathered.answers.items()}
         return Gathered(answers, gathered.failures)
@@ -269,7 +267,7 @@ class Policies(_AccessFamily):
     ) -> Gathered[tuple[PolicyInfo, ...]]:
         """Returns by broker the policy entries whose subject and resource contain the given texts.
 
-        `failures` has the brokers that gave no answer.
+        `failures` has the errors of other brokers.
         """
         gathered = await self._answers(ListAcls(subject, resource), USERS.format("policies"), broker, cluster)
         answers = {name: tuple(_policies(_rows(answer, "policies"))) for name, answer in gathered.answers.items()}
@@ -312,7 +310,7 @@ class Accounts(_AccessFamily):
     ) -> tuple[str, ...]:
         """Makes or changes an account. Permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`.
 
-        An argument of None leaves the old value, but without `admin` the account is no administrator's. Returns the
+        An argument of None keeps the old value, but without `admin` the account is no administrator's. Returns the
         names of the brokers.
         """
         request = UpdateAclConfig(
@@ -342,7 +340,7 @@ class Accounts(_AccessFamily):
         return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
 
     async def list(self, *, broker: str | None = None, cluster: str | None = None) -> Gathered[AccountList]:
-        """Returns the accounts and white addresses, by broker. `failures` has the brokers that gave no answer."""
+        """Returns the accounts and white addresses, by broker. `failures` has the errors of other brokers."""
         gathered = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
         return Gathered({name: _accounts(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 

@@ -139,18 +139,18 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         groups: bool = False,
         before: Health | None = None,
     ) -> Health:
-        """Returns what is wrong in the cluster and what is in order, by the rules of `pyrmq health`.
+        """Returns checks of the cluster, failed and passed, by the rules of `pyrmq health`.
 
-        A master's disk may be used to `max_disk` percent, and a group be `max_lag` messages behind, of all groups or
-        those of `lag_of`. With `groups` the members of groups are queried for subscriptions that differ, and dead
-        letters of the last 24 hours are counted. With `before`, an earlier result, also the disks that fill and the
-        lags that grow are named.
+        A master's disk may be used to `max_disk` percent, and a group may be `max_lag` messages behind. `lag_of` names
+        the groups to which this applies, by default all. With `groups` the subscriptions of group members are compared,
+        and dead letters of the last 24 hours are counted. With `before`, an earlier result, disks that fill up and lags
+        that grow are found too.
         """
         bounds = HealthBounds(max_disk, max_lag, lag_of)
         return await take_health(self._servers, bounds, of_groups=groups, before=before)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Returns the topic's route, as a NameServer knows it now. Raises `NoRoute` if it knows none.
+        """Returns the topic's route, as a NameServer knows it now. Raises `NoRoute` if there is none.
 
         The client keeps the route for its producers and consumers, and refreshes it from now on.
         """
@@ -178,12 +178,12 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         With `broker` only at the master of that name. `read_queues` differs while a topic shrinks: queues that are no
         longer written to are still read. `batch` makes a batch topic of 5.x: a whole batch is one record, several times
         cheaper for the broker. An existing plain topic stays plain, which raises an error. Brokers before 5.0 keep no
-        attributes, and would silently create a plain topic: they are refused before anything is created.
+        attributes, and would silently create a plain topic, so they are refused before anything is created.
 
         A failure at one master does not stop the change at the others. The error has a note of the masters that have
-        the topic. Returns when a NameServer lists the topic at all these masters with this number of queues: then keys
-        are divided over all of them. Raises `NoRoute` when it does not within the timeout: the topic is made, and
-        brokers announce it later.
+        the topic. Returns when a NameServer lists the topic at all these masters with this number of queues, so that
+        keys are divided over all of them. Raises `NoRoute` if this takes longer than the timeout. The topic is then
+        made, and brokers announce it later.
 
         With `order` the order configuration at the NameServers then names these masters, beside those that it had: keys
         stay at their queues while a broker is away. `queues=0` keeps the name at a broker, without a queue. After a
@@ -209,7 +209,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     ) -> dict[str, tuple[TopicConfig | None, TopicConfig]]:
         """Returns the topic's settings before and after `create_topic`, by broker name, and changes nothing.
 
-        They are None before at a master without the topic. Raises the errors of `create_topic` for wrong settings.
+        The former are None at a master without the topic. Raises the errors of `create_topic` for wrong settings.
         """
         previews: dict[str, tuple[TopicConfig | None, TopicConfig]] = {}
         for name, server in (await self._masters_of(config, cluster, broker)).items():
@@ -221,7 +221,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return previews
 
     async def _masters_of(self, config: TopicConfig, cluster: str | None, broker: str | None) -> dict[str, Server]:
-        """Returns the masters that get the settings. Raises `InvalidArgument` for settings that no topic has."""
+        """Returns the masters at which to set a topic. Raises `InvalidArgument` for settings that no topic has."""
         check_topic(config.topic)
         if is_system_topic(config.topic):
             raise InvalidArgument(f"topic {config.topic} is RocketMQ's own; choose another name")
@@ -238,7 +238,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
         """Waits until a NameServer lists the topic with the numbers of read and write queues in `expected`, by broker.
 
-        Brokers answer first and register the change a moment later. Raises `NoRoute` at the end of the timeout.
+        Brokers register a change a moment after they answer. Raises `NoRoute` at the end of the timeout.
         """
         routes, deadline = self._servers.session.routes, trio.current_time() + self._servers.timeout
         while True:
@@ -259,7 +259,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
             await trio.sleep(LOOK_AGAIN_SECONDS)
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
-        """Returns the topic's settings by broker name. Brokers before 5.0 do not support that (code 3)."""
+        """Returns the topic's settings by broker name. Brokers before 5.0 refuse the request (code 3)."""
         configs = {}
         for name, server in (await self._servers.masters(None)).items():
             try:
@@ -291,7 +291,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
                 await self._servers.change_nameservers(DeleteKvConfig(namespace, on_wire).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """Returns a KV configuration value, or None. If the current NameServer lacks it, the others are queried."""
+        """Returns a KV configuration value, or None. All NameServers are queried if the current one lacks it."""
         query = GetKvConfig(namespace, key).to_command()
         return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 
@@ -301,7 +301,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return await self._servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Puts a value on every NameServer, since they do not share it. A failure is raised when all were tried."""
+        """Puts a value on every NameServer, since they do not share it. A failure is raised after all were tried."""
         await self._servers.change_nameservers(PutKvConfig(namespace, key, value).to_command(), f"{namespace} {key}")
 
     async def delete_kv(self, namespace: str, key: str) -> None:
@@ -309,7 +309,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-        """Returns those attributes in `settings` that the topic lacks at this broker, or has with another value.
+        """Returns the attributes in `settings` that the topic lacks at this broker, or that have another value there.
 
         A broker may refuse to set an equal value again.
         """

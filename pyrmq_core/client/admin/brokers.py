@@ -38,7 +38,7 @@ class Brokers(AdminFamily):
     """Administration of brokers. A clean-up runs at the named broker, at the cluster's masters, or at all masters."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
-        """Returns a row for each registered address, slaves too. If a broker does not answer, its row has the error."""
+        """Returns a row for each registered address, of masters and slaves. Without an answer it has an error."""
 
         async def status(server: Server) -> RuntimeInfo | RocketMQError:
             try:
@@ -61,7 +61,7 @@ class Brokers(AdminFamily):
         return await self._runtime_info(await one_broker(self._servers, broker, broker_id))
 
     async def stats(self, broker: str, name: str, key: str, *, broker_id: int = 0) -> BrokerStats | None:
-        """Returns one figure of the last minute, hour and day, or None if the broker has none of this name and key.
+        """Returns one figure of the last minute, hour and day, or None if the broker has no such name and key.
 
         Names are RocketMQ's: `TOPIC_PUT_NUMS` and `TOPIC_PUT_SIZE` with a topic as the key, `GROUP_GET_NUMS` with
         `topic@group`, `BROKER_PUT_NUMS` with the cluster.
@@ -69,7 +69,7 @@ class Brokers(AdminFamily):
         return await one_figure(self._servers, await one_broker(self._servers, broker, broker_id), name, key)
 
     async def ha_status(self, broker: str, *, broker_id: int = 0) -> HaStatus:
-        """Returns a master's slaves with the bytes that each lacks, or the replication state of a slave.
+        """Returns a master's slaves with the number of bytes that each lacks, or the replication state of a slave.
 
         It needs a broker of 5.0 or later.
         """
@@ -84,7 +84,7 @@ class Brokers(AdminFamily):
         return dict(BrokerConfigText.from_command(answer).settings)
 
     async def settings(self, *, cluster: str | None = None) -> SettingsTable:
-        """Returns the settings of all brokers beside each other and beside RocketMQ's defaults. Secrets are hidden."""
+        """Returns a table of all brokers' settings, with RocketMQ's defaults. Secrets are hidden."""
         versions: dict[str, int] = {}
 
         async def ask(server: Server) -> Mapping[str, str]:
@@ -125,27 +125,27 @@ class Brokers(AdminFamily):
         )
 
     async def clean_unused_topics(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Has brokers remove queues of topics that they have no settings of. Returns the brokers' names."""
+        """Makes brokers remove the queues of topics without settings. Returns the brokers' names."""
         return await self._clean(CleanUnusedTopic(), broker, cluster)
 
     async def clean_expired_queues(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Has brokers remove queue files whose messages are no longer in the log. Returns the names of the brokers."""
+        """Makes brokers remove queue files whose messages are no longer in the log. Returns the brokers' names."""
         return await self._clean(CleanExpiredConsumeQueue(), broker, cluster)
 
     async def delete_expired_logs(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Has brokers remove expired log files now, not at the hour of `deleteWhen`. Returns the brokers' names."""
+        """Makes brokers remove expired log files now, not at the hour of `deleteWhen`. Returns the brokers' names."""
         return await self._clean(DeleteExpiredCommitLog(), broker, cluster)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
         """Closes a broker for writing at every NameServer. Returns the number of its topics, by NameServer address.
 
-        Producers leave the broker out once they have new routes. This lasts until `add_write_perm`, or until the broker
-        registers another version of its topics.
+        Producers stop using the broker once they have new routes. This lasts until `add_write_perm`, or until the
+        broker registers another version of its topics.
         """
         return await self._change_write_perm(WipeWritePerm(broker_name), WipedWritePerm, broker_name)
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Opens a broker for writing again at every NameServer. Returns the number of its topics by NameServer."""
+        """Opens a broker for writing again at every NameServer. Returns the number of its topics at each."""
         return await self._change_write_perm(AddWritePerm(broker_name), AddedWritePerm, broker_name)
 
     async def _runtime_info(self, server: Server) -> RuntimeInfo:

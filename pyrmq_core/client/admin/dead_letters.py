@@ -1,8 +1,8 @@
 """Dead letters of a group: read from its topic `%DLQ%group`, and sent again.
 
-A dead letter that is sent again stays where it is: RocketMQ deletes no single message. `retry` sends a copy to the
-group's retry topic, which its members consume under the first topic, with no try counted yet. `origin` sends it to
-the first topic, to all groups. Both keep the unique key, as a retry does.
+A dead letter that is sent again stays where it is, since RocketMQ deletes no single message. `retry` sends a copy to
+the group's retry topic, which its members consume under the original topic, with no try counted yet. `origin` sends a
+copy to the original topic, to all groups. Both keep the unique key, as a retry does.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DeadLetters:
     async def newest(self, max_num: int, begin: datetime | None, body_bytes: int | None = None) -> MessageList:
         """Returns the newest `max_num` letters of each queue stored from `begin` on, by store time.
 
-        With `body_bytes` bodies are cut to so many bytes. Raises if no broker answers.
+        With `body_bytes` bodies are cut to that length. Raises an error if no broker answers.
         """
         whole_number("max_num", max_num, 1, MAX_LETTERS)
         begin_ms = None if begin is None else first_millisecond(begin)
@@ -140,8 +140,8 @@ class DeadLetters:
 class _Reading:
     """The dead letters read so far, and for each broker the error of the first letter that is left out.
 
-    Letters are left out if they cannot be read, or once all bodies exceed `room` bytes. With `body_bytes` each body is
-    first cut to so many bytes.
+    Letters are left out if they cannot be read, or once all bodies together exceed `room` bytes. With `body_bytes` each
+    body is first cut to that length.
     """
 
     def __init__(self, room: int, body_bytes: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Changes of a group's offsets: reset of a topic, change of one queue, copy of another group's offsets.
+"""Changes of a group's offsets: in a whole topic, in one queue, or copied from another group.
 
 A broker of 5.x stores the new offsets, and returns them at the members' next pulls. Until then it ignores commits. A
 4.9 broker sends the offsets to the members, and cannot reset a group without members. `mqadmin` then commits offsets
@@ -36,7 +36,7 @@ EARLIEST_MS: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """The offsets of a group in a topic before a change, by queue, and each broker's version."""
+    """A group's offsets in a topic before a change, by queue, and each broker's version."""
 
     offsets: dict[MessageQueue, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class GroupOffsets:
         return any(answer.connections for answer in connections.values())
 
     async def _topics_at(self, server: Server) -> tuple[str, ...]:
-        """Returns the topics in which the group has offsets. Brokers of 4.9 lack the request for that (code 343)."""
+        """Returns the topics in which the group has offsets. 4.9 has no request for only these (code 343)."""
         progress = await progress_of(self._servers, server, self._on_wire, None, times=False)
         return tuple(sorted({queue.topic for queue in progress.stats.offsets}))
 
@@ -191,7 +191,7 @@ class GroupOffsets:
         return [OffsetChange(queue, before.offsets.get(queue), offset) for queue, offset in own_offsets.items()]
 
     async def _needs_members(self, error: ResponseError, server: Server, before: _Before) -> bool:
-        """Returns whether the broker refuses this reset because the group has no members, as before 5.0."""
+        """Returns whether a broker refused a reset because the group has no members, as brokers before 5.0 do."""
         # 4.9 answers SYSTEM_ERROR if the group has no offset either.
         of_old = error.code == ResponseCode.SYSTEM_ERROR and before.versions[server.name] < V5_0_0
         if error.code != ResponseCode.CONSUMER_NOT_ONLINE and not of_old:

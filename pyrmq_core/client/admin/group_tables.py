@@ -43,7 +43,7 @@ NO_MEMBERS: Final = ConsumerConnections(())
 
 @dataclass(frozen=True, slots=True)
 class BrokerGroups:
-    """The groups of one broker: settings, offsets, and members, each by the group's name on the wire."""
+    """The groups of one broker: settings, offsets, and members, each by the group's name with its namespace."""
 
     configs: Mapping[str, SubscriptionGroupConfig]
     stats: Mapping[str, tuple[ConsumeStats, ...]]
@@ -54,7 +54,7 @@ class BrokerGroups:
 class BrokerProgress:
     """The offsets of one group at one broker. `version` is the broker's, a number of common/MQVersion.java.
 
-    `spans` has the store times of queues with waiting messages, if they were requested.
+    `spans` has store times of queues with waiting messages, if they were requested.
     """
 
     version: int
@@ -68,7 +68,7 @@ async def configs_of(servers: AdminServers, server: Server) -> Mapping[str, Subs
 
 
 async def connections_of(servers: AdminServers, server: Server, group: str) -> ConsumerConnections:
-    """Returns the members of a group (its name on the wire) at one broker. A group without members is no error."""
+    """Returns the members of a group at one broker, none for an unknown group. `group` includes the namespace."""
     try:
         answer = await servers.ask(server, GetConsumerConnections(group).to_command(), f"group {group}")
     except ResponseError as error:
@@ -79,10 +79,9 @@ async def connections_of(servers: AdminServers, server: Server, group: str) -> C
 
 
 async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityLimiter) -> BrokerGroups:
-    """Returns the groups of one broker. `limit` bounds the queries for members at all brokers together.
+    """Returns the groups of one broker. All brokers share `limit` for their queries of members.
 
-    Without it, the groups of a thousand brokers would be queried at once, and the last queries would time out in this
-    client.
+    If the groups of a thousand brokers were queried at once, the last queries would time out.
     """
     configs = await configs_of(servers, server)
     answer = await servers.ask(server, GetBrokerConsumeStats().to_command())
@@ -94,7 +93,7 @@ async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityL
 async def progress_of(
     servers: AdminServers, server: Server, group: str, topic: str | None, *, times: bool
 ) -> BrokerProgress:
-    """Returns a group's offsets at one broker, for one topic or all. With `times` also the ages of waiting messages."""
+    """Returns a group's offsets at one broker, for one topic or all, with `times` also the ages of waiting messages."""
     answer = await servers.ask(server, GetConsumeStats(group, topic).to_command(), f"group {group}")
     stats = ConsumeStats.from_command(answer)
     lagging = {queue.topic for queue, row in stats.offsets.items() if row.broker_offset > row.consumer_offset}
@@ -167,7 +166,7 @@ def subscriptions_of(answers: Iterable[ConsumerConnections], namespace: str | No
 
 
 def holders_of(description: object) -> dict[MessageQueue, str]:
-    """Returns the id of the client that reads each queue, by the members of a `GroupDescription`."""
+    """Returns the id of the client that reads each queue, according to the members of a `GroupDescription`."""
     members = description.members if isinstance(description, GroupDescription) else ()
     return {queue: member.client_id for member in members for queue in member.queues}
 
@@ -192,8 +191,8 @@ def queue_progress(
 def _waiting_since(row: OffsetWrapper, span: QueueTimeSpan | None, now: datetime) -> datetime | None:
     """Returns the store time of the oldest unconsumed message, or None if no message waits or the time is unknown.
 
-    A broker finds no time for an offset that was never committed, or whose message was removed. Then the queue's first
-    message is the oldest.
+    A broker finds no time for an offset that was never committed, or whose message was removed. The oldest message is
+    then the queue's first.
     """
     if span is None or row.broker_offset <= row.consumer_offset:
         return None

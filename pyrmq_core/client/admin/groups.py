@@ -63,8 +63,8 @@ MAX_ROUTES: Final = 20
 class Groups(AdminFamily):
     """Administration of consumer groups.
 
-    A table is read from each broker's master, or from a slave while there is none. A broker that gives no answer is
-    named in the table's `failures`. Only if none answers is its error raised. A change goes to all masters. A failure
+    A table is read from each broker's master, or from a slave while there is none. The table's `failures` name brokers
+    without an answer. Only if none answers is an error raised. A change is sent to all masters. A failure
     at one does not stop it at the others, and the error has a note of the changed masters.
     """
 
@@ -79,7 +79,7 @@ class Groups(AdminFamily):
         return GroupList(summaries(gathered.answers, self._servers.namespace), gathered.failures)
 
     async def config(self, group: str) -> dict[str, SubscriptionGroupConfig]:
-        """Returns the group's settings by broker name, of the masters that know it."""
+        """Returns the group's settings by broker name, from the masters that know it."""
         on_wire = self._on_wire(group)
         masters = await self._servers.masters(None)
         answers = await query_many(masters.values(), lambda server: configs_of(self._servers, server))
@@ -87,7 +87,7 @@ class Groups(AdminFamily):
         return {name: self._tenant_config(config) for name, config in configs_at.items()}
 
     async def describe(self, group: str, *, running_info: bool = True) -> GroupDescription:
-        """Returns the group's settings, its members with the queues that they hold, and its subscriptions.
+        """Returns the group's settings, its subscriptions, and its members with the queues that they read.
 
         A member that does not answer in time has an `error`. With `running_info=False` no member is queried. Raises
         `InvalidArgument` if no broker that answers knows the group.
@@ -124,7 +124,7 @@ class Groups(AdminFamily):
         """Returns each queue's offsets, lag and time of its oldest waiting message, for one topic or all.
 
         The progress of an online group covers the topics to which it subscribes. With `members` each queue names the
-        client that holds it, and `reasons` says why messages wait, which costs a query for each member and each topic
+        client that reads it, and `reasons` says why messages wait, which costs a query for each member and each topic
         with lag. A group without offsets has no queues, which is no error.
         """
         on_wire, namespace = self._on_wire(group), self._servers.namespace
@@ -156,9 +156,9 @@ class Groups(AdminFamily):
         return replace(progress, members_error=description)
 
     async def stack(self, group: str, client_id: str) -> str:
-        """Returns the stacks of all threads of a member, as it writes them.
+        """Returns the stacks of all threads of a member, as the member writes them.
 
-        Raises `InvalidArgument` if no broker that answers has the member, or if the member gives no stacks.
+        Raises `InvalidArgument` if no broker that answers has the member, or if the member returns no stacks.
         """
         on_wire = self._on_wire(group)
         servers = await self._servers.brokers()
@@ -191,7 +191,7 @@ class Groups(AdminFamily):
     ) -> None:
         """Creates the group on every master of the cluster, or of all clusters, or changes its settings.
 
-        With `broker` only at the master of that name. A setting that is None stays as it is, or takes RocketMQ's
+        With `broker` only at the master of that name. A setting that is None keeps its value, or has RocketMQ's
         default in a new group.
         """
         changes: dict[str, bool | int | None] = {
@@ -225,7 +225,7 @@ class Groups(AdminFamily):
     ) -> dict[str, tuple[SubscriptionGroupConfig | None, SubscriptionGroupConfig]]:
         """Returns the group's settings before and after `create`, by broker name, and changes nothing.
 
-        `changes` are by the names of `create`'s parameters. The settings are None before at a master without the group.
+        `changes` has the names of `create`'s parameters. The settings before are None at a master without the group.
         """
         return await self._previews(group, changes, await self._masters_of(group, changes, cluster, broker))
 
@@ -284,9 +284,9 @@ class Groups(AdminFamily):
     ) -> tuple[OffsetChange, ...]:
         """Gives the group new offsets in all queues of the topic: the ends, or the first message stored at `to`.
 
-        Connected members follow. With `offline` the call raises `InvalidState` if there are any. Brokers that leave a
-        reset to members, as before 5.0, cannot reset a group without members: its offsets are committed instead. Raises
-        `InvalidArgument` for a time without a zone.
+        Connected members continue there. With `offline` the call raises `InvalidState` if there are any. Brokers that
+        leave a reset to members, as before 5.0, cannot reset a group without members, whose offsets are committed
+        instead. Raises `InvalidArgument` for a time without a zone.
         """
         check_topic(topic)
         return await self._offsets(group).reset(topic, to, offline=offline)
@@ -299,9 +299,9 @@ class Groups(AdminFamily):
         *,
         queue: MessageQueue | None = None,
     ) -> tuple[OffsetChange, ...]:
-        """Returns the changes that `reset` would make now, and makes none. With `queue` only that of this queue.
+        """Returns the changes that `reset` would make now, and makes none. With `queue` only the change of this queue.
 
-        `to` is an offset only with a queue, as for `seek`. Raises `NoRoute` for a topic that is not there, and
+        `to` is an offset only with a queue, as for `seek`. Raises `NoRoute` for an unknown topic, and
         `InvalidArgument` for a time without a zone or an offset beyond the queue.
         """
         check_topic(topic)
@@ -334,7 +334,7 @@ class Groups(AdminFamily):
         return replace(config, group_name=without_namespace(config.group_name, self._servers.namespace))
 
     async def _permissions(self, rows: Iterable[QueueProgress]) -> dict[tuple[str, str], int]:
-        """Returns the permissions of the topics with most lag, by topic and broker name, as a NameServer has them."""
+        """Returns the permissions of the topics with most lag, by topic and broker name, from a NameServer."""
         lags = Counter[str]()
         for row in rows:
             lags[row.queue.topic] += max(0, row.lag)

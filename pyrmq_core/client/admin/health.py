@@ -1,4 +1,4 @@
-"""`Admin.health`: what is wrong in a cluster, by the rules that `pyrmq health` and the page in the browser share.
+"""`Admin.health`: checks of a cluster, by the rules that `pyrmq health` and the page in the browser share.
 
 `take_health` queries the servers, and `health_rules` decides from their answers.
 """
@@ -100,9 +100,9 @@ async def take_health(servers: AdminServers, bounds: HealthBounds, *, of_groups:
 
 
 async def _check_nameservers(servers: AdminServers) -> list[HealthCheck]:
-    """Checks each NameServer. A NameServer that gives no answer is a warning, since clients try the next.
+    """Checks each NameServer. A NameServer without an answer is a warning, since clients try the next.
 
-    NameServers that list different brokers are a failure: a Java client believes the NameServer that it chose.
+    NameServers that list different brokers are a failure, since a Java client believes the NameServer that it chose.
     """
     checks = []
     brokers: dict[str, set[str]] = {}
@@ -146,7 +146,7 @@ async def _check_replication(servers: AdminServers, rows: Iterable[BrokerStatus]
 
 
 async def _slaves_of(servers: AdminServers, broker: str) -> int:
-    """Returns the number of slaves that are in sync with their master, or of a 4.9 broker's registered slaves."""
+    """Returns the number of slaves in sync with their master, or, for a 4.9 broker, of registered slaves."""
     try:
         return (await Brokers(servers).ha_status(broker)).in_sync_slave_nums
     except ResponseError:
@@ -155,7 +155,6 @@ async def _slaves_of(servers: AdminServers, broker: str) -> int:
 
 
 async def _check_queues(servers: AdminServers, info: ClusterInfo) -> list[HealthCheck]:
-    """Checks that each broker with queues has a master. Routes are looked up only if a broker has no master."""
     headless = {name for name, broker in info.broker_addr_table.items() if broker.master is None}
     query = GetKvList(ORDER_NAMESPACE).to_command()
     try:
@@ -210,7 +209,7 @@ async def _route(servers: AdminServers, on_wire: str) -> TopicRouteData | None:
 
 
 async def _check_members(servers: AdminServers, groups: Iterable[GroupSummary]) -> list[HealthCheck]:
-    """Checks that the members of each group have the same subscriptions, which they themselves report."""
+    """Checks that the members of each group report the same subscriptions."""
     asked, left = [], 0
     members = 0
     for group in groups:
@@ -239,7 +238,6 @@ async def _check_members(servers: AdminServers, groups: Iterable[GroupSummary]) 
 
 
 async def _check_dead_letters(servers: AdminServers, since: datetime) -> list[HealthCheck]:
-    """Checks which groups have dead letters that were stored at `since` or later."""
     queues = QueueOffsets(servers.session, TOOLS_GROUP, timeout=servers.timeout, namespace=servers.namespace)
     since_ms = round(since.timestamp() * 1000)
 

@@ -1,4 +1,4 @@
-"""The rules by which a cluster's health is judged: they decide from the values that `health` queries."""
+"""The rules by which a cluster's health is judged, from the values that `health` queries."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ GROWN_MESSAGES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """One thing that was checked. `subject` is the name of its broker, group, topic or NameServer.
+    """The result of one check. `subject` is the name of its broker, group, topic or NameServer.
 
-    `status` is OK, WARN or FAIL. `advice` is empty or what to do.
+    `status` is OK, WARN or FAIL. `advice` says what to do, or is empty.
     """
 
     check: str
@@ -43,9 +43,9 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The checks of a cluster at the time `taken`, compared with those at `since`, or with none if that is None.
+    """The checks of a cluster at the time `taken`, compared with those at `since` (None: with none).
 
-    For the next comparison `disks` has the used part of the log's disk, 0 to 1, by broker address, and `lags` the
+    For the next comparison, `disks` has the used part of the log's disk, 0 to 1, by broker address, and `lags` the
     number of unconsumed messages by group.
     """
 
@@ -62,7 +62,7 @@ class Health:
 
 
 def check_brokers(rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[HealthCheck]:
-    """Yields a check for each address: a master that gives no answer fails, a slave is a warning."""
+    """Yields a check for each address. Without an answer, a master fails and a slave is a warning."""
     empty = True
     for row in rows:
         empty = False
@@ -85,7 +85,7 @@ def check_brokers(rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[Healt
 
 
 def check_versions(rows: Iterable[BrokerStatus]) -> Iterator[HealthCheck]:
-    """Yields a warning for each broker whose version is not the one that most brokers of its cluster have."""
+    """Yields a warning for each broker whose version differs from that of most brokers of its cluster."""
     answering = [row for row in rows if row.version is not None]
     for cluster in sorted({row.cluster for row in answering}):
         there = [row for row in answering if row.cluster == cluster]
@@ -100,7 +100,7 @@ def check_versions(rows: Iterable[BrokerStatus]) -> Iterator[HealthCheck]:
 
 
 def check_disks(before: Health, now: Health, rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[HealthCheck]:
-    """Yields a warning for each disk that is full within a day if it goes on as it did since `before`."""
+    """Yields a warning for each disk that would be full within a day at its growth since `before`."""
     for row in rows:
         earlier, ratio = before.disks.get(row.address), now.disks.get(row.address)
         if earlier is None or ratio is None or not earlier < ratio <= max_disk / 100:
@@ -120,7 +120,7 @@ def check_disks(before: Health, now: Health, rows: Iterable[BrokerStatus], max_d
 
 
 def check_growth(before: Health, now: Health, groups: Iterable[GroupSummary]) -> list[HealthCheck]:
-    """Returns a warning for each group whose lag grew since `before`, those that grew most first."""
+    """Returns a warning for each group whose lag grew since `before`, with the greatest growth first."""
     seconds = max(0.001, (now.taken - before.taken).total_seconds())
     grown = [
         (group.lag - before.lags[group.group], group)
@@ -138,7 +138,7 @@ def check_growth(before: Health, now: Health, groups: Iterable[GroupSummary]) ->
 
 
 def check_subscriptions(group: str, members: Iterable[GroupMember]) -> Iterator[HealthCheck]:
-    """Yields a failure if members that report their subscriptions differ in them."""
+    """Yields a failure if members of a group report different subscriptions."""
     reading: dict[tuple[str, ...], str] = {}
     for member in members:
         subscriptions = member.running_info.subscriptions if member.running_info is not None else ()
@@ -160,7 +160,7 @@ def check_subscriptions(group: str, members: Iterable[GroupMember]) -> Iterator[
 def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[HealthCheck]:
     """Yields a failure for each order topic with queues at a broker that is not registered or has no master.
 
-    `values` are the order configurations by topic. One that cannot be read is a warning.
+    `values` are the order configurations by topic. An unreadable one is a warning.
     """
     masters = {name for name, broker in info.broker_addr_table.items() if broker.master is not None}
     for topic, text in sorted(values.items()):
@@ -192,7 +192,7 @@ def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
 def check_lags(lags: Mapping[str, int], beyond: Mapping[str, int], max_lag: int | None) -> list[HealthCheck]:
     """Returns a warning for each group with offsets beyond its queues, and a failure for each lag above `max_lag`.
 
-    `lags` are in messages, by group. `beyond` has by group the number of queues whose ends its offsets exceed. A
+    `lags` are in messages, by group. `beyond` has by group the number of queues with an offset beyond their end. A
     `max_lag` of None is no limit.
     """
     checks = []

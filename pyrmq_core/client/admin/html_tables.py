@@ -1,6 +1,6 @@
 """HTML tables of `Admin`'s results, which a notebook shows in place of a value's `repr`.
 
-Any text in a result may come from a peer, so all are escaped.
+All texts are escaped, because they may come from a peer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ShownAsTable:
-    """A value that a notebook shows as a table of its field `ROWS`, below its fields with a single value."""
+    """A value that a notebook shows as a table of its field `ROWS`, below its other fields."""
 
     __slots__ = ()
     ROWS: ClassVar[str]

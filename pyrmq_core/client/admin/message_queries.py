@@ -1,7 +1,7 @@
 """Look-ups of stored messages by id or key, and the age of a queue, for `Admin.messages`.
 
 Source: client/impl/MQAdminImpl.java, 5.4.0. Java skips brokers that fail. Here the list has their errors, since it
-would look complete without.
+would otherwise look complete.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_FOUND_BYTES: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MessageList:
-    """Messages by store time, and for each broker the error if it gave no answer or an unreadable message."""
+    """Messages by store time, and for each broker the error if it did not answer or had an unreadable message."""
 
     messages: tuple[MessageExt, ...]
     failures: Mapping[str, RocketMQError]
@@ -61,7 +61,7 @@ class MessageQueries:
         self._namespace = namespace
 
     async def by_id(self, offset_msg_id: str, topic: str | None) -> MessageExt:
-        """Returns the message at the log offset that the id contains. Raises `ResponseError` if none is there."""
+        """Returns the message at the log offset in the id. Raises `ResponseError` if none is there."""
         location = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
         address = unpack_host(location.ip + (location.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
         on_wire = None if topic is None else self._on_wire(topic)
@@ -89,7 +89,7 @@ class MessageQueries:
         """Returns messages of the topic that have the key, by store time: of each broker the newest `max_num`.
 
         A `key` with spaces has to be the whole text of a message's keys. An index has single words, so each word is
-        looked up: the first word of `{"id": 7}` may be in every message.
+        looked up, since the first word of `{"id": 7}` may be in every message.
         """
         whole_number("max_num", max_num, 1, MAX_INT)
         words = sorted({word for word in _text("key", key).split(" ") if word}, key=len, reverse=True)[:MAX_KEY_WORDS]
@@ -126,8 +126,8 @@ class MessageQueries:
     ) -> MessageList:
         """Queries all brokers of the topic. `is_wanted` checks the messages, since an index holds only hashes.
 
-        Raises an error only when no broker answers. Left out are records that cannot be read, and messages beyond 256
-        MiB of bodies: the broker's error names the first.
+        Raises an error only when no broker answers. Unreadable records are left out, and messages beyond 256 MiB of
+        bodies. The error of the broker names the first of them.
         """
         check_topic(topic)
         on_wire = requests[0].topic
@@ -175,8 +175,6 @@ class MessageQueries:
 
 
 class _Reading:
-    """The messages from the answers of several brokers, and the errors of unreadable ones by broker."""
-
     def __init__(
         self, topic: str, is_wanted: Callable[[MessageExt], bool], namespace: str | None, body_bytes: int | None
     ) -> None:

@@ -1,7 +1,7 @@
 """The life of a stored message: the groups that consumed it, its retries, and its dead letters.
 
 Source: tools/admin/DefaultMQAdminExtImpl.java (messageTrackDetail, consumed), tools/admin/api/TrackType.java, 5.4.0.
-For a group without members Java only says NOT_ONLINE. Here the group's offset shows whether it consumed the message.
+For a group without members Java returns only NOT_ONLINE. Here the group's offset shows whether it consumed the message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COPY_BODY_BYTES: Final = 1024
 
 
 class TrackType(enum.Enum):
-    """The state of a message in one group, by Java's names, and DEAD_LETTER for a message that was given up."""
+    """The state of a message in one group, by Java's names, with DEAD_LETTER for a message in the dead-letter topic."""
 
     DEAD_LETTER = "DEAD_LETTER"
     CONSUMED = "CONSUMED"

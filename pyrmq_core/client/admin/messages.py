@@ -39,13 +39,13 @@ class MessageTrace:
 
 
 class Messages(AdminFamily):
-    """Calls about stored messages. Lists have the messages of brokers that answer, `failures` the others' errors."""
+    """Calls about stored messages. Lists come from all brokers that answer, with the errors of others in `failures`."""
 
     async def by_id(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
         """Returns the message with this `offset_msg_id`, or the first message of a batch record.
 
-        Queries the broker whose address the id contains: use ids of a source that you trust. Raises `ResponseError` if
-        the broker has no message there. A broker of 5.x with authorization needs the message's `topic`.
+        The broker whose address is in the id is queried, so use ids of a source that you trust. Raises `ResponseError`
+        if the broker has no message there. A broker of 5.x with authorization needs the message's `topic`.
         """
         return await self._queries().by_id(offset_msg_id, topic)
 
@@ -61,16 +61,15 @@ class Messages(AdminFamily):
     ) -> MessageList:
         """Returns messages that have `key` among their keys, stored from `begin` to `end`, oldest first.
 
-        A key with spaces is the whole text of the keys, such as the row's key that a change-data tool writes there.
-        Each broker of the topic answers with its newest `max_num`. An empty result is no error. A message is found a
-        moment after it is stored. With `body_bytes` bodies are cut to so many bytes, and the list is bounded by their
-        number alone. Else bodies beyond 256 MiB together are left out. They, and messages that cannot be read, are an
-        error of their broker in `failures`.
+        A key with spaces is the whole text of the keys, such as a row's key from a change-data tool. Each broker of the
+        topic returns its newest `max_num`. An empty result is no error. A message is found a moment after it is stored.
+        With `body_bytes` bodies are cut to that length. Without it, bodies beyond 256 MiB together are left out. They,
+        and unreadable messages, are an error of their broker in `failures`.
         """
         return await self._queries().by_key(topic, key, max_num, begin, end, body_bytes)
 
     async def by_unique_key(self, topic: str, unique_key: str, *, body_bytes: int | None = None) -> MessageList:
-        """Returns every message with this `msg_id`, the producer's UNIQ_KEY: a repeated send has stored two.
+        """Returns every message with this `msg_id`, the producer's UNIQ_KEY. A repeated send may have stored two.
 
         `body_bytes` and the field `failures` of the result are as in `by_key`.
         """
@@ -83,12 +82,12 @@ class Messages(AdminFamily):
     async def track(self, message: MessageExt) -> tuple[MessageTrack, ...]:
         """Returns the state of the message in each group that reads its topic, as `mqadmin queryMsgById` prints it.
 
-        Also returns its copies in the group's retry topic and among its dead letters, found by the unique key.
+        The result also has its copies in the group's retry topic and among its dead letters, found by the unique key.
         """
         return await tracks_of(self._servers, self._queries(), message)
 
     async def trace(self, msg_id: str, *, trace_topic: str = TRACE_TOPIC) -> MessageTrace:
-        """Returns the events that tracing producers and consumers reported of the message, oldest first.
+        """Returns the events of the message that tracing producers and consumers reported, oldest first.
 
         `msg_id` is the unique key. An empty result is no error: clients report only with tracing on, and some seconds
         later.
@@ -112,20 +111,20 @@ class Messages(AdminFamily):
         begin: datetime | None = None,
         body_bytes: int | None = None,
     ) -> MessageList:
-        """Returns a group's dead letters, of each queue the newest `max_num` stored from `begin` on, oldest first.
+        """Returns a group's dead letters stored from `begin` on, oldest first, of each queue the newest `max_num`.
 
-        With `body_bytes` bodies are cut to so many bytes. Letters are left out if they cannot be read, or when the
-        bodies exceed 256 MiB together. The field `failures` of the result has the errors of brokers that gave no
-        answer, or of which letters are left out.
+        With `body_bytes` bodies are cut to that length. Letters are left out if they cannot be read, or when the
+        bodies exceed 256 MiB together. The field `failures` of the result has the errors of brokers that did not
+        answer, or whose letters are left out.
         """
         check_group(group)
         return await DeadLetters(self._servers, group).newest(max_num, begin, body_bytes)
 
     async def resend(self, group: str, message: MessageExt, *, to: Literal["retry", "origin"] = "retry") -> SendResult:
-        """Sends a dead letter of the group again: to the group alone, or with "origin" to the message's first topic.
+        """Sends a dead letter of the group again: to the group alone, or with "origin" to the message's original topic.
 
         The dead letter stays, as RocketMQ deletes no single message: sent twice, it is consumed twice. Raises `NoRoute`
-        if the group has no retry topic: brokers make it when a member connects. Else raises as `Producer.send`.
+        if the group has no retry topic, which brokers make when a member connects, and the errors of `Producer.send`.
         """
         check_group(group)
         return await DeadLetters(self._servers, group).resend(message, to)
@@ -176,7 +175,7 @@ class Messages(AdminFamily):
 
 
 def _events_of(trace_message: MessageExt, msg_id: str, most: int) -> list[TraceEvent]:
-    """Returns up to `most` events of the message: a sender may put any number of events into a trace message."""
+    """Returns up to `most` events of the message. A trace message may contain any number of events of others."""
     records = trace_message.body.decode(errors="replace").split(RECORD_END)
     text = RECORD_END.join(record for record in records if msg_id in record)
     return list(islice((event for event in trace_events(text) if event.msg_id == msg_id), most))

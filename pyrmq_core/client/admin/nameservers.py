@@ -28,7 +28,7 @@ class NameServers(AdminFamily):
         return await self._servers.gather(await self._all(), ask)
 
     async def settings(self) -> SettingsTable:
-        """Returns the settings of all NameServers beside each other and beside RocketMQ's defaults."""
+        """Returns a table of all NameServers' settings, with RocketMQ's defaults."""
         gathered = await self.config()
         defaults = dict.fromkeys(gathered.answers, NAMESERVER_DEFAULTS)
         return settings_table(gathered.answers, defaults, gathered.failures)

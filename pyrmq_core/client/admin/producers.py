@@ -25,7 +25,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ConnectedProducer:
-    """One client of a producer group. `seen` is its last heartbeat by the broker's clock, None if not reported."""
+    """One client of a producer group. `seen` is the time of its last heartbeat, by the broker's clock."""
 
     group: str
     client_id: str
@@ -38,7 +38,7 @@ class ConnectedProducer:
 
 @dataclass(frozen=True, slots=True)
 class ProducerList:
-    """Producers by group and client, and the errors of brokers that gave no answer."""
+    """Producers by group and client, and the errors of brokers without an answer."""
 
     producers: tuple[ConnectedProducer, ...]
     failures: Mapping[str, RocketMQError]

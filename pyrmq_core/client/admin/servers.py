@@ -1,6 +1,6 @@
 """The NameServers and brokers that an `Admin` queries.
 
-A query of several brokers returns the answers it gets: `gather` keeps the errors of the other brokers. A change
+A query of several brokers returns the answers of some: `gather` keeps the errors of the others. A change
 continues after a failure: `change_each` notes in the error which servers were changed, and which were not.
 """
 
@@ -32,7 +32,7 @@ KEEP_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker's name and address. Its `str` names it in errors."""
+    """A broker's name and address. Its `str` is for errors."""
 
     name: str
     address: str
@@ -76,7 +76,7 @@ class AdminServers:
         )
 
     async def registered(self, cluster: str | None = None) -> list[BrokerData]:
-        """Returns the brokers of the cluster, or all, in the order of their names. Raises for an unknown cluster."""
+        """Returns the brokers of the cluster, or all, by name. Raises an error for an unknown cluster."""
         return _brokers(await self.cluster_info(), cluster)
 
     async def masters(self, cluster: str | None) -> dict[str, Server]:
@@ -117,7 +117,7 @@ class AdminServers:
         *accepted: ResponseCode,
         lacks: Callable[[T], bool] = operator.not_,
     ) -> T:
-        """Queries a NameServer and returns `read(answer)`. Raises for a code other than SUCCESS or one of `accepted`.
+        """Queries a NameServer and returns `read(answer)`. Codes but SUCCESS and those in `accepted` raise an error.
 
         While `lacks` returns True for the result, by default for an empty one, the other NameServers are queried.
         """
@@ -132,7 +132,7 @@ class AdminServers:
     async def change_nameservers(self, command: Command, about: str = "") -> dict[str, Command]:
         """Sends a change to every NameServer, since they do not share it. Returns their answers by address.
 
-        A failure is raised at the end, with a note of the changed NameServers. `about` names the change in its text.
+        A failure is raised at the end, with a note of the changed NameServers. `about` is for the error's text.
         """
         session, answers = self.session, dict[str, Command]()
         if not session.nameservers.addresses:
@@ -150,8 +150,7 @@ class AdminServers:
     async def keep_kv(self, namespace: str, key: str, value: str, about: str) -> tuple[str, ...]:
         """Puts a KV value at each NameServer that lacks the key. Returns these NameServers' addresses.
 
-        All are queried together, and each has a second at most: a failure is raised at the end. `about` names the value
-        in the text of an error.
+        All are queried together, for a second at most. A failure is raised at the end. `about` is for its text.
         """
         query, timeout = GetKvConfig(namespace, key).to_command(), min(self.timeout, KEEP_SECONDS)
 
@@ -195,8 +194,8 @@ class AdminServers:
 class AdminFamily:
     """The base of `Admin`'s families, which are groups of calls such as `admin.topics` and `admin.groups`.
 
-    A family is an attribute of `Admin` whose methods are coroutines. `blocking/admin_families.py` makes the blocking
-    form of each from it, one line a method.
+    The methods of a family are coroutines. `blocking/admin_families.py` makes the blocking form of each, one line a
+    method.
     """
 
     def __init__(self, servers: AdminServers) -> None:
@@ -206,7 +205,7 @@ class AdminFamily:
 async def change_each(servers: Iterable[Server], change: Callable[[Server], Awaitable[object]]) -> tuple[str, ...]:
     """Makes a change at each server, one after the other, and returns their names.
 
-    A failure at one server does not stop the change at the others: the first is raised at the end, with a note of the
+    A failure at one server does not stop the change at the others. The first is raised at the end, with a note of the
     changed servers.
     """
     failure: RocketMQError | None = None

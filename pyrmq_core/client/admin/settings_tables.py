@@ -1,4 +1,4 @@
-"""Settings of several servers side by side: where they differ from each other, and from RocketMQ's defaults."""
+"""Settings of several servers in one table: where they differ from each other, and from RocketMQ's defaults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC_DEFAULTS: Final = {"perm": "6", "order": "false", "topicFilterType": "SING
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting at several servers, by their names. A value is None where it is not listed, and a secret is hidden.
+    """One setting at several servers, by their names. A value is None where it is not listed. Secrets are hidden.
 
     `default` is None if it is unknown. `differs` is true if the servers differ, and `changed` if one of them has
     another value than its default.
@@ -52,7 +52,7 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True)
 class SettingsTable(ShownAsTable):
-    """The settings of some servers, by the settings' names. `failures` has the errors of servers without an answer."""
+    """The settings of some servers, sorted by name. `failures` has the errors of servers without an answer."""
 
     ROWS: ClassVar = "rows"
 
@@ -71,7 +71,7 @@ def settings_table(
     defaults: Mapping[str, Mapping[str, str]],
     failures: Mapping[str, RocketMQError],
 ) -> SettingsTable:
-    """Returns the settings of each server beside each other. `settings` and `defaults` are by server, then by name."""
+    """Returns a table of the settings. `settings` and `defaults` are by server, then by name."""
     servers = tuple(sorted(settings))
     names = sorted({name for listed in settings.values() for name in listed})
     return SettingsTable(servers, tuple(_row(name, settings, defaults) for name in names), failures)
@@ -101,7 +101,7 @@ def _texts(members: Mapping[str, object]) -> dict[str, str]:
 
 
 def topic_settings(config: TopicConfig) -> dict[str, str]:
-    """Returns a topic's settings by RocketMQ's names, its attributes among them."""
+    """Returns a topic's settings by RocketMQ's names, including its attributes."""
     members = topic_config_members(config)
     del members["topicName"]
     attributes: Mapping[str, str] = members.pop("attributes")
@@ -128,7 +128,7 @@ def group_table(configs: Mapping[str, SubscriptionGroupConfig], failures: Mappin
 
 
 def changes_of(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    """Yields the name of each setting that changes, its value before, empty if it had none, and its value after."""
+    """Yields the name, old value and new value of each setting that changes. A missing old value is an empty text."""
     for name, value in after.items():
         if before.get(name, "") != value:
             yield name, before.get(name, ""), value

@@ -79,7 +79,7 @@ class Topics(AdminFamily):
     """Administration of topics."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Returns all topics that the NameServer knows, RocketMQ's own included, or one cluster's topics, sorted.
+        """Returns all topics that the NameServer knows, including RocketMQ's own, or one cluster's topics, sorted.
 
         With a namespace, returns the topics of the namespace and RocketMQ's own.
         """
@@ -93,7 +93,7 @@ class Topics(AdminFamily):
     async def stats(self, topic: str) -> TopicStats:
         """Returns the offsets of each queue, from all brokers that answer. Raises `NoRoute` without a route.
 
-        Without a master, the slave with the lowest id is queried.
+        Where there is no master, the slave with the lowest id is queried.
         """
         command = GetTopicStats(self._servers.on_wire(topic)).to_command()
         gathered = await self._ask_readers(topic, command, TopicStatsTable.from_command)
@@ -106,7 +106,7 @@ class Topics(AdminFamily):
         return TopicStats(dict(sorted(queues.items())), sum(rates) if rates else None, gathered.failures)
 
     async def groups(self, topic: str) -> tuple[str, ...]:
-        """Returns the groups that subscribe to the topic or have offsets in it, at any broker that answers, sorted."""
+        """Returns the groups that subscribe to the topic or have offsets in it at any broker that answers, sorted."""
         return (await self.group_names(topic)).groups
 
     async def group_names(self, topic: str) -> TopicGroupNames:
@@ -119,7 +119,7 @@ class Topics(AdminFamily):
         return TopicGroupNames(tuple(own), gathered.failures)
 
     async def consumers(self, topic: str, *, most: int = MAX_CONSUMERS) -> TopicConsumers:
-        """Returns the groups of the topic with their members, lag and oldest waiting message, most lag first.
+        """Returns the groups of the topic with their members, lag and oldest waiting message, greatest lag first.
 
         At most `most` groups are looked up, the first by name. Each costs up to three queries at each broker.
         """
@@ -171,7 +171,7 @@ class Topics(AdminFamily):
         return tuple(sorted({broker.cluster for broker in (await self._route(topic)).broker_datas}))
 
     async def configs(self, topic: str) -> Gathered[TopicConfig]:
-        """Returns the topic's settings by broker name, from all brokers of its route that answer, also before 5.0."""
+        """Returns the topic's settings by broker name, from all brokers of its route that answer, even before 5.0."""
 
         async def ask(server: Server) -> TopicConfig:
             return replace(await self._config(server, topic), topic=topic)
@@ -181,11 +181,11 @@ class Topics(AdminFamily):
     async def update_perm(
         self, topic: str, perm: int, *, broker: str | None = None, cluster: str | None = None
     ) -> dict[str, tuple[int, int]]:
-        """Changes whether the topic is read (4), written (2) or both (6), and leaves its other settings.
+        """Sets the topic's permission to read (4), write (2) or both (6), and keeps its other settings.
 
         The change is made at the named broker, at the brokers of the cluster, or at all brokers of the topic. Returns
-        the old and new permission by broker name, once a NameServer reports the new ones, and raises `NoRoute` if it
-        does not within the timeout.
+        the old and new permission by broker name, once a NameServer reports the new ones. Raises `NoRoute` if this
+        takes longer than the timeout.
         """
         check_topic(topic)
         if perm not in PERMISSIONS:
@@ -207,7 +207,7 @@ class Topics(AdminFamily):
     async def order(self, topic: str) -> dict[str, int] | None:
         """Returns the topic's order configuration, the number of queues by broker, or None if the topic has none.
 
-        Clients take these queues for an order topic, also while a broker is away.
+        Clients use these queues for an order topic, even while a broker is away.
         """
         query = GetKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
         text = await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
@@ -225,7 +225,7 @@ class Topics(AdminFamily):
         """Sets the topic's order configuration at each NameServer that lacks it. Returns these NameServers' addresses.
 
         Without `queues` the configuration of another NameServer is copied. NameServers do not share it, and lose it
-        with their disk. Raises the first failure when every NameServer was queried.
+        with their disk. Raises the first failure after every NameServer was queried.
         """
         wanted = queues or await self.order(topic)
         if wanted is None:
@@ -271,7 +271,7 @@ class Topics(AdminFamily):
         return TopicConsumer(len(members), GroupProgress(group, tuple(rows), tps, {}, now))
 
     async def _route(self, topic: str, *, is_kept: bool = True) -> TopicRouteData:
-        """Returns the topic's route. If `is_kept`, the client refreshes it from now on, like a route in use."""
+        """Returns the topic's route. If `is_kept`, the client keeps it and refreshes it from now on."""
         routes = self._servers.session.routes
         look_up = routes.refresh if is_kept else routes.query
         route = await look_up(self._servers.on_wire(topic), timeout=self._servers.timeout)
@@ -319,7 +319,7 @@ class Topics(AdminFamily):
 
 
 async def topic_config_at(servers: AdminServers, server: Server, topic: str) -> TopicConfig | None:
-    """Returns a topic's settings at one broker, or None. At a broker before 5.0 it reads the list of all topics."""
+    """Returns a topic's settings at one broker, or None. From a broker before 5.0 it reads the list of all topics."""
     on_wire = servers.on_wire(topic)
     command = GetTopicConfig(on_wire).to_command()
     answer = await servers.session.call(server.address, command, timeout=servers.timeout)

@@ -1,6 +1,6 @@
 """The results of administration: statuses of brokers, offsets of topics, and groups with members and lag.
 
-`failures` has the errors of brokers that gave no answer, by name. The rest of a result is complete.
+`failures` has the errors of brokers without an answer, by name. Other fields are complete without them.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class BrokerStatus:
 
     @property
     def reachable(self) -> bool:
-        """True if the broker answered, also if it refused to report its figures."""
+        """True if the broker answered, even if it refused to report its figures."""
         return self.runtime_info is not None or isinstance(self.error, ResponseError)
 
     @property
     def version(self) -> str | None:
-        """The release, as `5.4.0`."""
+        """The release, such as `5.4.0`."""
         return None if self.runtime_info is None else self.runtime_info.version
 
     @property
@@ -104,9 +104,9 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class TopicStats(ShownAsTable):
-    """A topic's queues. `failures` names the brokers that gave no answer, with their errors.
+    """A topic's queues. `failures` has the errors of brokers without an answer, by name.
 
-    `put_tps` is messages a second of the last minute at these brokers, None before 5.0.
+    `put_tps` is messages a second of the last minute at the brokers that answered, None before 5.0.
     """
 
     ROWS: ClassVar = "queues"
@@ -125,7 +125,7 @@ class TopicStats(ShownAsTable):
 class TopicRates(ShownAsTable):
     """Messages a second of the last minute, stored and received by each group, over all brokers that answer.
 
-    `failures` names the brokers that gave no answer, with their errors.
+    `failures` has the errors of brokers without an answer, by name.
     """
 
     ROWS: ClassVar = "get_tps"
@@ -137,7 +137,7 @@ class TopicRates(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class TopicGroupNames(ShownAsTable):
-    """The groups of one topic. Groups that only brokers in `failures` know are missing."""
+    """The groups of one topic. Groups that are known only to brokers in `failures` are missing."""
 
     ROWS: ClassVar = "groups"
 
@@ -150,7 +150,7 @@ class GroupSummary:
     """One consumer group in a list of all groups.
 
     `lag` is the sum over all topics. `consume_type` and `message_model` are None while no member is connected.
-    `clients` are the members, without the queues that they hold. An offset beyond the end of its queue is no lag:
+    `clients` are the members, without the queues that they read. An offset beyond the end of its queue is no lag:
     `queues_beyond_end` counts such queues. `lags` has the lag of each topic, `consume_tps` is messages a second.
     """
 
@@ -169,7 +169,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupList(ShownAsTable):
-    """All groups by name. Groups that only brokers in `failures` have are missing."""
+    """All groups by name. Groups that are known only to brokers in `failures` are missing."""
 
     ROWS: ClassVar = "groups"
 
@@ -190,13 +190,13 @@ class GroupMember:
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that the client holds at this moment."""
+        """The queues that the client reads at this moment."""
         info = self.running_info
         return () if info is None else tuple(sorted({*info.queues, *info.pop_queues}))
 
     @property
     def rates(self) -> ConsumeStatus | None:
-        """The sums of its own figures over all topics, with the longest response time, or None without a report."""
+        """The sums of the client's figures over all topics, with the longest response time. None without a report."""
         if self.running_info is None:
             return None
         statuses = self.running_info.statuses.values()
@@ -256,7 +256,7 @@ class QueueProgress:
 
 
 class WaitKind(enum.Enum):
-    """The reasons why messages of a queue wait, in order of precedence: a queue's reason is the first that applies."""
+    """The reasons for which messages of a queue wait. The first one that applies is the queue's reason."""
 
     NO_RIGHT = "no right to read"
     NO_MEMBER = "no member"
@@ -273,7 +273,7 @@ class WaitKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaitReason:
-    """One reason for which messages of some queues wait. `lag` is the number of these messages."""
+    """A reason for which messages of some queues wait. `lag` is the number of these messages."""
 
     kind: WaitKind
     text: str
@@ -284,10 +284,10 @@ class WaitReason:
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress(ShownAsTable):
-    """The progress of a group in each queue that it has an offset of, at a time by this host's clock.
+    """The progress of a group in each queue for which it has an offset, at a time by this host's clock.
 
     `consume_tps` is the messages a second that brokers deliver. If the members were queried, it has their `description`
-    and the `reasons` for which messages wait, those of most messages first, or the `members_error` of that query.
+    and the `reasons` for which messages wait, most messages first, or the `members_error` of that query.
     """
 
     ROWS: ClassVar = "queues"
@@ -318,8 +318,8 @@ class GroupProgress(ShownAsTable):
     def acknowledged_tps(self, before: GroupProgress) -> float | None:
         """Returns the messages a second that the group acknowledged since an earlier progress, by its offsets.
 
-        Queues that only one of both has are left out, and so are those whose offset went back. None if no queue is
-        left or no time passed.
+        Queues that are in only one of both are left out, and so are those whose offset decreased. Returns None if no
+        queue is left or no time passed.
         """
         seconds = (self.at - before.at).total_seconds()
         offsets = {queue.queue: queue.consumer_offset for queue in before.queues}
@@ -330,7 +330,7 @@ class GroupProgress(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class TopicConsumer:
-    """One group of a topic: its members' number, and its progress in the topic, without its retries."""
+    """One group of a topic: the number of its members, and its progress in the topic, without its retries."""
 
     SHOWN: ClassVar = ("group", "members", "lag", "consume_tps", "waiting_since")
 
@@ -356,7 +356,7 @@ class TopicConsumer:
 
 @dataclass(frozen=True, slots=True)
 class TopicConsumers(ShownAsTable):
-    """The groups of one topic, those of most lag first. `left_out` groups were not looked up."""
+    """The groups of one topic, greatest lag first. `left_out` groups were not looked up."""
 
     ROWS: ClassVar = "consumers"
 
@@ -367,7 +367,7 @@ class TopicConsumers(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """One queue's offset of a group, before and after a change."""
+    """The offset of a group in one queue, before and after a change."""
 
     queue: MessageQueue
     before: int | None

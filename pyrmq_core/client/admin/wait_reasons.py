@@ -1,6 +1,6 @@
-"""Why messages of a group wait, decided from its offsets, its settings and the reports of its members. Pure.
+"""Decides why messages of a group wait, from its offsets, its settings and the reports of its members. Pure.
 
-A member's times are those of its own clock. A time within `STILL_SECONDS` is no sign of a fault: a broker holds a pull
+A member's times are by its own clock. A time within `STILL_SECONDS` is no sign of a fault, since a broker holds a pull
 for 15 s, and members store their offsets every 5 s.
 """
 
@@ -30,7 +30,7 @@ PULLING: Final = "CONSUME_ACTIVELY"
 
 @dataclass(slots=True)
 class _Sums:
-    """The queues to which one reason applies, and the totals over them that the reason's sentence names.
+    """The queues to which one reason applies, and totals over them for the reason's sentence.
 
     `in_memory` counts messages that members hold, `delivered` those that brokers delivered and no member acknowledged.
     `last_asked` and `last_finished` are the seconds since a member's latest pull, and since its latest finished
@@ -53,7 +53,7 @@ def wait_reasons(
 ) -> tuple[WaitReason, ...]:
     """Returns the reasons of all queues with lag, those of most messages first.
 
-    `permissions` are the permissions of topics by topic and broker, as far as they are known.
+    `permissions` are the known permissions, by topic and broker.
     """
     members = {member.client_id: member for member in description.members}
     sums_of: defaultdict[tuple[WaitKind, str, str | None], _Sums] = defaultdict(_Sums)
@@ -166,7 +166,7 @@ def _latest(*ages: float | None) -> float | None:
 
 
 def _age(at_ms: int, now: datetime) -> float | None:
-    """Returns the seconds since `at_ms`, a time of a member's clock, or None if that is 0, which means no time."""
+    """Returns the seconds since `at_ms`, a time of a member's clock. 0 means no time, and returns None."""
     return max(0.0, now.timestamp() - at_ms / 1000) if at_ms > 0 else None
 
 

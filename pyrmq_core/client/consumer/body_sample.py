@@ -1,7 +1,7 @@
 """Samples message bodies of a topic to infer its columns: the newest messages of each queue.
 
-Bodies are read in a thread, one after another, so that the loop goes on and an interrupt ends the sample at once,
-whatever the bodies hold.
+Bodies are parsed in a thread, one after another. The loop continues meanwhile, and an interrupt ends the sample at
+once.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _SampleReading:
                         return
 
     def _add(self, pull: RawPull, within: OffsetRange) -> None:
-        """Adds the bodies of a pull. Runs in a thread, which stops at its next body after an interrupt."""
+        """Adds the bodies of a pull. Runs in a thread, which stops before its next body after an interrupt."""
         for message in iterate_readable(pull, within, RULES):
             if self._is_abandoned.is_set():
                 return

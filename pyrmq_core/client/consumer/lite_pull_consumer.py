@@ -37,7 +37,7 @@ TopicListener = Callable[[str, Sequence[MessageQueue]], object]
 
 
 class TopicWatch:
-    """The listeners for changes of topics' queues. It compares these every `interval` seconds."""
+    """The listeners for changes of topics' queues. Every `interval` seconds the queues are compared."""
 
     def __init__(self, lookups: QueueOffsets, interval: float, problems: Problems) -> None:
         self._lookups = lookups
@@ -79,7 +79,7 @@ TURN_SECONDS: Final = 0.001
 
 
 class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
-    """A consumer that is polled: of topics, as a member of its group, or of queues that it is assigned by hand.
+    """A consumer that is polled: for topics, as a member of its group, or for queues that are assigned by hand.
 
     `async with LitePullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
     `client=` it shares one. One task polls.
@@ -184,9 +184,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return messages
 
     async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
-        """Polls, and returns the poll's number too. `received` is the last poll whose messages reached the caller.
+        """Returns the poll's number, and its messages. `received` is the last poll whose messages reached the caller.
 
-        None says that the messages of all polls did.
+        With None, the messages of all polls did.
         """
         if timeout != 0:
             seconds_of("timeout", timeout)
@@ -213,7 +213,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
             self._is_polling = False
 
     async def _let_others_run(self, hand_over: HandOver) -> None:
-        """Lets other tasks of the loop run before a poll, but only once a millisecond while messages are ready."""
+        """Lets other tasks of the loop run before a poll, at most once a millisecond while messages are ready."""
         now = trio.current_time()
         if hand_over.has_some and now - self._others_ran < TURN_SECONDS:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -325,9 +325,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @asynccontextmanager
     async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
-        """Yields the `RunningLitePull`. The first call makes it, and drops it again if the block fails.
+        """Yields the running parts. The first call makes them, and drops them again if the block fails.
 
-        With `subscribes` it joins the group. Otherwise it reads queues that are assigned by hand.
+        With `subscribes` the consumer joins the group. Otherwise it reads queues that are assigned by hand.
         """
         assert self._nursery is not None
         running = self._running
@@ -370,7 +370,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return replace(queue_of(queue), topic=with_namespace(queue.topic, self._settings.namespace))
 
     async def _check_sql(self, topic: str, wanted: Filter) -> None:
-        """Has a broker of the topic check an SQL expression. For an unknown topic that happens when it has a route."""
+        """Has a broker of the topic check an SQL expression. For an unknown topic this happens once it has a route."""
         if isinstance(wanted, SqlFilter):
             timeout = self._settings.timeout
             await check_at_first_broker(self._session, self._wrapped_group, topic, wanted, timeout=timeout)

@@ -1,4 +1,4 @@
-"""Reads a manifest, the topic in which committed writes record their batches, and finds which batches count."""
+"""Reads a manifest, the topic in which committed writes record their batches, and decides which batches count."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """The committed batches whose records have offsets `start` up to `end`, without it, in the manifest.
+    """The committed batches whose records lie in the manifest from offset `start` to before `end`.
 
     `passed_over` counts the messages there that are no records.
     """
@@ -57,9 +57,9 @@ class Commits:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEnd:
-    """The end offset of a manifest's queue, and each writer's latest committed batch up to there, as `decided`.
+    """The end offset of a manifest's queue, and in `decided` each writer's latest batch that is committed before it.
 
-    Now and then a record repeats that list. `without_decided` is the number of records after the last one that does.
+    Some records list these batches. `without_decided` is the number of records after the last one that does.
     """
 
     queue: MessageQueue
@@ -82,8 +82,8 @@ class ManifestReader:
     async def queue(self, manifest: str) -> MessageQueue:
         """Returns the manifest's only queue.
 
-        Raises `NoRoute` without a manifest, `BrokerNotFound` while its broker is away and others keep its name, and
-        `ManifestError` with several queues.
+        Raises `NoRoute` if there is no manifest, `BrokerNotFound` while its broker is away, and `ManifestError` if it
+        has several queues.
         """
         try:
             queues = await self._lookups.message_queues(manifest)
@@ -112,7 +112,7 @@ class ManifestReader:
     async def commits(self, queue: MessageQueue, start: int | None, end: int | None, window: ReadWindow) -> Commits:
         """Returns the committed batches whose records lie between two offsets, by default all in the manifest.
 
-        Raises `DataLost` if it no longer keeps these records.
+        Raises `DataLost` if the manifest no longer keeps these records.
         """
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         first = kept.start if start is None else start
@@ -137,7 +137,7 @@ class ManifestReader:
     async def end(self, queue: MessageQueue, window: ReadWindow) -> ManifestEnd:
         """Returns the manifest's end offset, and each writer's latest batch that is committed there.
 
-        A record that lists a committed batch of which there is no record is ignored and logged.
+        A record that lists a batch without a record of its own is ignored and logged.
         """
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         start, entries, looked_at, disbelieved = kept.end, dict[int, Entry](), FIRST_LOOK, set[int]()
@@ -172,9 +172,9 @@ class ManifestReader:
         decided: CommittedBatches,
         window: ReadWindow,
     ) -> CommittedBatches:
-        """Returns the batches that records list in `decided` as committed, but that have no record of their own.
+        """Returns the batches in the list `decided` that have no record of their own in the manifest.
 
-        It looks in `entries` and at the `earlier` offsets. A batch whose record may have expired is not among them.
+        Records are looked for in `entries` and at the `earlier` offsets. Records that may have expired do not count.
         """
         proven = self._proven.get(queue, {})
         claims = {
@@ -245,9 +245,9 @@ class ManifestReader:
 async def read_proven(
     puller: Puller, ranges: Sequence[CommittedRange], window: ReadWindow
 ) -> AsyncIterator[AsyncIterator[RawPull]]:
-    """Reads committed ranges, one after another. Raises `DataLost` if another message is at a committed one's place.
+    """Reads committed ranges, one after another. Raises `DataLost` if a range no longer has the committed messages.
 
-    That is checked by the ids of the first and last message of each range.
+    The ids of the first and last message of each range are compared.
     """
     wanted = [(part.queue, OffsetRange(part.start, part.end)) for part in ranges]
     ids = ids_by_queue(ranges)

@@ -1,4 +1,4 @@
-"""The settings of push and lite pull consumers: parameters of the trio, blocking and asyncio classes, written once.
+"""The settings of push and lite pull consumers, which are parameters of the trio, blocking and asyncio classes.
 
 Names, defaults and bounds are those of client/consumer/DefaultMQPushConsumer.java and DefaultLitePullConsumer.java and
 of DefaultMQPushConsumerImpl.checkConfig, 5.4.0. Times are seconds and sizes bytes. Java polls 10 messages by default,

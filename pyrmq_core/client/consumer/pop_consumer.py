@@ -41,16 +41,15 @@ MOST_AT_ONCE = 1000
 
 
 class PopConsumer(SessionOwner[PopSettings[Any]]):
-    """A consumer that takes single messages, as one of any number of workers of its group. Queues belong to no worker.
+    """A consumer that takes single messages, as one of any number of workers of its group. No worker owns a queue.
 
     A message that it takes is invisible to the other workers for a time. It is acknowledged, or comes again after that
-    time, on any worker. So a topic has as many workers as wanted, and a slow message holds up no other one. It needs
-    brokers of 5.0 or later, and no proxy between: a proxy's remoting port serves no pops (5.4.0). No heartbeat names
-    it, so brokers do not list it as a member of the group.
+    time, on any worker. So a slow message holds up no other one. It needs brokers of 5.0 or later, and no proxy
+    between, whose remoting port serves no pops (5.4.0). It sends no heartbeats, so brokers do not list it as a member.
 
     `async with PopConsumer("workers", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
     `client=` it shares one. With a shared client, a request that a broker still holds when this consumer ends may take
-    messages: they come again when their invisible time ends.
+    messages. They come again when their invisible time ends.
     """
 
     _KIND = "consumer"
@@ -75,7 +74,6 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         self._receiving = Receiving(self._requests, self._settings, nursery)
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Stops the consumer. Running handlers have `stop_timeout` seconds, unless the block ended with an error."""
         await self.stop(0 if has_failed else None)
         if self._requests is not None:
             await self._requests.finish()
@@ -93,13 +91,13 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
     ) -> list[PopDelivery]:
         """Returns up to `max_messages` (32 at most), or an empty list if none came within `wait` seconds.
 
-        Each has to be acknowledged within `invisible` seconds, or comes again: see `PopDelivery`. `tags` is "*" or
-        "TagA || TagB", `sql` an SQL92 expression over properties instead. With `order` the broker returns messages of a
-        queue in their order, and no later ones before they are acknowledged or visible again.
+        Each message has to be acknowledged within `invisible` seconds, or comes again: see `PopDelivery`. `tags` is "*"
+        or "TagA || TagB", `sql` an SQL92 expression over properties instead. With `order` the broker returns messages
+        of a queue in their order, and no later ones before they are acknowledged or visible again.
 
         A message that came again `max_reconsume_times` times, and failed or was never acknowledged, moves to the
         dead-letter topic. The messages of a cancelled call come again at once. Raises `NoRoute` for an unknown topic,
-        and `ResponseError` for refusals: of a broker before 5.0, with the code 3.
+        and `ResponseError` for refusals, with code 3 by a broker before 5.0.
         """
         whole_number("max_messages", max_messages, 1, MOST_MESSAGES)
         wanted = self._options(topic, max_messages, invisible, tags, sql, order)
@@ -116,14 +114,14 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         sql: str | None = None,
         order: bool = False,
     ) -> None:
-        """Receives until `stop`: calls `handler(message)` for up to `at_once` messages at a time.
+        """Receives messages until `stop`, and calls `handler(message)` for up to `at_once` of them at a time.
 
         Returning acknowledges the message. Raising has it delivered again, later each time, from 10 seconds to 2 hours
         (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moves it to the dead-letter topic. While the
         handler works the message is extended, up to `consume_timeout` seconds. With `order` the messages of a queue are
         handled one after another, and a failed one comes again before later ones. A plain function runs in worker
-        threads. Several topics take several calls. Requests that fail are tried again, but for refusals that no later
-        try changes: of a broker before 5.0, or of an expression.
+        threads. Several topics take several calls. Failed requests are repeated, except for refusals that last: by a
+        broker before 5.0, or of an expression.
         """
         whole_number("at_once", at_once, 1, MOST_AT_ONCE)
         options = self._options(topic, 1, invisible, tags, sql, order)

@@ -38,11 +38,11 @@ LONGEST_WAIT_SECONDS: Final = 600.0
 
 
 class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
-    """A consumer that reads queues at given offsets. It is no member of its group: it sends no heartbeats.
+    """A consumer that reads queues at given offsets. It is no member of its group, so it sends no heartbeats.
 
     `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
-    `client=` it shares one. `timeout` is for one request to a broker, in seconds. `namespace` is a prefix of topics and
-    the group at brokers. Arguments and results are without it.
+    `client=` it shares one. `timeout` is for one request to a broker, in seconds. Topics and the group have the prefix
+    `namespace` at brokers. Arguments and results are without it.
     """
 
     _KIND = "consumer"
@@ -72,11 +72,11 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().message_queues(topic, lite_topic)
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """Returns each topic's queues as a NameServer knows them at this moment, None for a topic it does not know."""
+        """Returns the queues of each topic at this moment, or None for a topic that the NameServer does not know."""
         return await self._asking().current_queues(topics)
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
-        """Returns each topic's queues, unreadable ones too. None for a topic no NameServer knows."""
+        """Returns the queues of each topic, including unreadable ones, or None for a topic that no NameServer knows."""
         return await self._asking().topic_queues(topics)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -99,16 +99,16 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         verify_crc: bool = True,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> PullResult:
-        """Pulls once, and returns what the broker answers.
+        """Pulls once, and returns the broker's answer.
 
-        The broker may answer fewer than `max_messages` (32 at most by default), or for a batch topic the rest of the
-        batch that holds `offset`, whatever its size. It waits up to `wait` seconds for a first message. Continue at
-        `next_offset`, also without a message: messages with other tags are skipped, and an illegal offset is corrected.
-        `sql` is as in `read`.
+        The broker may answer fewer than `max_messages` (32 at most by default). For a batch topic it answers the rest
+        of the batch that holds `offset`, whatever its size. It waits up to `wait` seconds for a first message. Continue
+        at `next_offset`, also without a message: messages with other tags are skipped, and an illegal offset is
+        corrected. `sql` is as in `read`.
 
-        An answer whose bodies, decompressed, take more than 256 MiB together ends before the first that is too much. A
-        pull that fails by the network is sent once more if the broker has another address by then: the address of a
-        slave or of a new master.
+        If the decompressed bodies take more than 256 MiB together, the result ends before the first one beyond that. A
+        pull that fails by the network is sent once more if the broker has another address by then, of a slave or a new
+        master.
         """
         rules = BodyRules(verify_crc, max_body_bytes=max_body_bytes)
         pulled = await raw_pull(self, queue, offset, max_messages=max_messages, tags=tags, sql=sql, wait=wait)
@@ -131,10 +131,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[RawPull]]:
-        """Reads a range, many pulls at once: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
+        """Reads a range with many pulls at once: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
 
-        In the blocking form without `async`. Decode each with `decode(pull, OffsetRange(pull.start,
-        pull.next_offset))`, which proves, unless there is a filter, that each offset has its message. Raises `DataLost`
+        The blocking form is without `async`. Decode each pull with `decode(pull, OffsetRange(pull.start,
+        pull.next_offset))`. This proves, unless there is a filter, that each offset has its message. Raises `DataLost`
         for offsets that are no longer kept, but `BrokerNotFound` while their broker has no master. `sql` is an
         expression over properties, instead of `tags`: check it with `check_sql` first.
         """
@@ -151,7 +151,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """Reads as `read`, in lists of pulls of about 6 MiB together: a good size for decoding by columns."""
+        """Reads a range as `read` does, in lists of pulls of about 6 MiB together, good for decoding by columns."""
         check_range(queue, start, end)
         return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
 
@@ -164,7 +164,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
         share_lists: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """Reads several ranges, one after another, in lists of pulls as `read_joined`.
+        """Reads several ranges, one after another, in lists of pulls as `read_joined` does.
 
         A list is of one range, or, with `share_lists`, of several small ones, in their order. Up to eight ranges are
         pulled at once, each within a window of its own, and up to 64 small ones within one. The error of a range is
@@ -190,11 +190,11 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         max_body_bytes: int = MAX_BODY_BYTES,
         allow_gaps: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Reads a range as `pyarrow.RecordBatch`es in offset order (extra `arrow`), as `read` gives pulls.
+        """Reads a range as `pyarrow.RecordBatch`es in offset order (extra `arrow`).
 
-        `columns` are names, or a schema, and twelve by default. Only those are built. Raises as `read` and `decode` do.
-        The last four arguments are those of `decode`: bodies, if they are among the columns, are compared with their
-        CRC, a body above `max_body_bytes` raises `BodyTooLarge`, and offsets without a message raise `DataLost`.
+        `columns` are names, or a schema, and twelve by default. Only these are built. Raises the errors of `read` and
+        `decode`. The last four arguments are those of `decode`: bodies, if they are among the columns, are compared
+        with their CRC, a larger body than `max_body_bytes` raises `BodyTooLarge`, missing offsets raise `DataLost`.
         """
         check_range(queue, start, end)
         return read_rows(
@@ -222,12 +222,12 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         manifest: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
-        """Reads each row of committed writes to the topic exactly once, in pulls as `read` gives them.
+        """Reads each row of committed writes to the topic exactly once, in pulls as `read` does.
 
-        The manifest, by default the topic `TOPIC-committed`, has a record for each batch. `start` and `end` are its
-        offsets, by default its first and last. To continue later, begin at the `end` that `read_manifest` returns. Rows
-        are in order within each queue. Raises `NoRoute` without a manifest, and `DataLost` if committed rows, or
-        records, are no longer kept.
+        The manifest, by default the topic `TOPIC-committed`, has a record for each batch. `start` and `end` are offsets
+        in the manifest, by default its first and last. To continue later, begin at the `end` that `read_manifest`
+        returns. Rows are in order within each queue. Raises `NoRoute` without a manifest, and `DataLost` if committed
+        rows, or records, are no longer kept.
         """
         commits = await self.read_manifest(manifest or manifest_of(topic), start, end, window=window)
         async with read_proven(self._pulling(), ranges_to_read(commits.commits, topic), window) as pulls:
@@ -244,8 +244,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> Commits:
         """Returns the committed batches whose records lie between two offsets of a manifest, by default all.
 
-        If several records name the same batch of a writer, the first counts. Messages that are no records are passed
-        over and counted. `queue` is one of the queues of a manifest that has several by a fault. Raises as
+        If several records name the same batch of a writer, the first counts. Messages that are no records are skipped
+        and counted. `queue` selects a queue of a manifest that wrongly has several. Raises the errors of
         `read_committed`, and `ManifestError` for a record of a newer release, for one that contradicts itself, and for
         more than a million ranges.
         """
@@ -264,7 +264,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> ManifestEnd:
         """Returns the end offset of a manifest, and each writer's latest committed batch.
 
-        `queue` is one of the queues of a manifest that has several by a fault.
+        `queue` selects a queue of a manifest that wrongly has several.
         """
         self._pulling()
         return await self._manifests.end(queue or await self._manifests.queue(manifest), window)
@@ -281,9 +281,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Returns the columns of a topic's bodies, inferred from the newest `sample` messages of each queue.
 
         With `tags` or `sql`, as in `read`, these are the newest that pass the filter, among the newest million. At most
-        64 MiB of bodies are looked at, and none of more than 4 MiB. `on_progress` is called in another thread with the
-        number of bodies looked at so far. An error that it raises ends the call. Raises as `message_queues` and `read`,
-        but never for what a body holds.
+        64 MiB of bodies are read, and none of more than 4 MiB. `on_progress` is called in another thread with the
+        number of bodies read so far, and an error that it raises ends the call. Raises the errors of `message_queues`
+        and `read`, but none for the content of a body.
         """
         whole_number("sample", sample, 1)
         wanted = filter_of(tags, sql)
@@ -297,8 +297,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
         """Raises `ResponseError` if the queue's broker cannot evaluate the expression.
 
-        Its code is 1 without enablePropertyFilter, 23 if it is not SQL92. Unchecked, a broker answers a bad expression
-        with every message.
+        The error's code is 1 without enablePropertyFilter, and 23 if the text is not SQL92. Without this check, a
+        broker answers a bad expression with every message.
         """
         await self._asking().check_filter(queue, SqlFilter(sql))
 
@@ -307,7 +307,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset of the next readable message. An acknowledged message is readable after a moment."""
+        """Returns the offset of the next readable message. Messages are readable soon after their acknowledgement."""
         return await self._asking().max_offset(queue)
 
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -327,7 +327,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns the minimum and maximum offsets of many queues, queried together.
 
-        Where there are many queues, one request gets the offsets of a topic on a broker. A queue that still ends at its
+        With many queues, one request gets the offsets of a topic on a broker. A queue that still ends at its
         offset in `reached` may be returned as an empty range, without a request for its minimum.
         """
         return await self._asking().offset_bounds(queues, reached)
@@ -351,7 +351,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Commits the offset at which the group continues. Returns when the broker has it in memory.
 
-        The broker writes it to disk every 5 s. The broker creates an unknown group if its settings permit that.
+        The broker writes the offset to disk every 5 s, and creates an unknown group if its settings permit that.
         """
         offset_of(f"offset to commit of {queue}", offset)
         await self._asking().commit(queue, offset)
@@ -385,7 +385,7 @@ async def raw_pull(
 ) -> RawPull:
     """Pulls once, as `PullConsumer.pull` does, and returns the answer with its records as they are stored.
 
-    A broker filters by hashes of tags, so compare the tags of each message.
+    A broker filters by hashes of tags, so the caller has to compare the tags of each message.
     """
     if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
         raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
@@ -410,7 +410,7 @@ def check_range(queue: MessageQueue, start: int, end: int) -> None:
 
 
 class ArrowRules(TypedDict):
-    """Arguments of `decode_batches`: how to read bodies, and whether offsets may be missing."""
+    """Arguments of `decode_batches`: how to read bodies, and whether offsets may lack a message."""
 
     keep_undecodable: bool
     verify_crc: bool
@@ -429,7 +429,7 @@ async def read_rows(
     window: ReadWindow,
     rules: ArrowRules,
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """Reads the range as record batches in offset order, of about 6 MiB of records or 32 MiB of unpacked bodies."""
+    """Reads a range as record batches in offset order, of about 6 MiB of records or 32 MiB of decompressed bodies."""
     schema = columnar().schema_of(columns)
     lending_window = replace(window, lends_records=True)
     async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=lending_window) as lists:

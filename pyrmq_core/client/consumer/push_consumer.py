@@ -31,10 +31,10 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 
 
 class PushConsumer(SessionOwner[PushSettings[Any]]):
-    """A member of a consumer group: its queues are pulled, and each message is passed to a handler.
+    """A member of a consumer group that pulls its queues, and passes each message to a handler.
 
     `async with PushConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
-    `client=` it shares one. Subscribe, then `run` a handler or iterate over deliveries, once in all.
+    `client=` it shares one. Subscribe, then `run` a handler or iterate over deliveries, only once for each consumer.
     """
 
     _KIND = "consumer"
@@ -69,7 +69,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         """Subscribes to a topic, or changes its subscription. A running consumer reports it to its brokers at once.
 
         `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead. If the topic's brokers
-        are known, a broker checks the expression now: raises `ResponseError` if it cannot evaluate it.
+        are known, one of them checks the expression now. Raises `ResponseError` if it cannot evaluate the expression.
         """
         self._life.check_running()
         wanted = filter_of(tags, sql)
@@ -93,7 +93,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
 
         Returning acknowledges them. Raising has them delivered again later, up to `max_reconsume_times`, then moves
         them to the dead-letter topic. `ConsumeLater` chooses the delay. With `orderly` the messages of a queue come one
-        batch after another in their order, and raising has the same ones come again before any other
+        batch after another in their order, and after an exception the same ones come again before any other
         (`SuspendCurrentQueue` chooses when). A plain function runs in worker threads. When the call is cancelled,
         handlers are cancelled too, and acknowledged offsets are stored.
         """
@@ -101,11 +101,10 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         await self._run(handler, orderly=orderly, consume_timeout=self._settings.consume_timeout)
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Ends `run` or the iteration, and returns when that is done.
+        """Ends `run` or the iteration, and waits until it has ended. In a handler it returns at once.
 
-        No more messages are pulled. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
-        then they are cancelled and their messages are delivered again. Offsets are stored and the group is left. In a
-        handler it returns at once.
+        No more messages are pulled. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish,
+        then they are cancelled and their messages are delivered again. Offsets are stored and the group is left.
         """
         if timeout is not None:
             self._stop_timeout = max(0.0, timeout)

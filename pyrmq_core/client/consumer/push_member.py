@@ -1,4 +1,4 @@
-"""`PushMember`: the push consumer as brokers see it. It answers their requests, such as resets of offsets.
+"""`PushMember`: a push consumer's answers to requests from brokers, such as resets of offsets.
 
 Sources: client/impl/ClientRemotingProcessor.java, client/impl/consumer/DefaultMQPushConsumerImpl.java
 (consumerRunningInfo), client/impl/factory/MQClientInstance.java (resetOffset), 5.4.0.

@@ -78,8 +78,8 @@ class QueueOffsets:
     async def cluster_info(self) -> ClusterInfo:
         """Returns the brokers that a NameServer knows.
 
-        A proxy refuses this request. Then the result has the brokers of the client's current routes, none before its
-        first topic. Each route is up to 20 s old: a broker that a route lacks may be away.
+        A proxy refuses this request. The result then has the brokers of the client's current routes, and none before it
+        knows a topic. Each route is up to 20 s old, so a broker that it lacks may be away.
         """
         try:
             return await self._client.nameservers.ask_for(
@@ -96,12 +96,12 @@ class QueueOffsets:
         return _cluster_of_routes(list(current.values()))
 
     async def message_queues(self, topic: str, lite_topic: str | None = None) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be read from, or the one queue of a lite topic.
+        """Returns the readable queues of a topic, or the one queue of a lite topic.
 
-        Raises `NoRoute` if no NameServer knows it, and `ResponseError` if none of its queues may be read.
+        Raises `NoRoute` if no NameServer knows the topic, and `ResponseError` if none of its queues may be read.
 
-        Queried each time, as Java does (MQAdminImpl.fetchSubscribeMessageQueues): a route learned while brokers were
-        still making the topic lacks some of them for up to 30 s.
+        The NameServer is queried each time, as in Java (MQAdminImpl.fetchSubscribeMessageQueues). A cached route from
+        when brokers were still making the topic lacks some of them for up to 30 s.
         """
         if lite_topic is not None:
             name = lite_queue_name(topic, lite_topic)
@@ -118,7 +118,7 @@ class QueueOffsets:
         return queues.readable
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """Returns each topic's queues as a NameServer knows them at this moment, None for a topic it does not know."""
+        """Returns the queues of each topic at this moment, or None for a topic that the NameServer does not know."""
         queues_of = await self.topic_queues(topics)
         return {topic: None if queues is None else queues.readable for topic, queues in queues_of.items()}
 
@@ -134,7 +134,7 @@ class QueueOffsets:
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
         """Returns the names of each topic's brokers: those in its order configuration or in any NameServer's route.
 
-        A broker without queues to read does not count. NameServers that do not answer are passed over, so a set may be
+        A broker without readable queues does not count. NameServers that do not answer are skipped, so a set may be
         empty.
         """
         order = await self._kv_values(ORDER_TOPIC_CONFIG)
@@ -177,7 +177,7 @@ class QueueOffsets:
         return [data for data in routes.values() if data is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the queue's lowest offset, and 0 for 5.4.0's -1, its answer for a batch topic's empty queue."""
+        """Returns the queue's lowest offset. 5.4.0 answers -1 for an empty queue of a batch topic, which becomes 0."""
         question = GetMinOffset(self._on_wire(queue_of(queue).topic), queue.queue_id, queue.broker_name)
         return max(0, await self._offset(queue, question))
 
@@ -205,7 +205,7 @@ class QueueOffsets:
     async def committed(self, queue: MessageQueue, *, zero_if_young: bool = False) -> int | None:
         """Returns the group's committed offset, or None without one.
 
-        With `zero_if_young`, the broker answers 0 instead if the queue's first message is still in memory.
+        With `zero_if_young`, the broker answers 0 instead of none if the queue's first message is still in memory.
         """
         request = QueryConsumerOffset(
             self._group,
@@ -236,8 +236,8 @@ class QueueOffsets:
     async def _create_group(self, queue: MessageQueue) -> None:
         """Makes the queue's broker create the group, if its settings allow that.
 
-        A query for the group does so. A proxy does not forward that query: there, sending back a nonexistent message
-        has the same effect.
+        A query for the group has this effect. A proxy does not forward that query, but there a nonexistent message that
+        is sent back has it.
         """
         try:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))
@@ -258,7 +258,7 @@ class QueueOffsets:
         return await query_many(queues, self.max_offset)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Returns the mean stored bytes of each queue's messages, by a pull at its offset, or 0 if that has none."""
+        """Returns the mean stored bytes of each queue's messages, by a pull at its offset, or 0 for an empty pull."""
 
         async def mean(queue: MessageQueue) -> float:
             pulled = await self._puller.pull(queue_of(queue), positions[queue], timeout=self._timeout)
@@ -271,9 +271,9 @@ class QueueOffsets:
     async def offset_bounds(
         self, queues: Iterable[MessageQueue], reached: Mapping[MessageQueue, int] | None = None
     ) -> dict[MessageQueue, OffsetRange]:
-        """Returns each queue's kept offsets: from its minimum to before its maximum.
+        """Returns each queue's kept offsets, from its minimum to before its maximum.
 
-        Where there are many queues, one request gets the offsets of a topic on a broker. `reached` saves requests: a
+        With many queues, one request gets the offsets of a topic on a broker. `reached` saves requests: a
         queue that still ends at its offset there may be returned as an empty range.
         """
         wanted = tuple(queues)
@@ -301,8 +301,8 @@ class QueueOffsets:
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Returns for each queue the offset of the first message stored at or after its time.
 
-        A broker searches one queue a request. Where there are many queues, one request finds the queues of a topic on a
-        broker whose last message is older: they need no search.
+        A broker searches one queue a request. With many queues, one request finds the queues of a topic on a
+        broker whose last message is older, which need no search.
         """
         ends = await self._statistics.ends_before(when_ms)
         answers = await query_many(
@@ -316,9 +316,9 @@ class QueueOffsets:
     async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commits the offsets of many queues.
 
-        The first commit for a topic at a broker goes alone. RocketMQ's brokers make the group's table without a lock
-        (broker/offset/ConsumerOffsetManager.java, commitOffset, 4.9.7 and 5.4.0): of several first commits at once some
-        would be lost, although all are acknowledged.
+        The first commit for a topic at a broker is sent alone. RocketMQ's brokers make the group's table without a lock
+        (broker/offset/ConsumerOffsetManager.java, commitOffset, 4.9.7 and 5.4.0), so of several first commits at once
+        some would be lost, although all are acknowledged.
         """
         last_queues = {(queue.broker_name, queue.topic): queue for queue in offsets}
         first = {

@@ -1,10 +1,10 @@
-"""The retry topic of a group that only commits offsets: without it, Java's tools do not see the group.
+"""Creates the retry topic of a group that only commits offsets. Without that topic, Java's tools do not see the group.
 
-`mqadmin consumerProgress` and the console query the brokers that the route of `%RETRY%group` names, and no others. A
-member's heartbeat has brokers make that topic, but a member also gets a share of the group's queues, which a pull
-consumer would leave unread. A broker makes the topic as well when a message is sent back (code 36), before it looks for
-the message: here it is a message that does not exist. The consumer's own permission on the group is enough for this.
-Source: broker/processor/AbstractSendMessageProcessor.java (consumerSendMsgBack), 4.9.7 and 5.4.0.
+`mqadmin consumerProgress` and the console query only the brokers in the route of `%RETRY%group`. A member's heartbeat
+makes brokers create that topic, but a member also gets a share of the group's queues, which a pull consumer would leave
+unread. A broker also creates the topic when a message is sent back (code 36), before it looks for the message, so a
+nonexistent message is sent back here. The consumer's own permission on the group is enough for this. Source:
+broker/processor/AbstractSendMessageProcessor.java (consumerSendMsgBack), 4.9.7 and 5.4.0.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class RetryTopic:
 async def give_back_nothing(
     client: ClientSession, group: str, queue: MessageQueue, *, timeout: float, namespace: str | None
 ) -> None:
-    """Has the queue's broker make the group's retry topic, and the group if its settings allow that.
+    """Makes the queue's broker create the group's retry topic, and the group if its settings allow that.
 
-    It sends back a message that does not exist, which is refused. `group` includes the namespace.
+    It sends back a message that does not exist, which the broker refuses. `group` includes the namespace.
     """
     request = ConsumerSendMsgBack(NOWHERE, group, 0, origin_topic=RETRY_PREFIX + group, broker_name=queue.broker_name)
     address = await client.master_address(queue, timeout=timeout, namespace=namespace)

@@ -1,7 +1,7 @@
 """`RunningLitePull`: the parts of a lite pull consumer once it has a subscription or assigned queues.
 
-Source: client/impl/consumer/DefaultLitePullConsumerImpl.java, 5.4.0. A consumer with assigned queues is no member of
-its group here: the group's members would leave queues to it, which it does not read. Java's lite pull consumer ignores
+Source: client/impl/consumer/DefaultLitePullConsumerImpl.java, 5.4.0. A consumer with assigned queues does not join
+its group, whose other members would leave it queues that it does not read. Java's lite pull consumer ignores
 a reset of offsets (220), while here the queues continue at the new offsets. A message cannot be consumed directly
 (309), since there is no listener.
 """
@@ -37,7 +37,7 @@ from pyrmq_core.protocol.requests.client.get_consumer_running_info import PROP_C
 
 
 class OffsetsByHand:
-    """An offset store for `auto_commit=False`: consumed messages change no offset, only `commit` does."""
+    """An offset store for `auto_commit=False`. Only `commit` changes offsets, and consumed messages do not."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
@@ -69,7 +69,7 @@ HOLD_SECONDS: Final = 20.0
 
 
 class RunningLitePull(RunningMember):
-    """A running lite pull consumer: its queues, their pulling, and the messages that wait for a poll."""
+    """A running lite pull consumer: its queues, their pulling, and the messages for the next polls."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class RunningLitePull(RunningMember):
         self._member = LitePullMember(self, settings)
 
     async def subscribe(self, topic: str, wanted: Filter) -> None:
-        """Adds a topic, or changes its filter. The first topic joins the group and starts the work."""
+        """Adds a topic, or changes its filter. With the first topic the consumer joins the group and starts."""
         await self._learn_route(topic)
         subscription = self.membership.subscribe(topic, wanted)
         self.changed(subscription)
@@ -117,7 +117,7 @@ class RunningLitePull(RunningMember):
         await self.assigned.drop_others(self.membership.topics)
 
     async def assign(self, queues: Collection[MessageQueue], wanted: Filter) -> None:
-        """Replaces the assigned queues. Returns once reading has started, except where a broker does not answer."""
+        """Replaces the assigned queues. Returns once reading has started, except at brokers that do not answer."""
         changed = wanted != self._filter_for_assigned
         self._filter_for_assigned = wanted
         for topic in dict.fromkeys(queue.topic for queue in queues):
@@ -147,7 +147,7 @@ class RunningLitePull(RunningMember):
             self._open_gates()
 
     def uncommitted(self) -> dict[MessageQueue, int]:
-        """Returns the offsets to commit, by queue, that `commit` has not stored yet."""
+        """Returns the offsets, by queue, that `commit` has not stored yet."""
         reached = {assigned.queue: assigned.process_queue.offset_to_commit for assigned in self.assigned}
         return {queue: offset for queue, offset in reached.items() if self._committed.get(queue) != offset}
 
@@ -164,7 +164,7 @@ class RunningLitePull(RunningMember):
         return await (self._lookups.committed(queue) if self._clusters else self._store.stored(queue))
 
     async def leave(self) -> None:
-        """Stores the offsets and leaves the group. The last poll's messages count as failed unless settled."""
+        """Stores the offsets and leaves the group. Unsettled messages of the last poll count as failed."""
         self.hand_over.close()
         await super().leave()
 

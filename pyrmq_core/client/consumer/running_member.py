@@ -84,7 +84,6 @@ class RunningMember(ABC):
     def _make_queues(
         self, store: OffsetStore, added: Callable[[AssignedQueue], None], locks: QueueLocks | None = None
     ) -> None:
-        """Creates the table of assigned queues, which stores offsets in `store`, and the rebalancer that updates it."""
         self.assigned = AssignedQueues(
             self._nursery,
             store,
@@ -120,7 +119,7 @@ class RunningMember(ABC):
 
     @abstractmethod
     def move(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Starts to consume these queues from other offsets, as a reset of the group requires."""
+        """Starts to consume these queues from other offsets after a reset of the group."""
 
     async def leave(self) -> None:
         """Stores the offsets and leaves the group, within `LEAVING_SECONDS`."""
@@ -129,7 +128,7 @@ class RunningMember(ABC):
             await self.membership.leave()
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the start offset of a queue, after its broker has checked the SQL expression, if any."""
+        """Returns the start offset of a queue. An SQL expression is first checked by the queue's broker."""
         wanted = self._filter_of(queue.topic)
         if isinstance(wanted, SqlFilter) and (queue.broker_name, wanted.expression) not in self._checked:
             await self._lookups.check_filter(queue, wanted)
@@ -190,7 +189,7 @@ class RunningMember(ABC):
 
 
 class MemberAnswers:
-    """Answers brokers' requests to a running consumer: changed members, resets, and questions about its state."""
+    """Answers brokers' requests to a running consumer: changed members, resets, and queries for its state."""
 
     def __init__(self, running: RunningMember, settings: MemberSettings[Any]) -> None:
         self._running = running

@@ -80,7 +80,7 @@ class RunningPushConsumer(RunningMember):
             self._nursery.start_soon(task)
 
     async def finish_handlers(self, timeout: float) -> None:
-        """Starts no further call of the handler, and waits until running calls end, or for `timeout` seconds."""
+        """Waits for running handler calls, at most `timeout` seconds. No further call begins."""
         with trio.move_on_after(timeout):
             await self.service.finish()
 

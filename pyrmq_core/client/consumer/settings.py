@@ -1,4 +1,4 @@
-"""The parameters that all consumers have. A `PullConsumer` has no others.
+"""The parameters that all consumers have, and the only ones of a `PullConsumer`.
 
 They are apart from `member_settings`, which a Spark worker does not need to load.
 """

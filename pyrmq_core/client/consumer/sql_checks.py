@@ -1,8 +1,8 @@
-"""Checks of SQL92 expressions by the brokers that are to evaluate them.
+"""Checks of SQL92 expressions by the brokers that will evaluate them.
 
 A broker that cannot read a pull's expression returns every message, so each broker checks an expression before the
-first pull. The client itself refuses no expression, since releases differ. But a broker also ignores an unreadable end
-of an expression: the client warns of such an end.
+first pull. The client itself refuses no expression, since releases differ. A broker also ignores an unreadable end
+of an expression, of which the client warns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def check_at_first_broker(
 ) -> None:
     """Has one of the topic's brokers check the expression. A topic without a route is not checked now.
 
-    `group` and `topic` carry their namespace. Raises `ResponseError` if the broker cannot evaluate the expression.
+    `group` and `topic` include the namespace. Raises `ResponseError` if the broker cannot evaluate the expression.
     """
     try:
         route = await session.routes.route(topic)
@@ -76,7 +76,7 @@ def _warn_of_ignored_rest(expression: str, broker_name: str, version: int) -> No
 
 
 def _warn_of_refusal(topic: str, wanted: SqlFilter) -> None:
-    """Logs a fault in an expression that brokers will probably refuse, since no broker can be queried now."""
+    """Logs a fault in an expression that brokers will probably refuse, when no broker can be queried yet."""
     try:
         wanted.predicate()
     except InvalidArgument as error:

@@ -1,9 +1,9 @@
 """`TopicStatistics`: the offsets of many queues by one request for each topic and broker (GET_TOPIC_STATS_INFO, 202).
 
-Its offsets are those of GET_MIN_OFFSET and GET_MAX_OFFSET (AdminBrokerProcessor.getTopicStatsInfo of 5.4.0 and 4.9.7
-calls the same functions of the store). An answer may lack queues: 4.9.7 lists as many as may be written to. It may be
-refused: an account may lack the right, and 5.4.0 refuses it if one queue's file cannot be read. So a queue without a
-row is left to the requests for single queues: only their answers name the fault.
+The offsets are those of GET_MIN_OFFSET and GET_MAX_OFFSET (AdminBrokerProcessor.getTopicStatsInfo of 5.4.0 and 4.9.7
+calls the same functions of the store). An answer may lack queues: 4.9.7 lists only as many as may be written to. It may
+be refused: an account may lack the right, and 5.4.0 refuses it if one queue's file cannot be read. A queue without a
+row needs a request of its own, whose answer names the fault.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class TopicStatistics:
         self._skipped_until: dict[TopicOnBroker, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
-        """Returns the bounds of queues, by the statistics of topics with many of these queues on one broker.
+        """Returns the bounds of queues, for topics with many of these queues on one broker. Leaves out others.
 
         Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for a busy
-        broker: requests for single queues would fail as well.
+        broker, since requests for single queues would fail as well.
         """
         bounds: Bounds = {}
         for answered in await self._answers(queues):

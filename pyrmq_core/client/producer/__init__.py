@@ -1,4 +1,4 @@
 """The producer: its public class and settings, transactions, request-reply and message trace.
 
-`send` is the path of one send, `bulk` of many at once.
+`send` makes one send, and `bulk` many at once.
 """

@@ -1,8 +1,8 @@
 """Encodes messages that share a request, in two steps.
 
-A sent message is checked at once, and its properties are encoded except for its id. When the request is sent, all its
-messages get their ids and are written one after another. That is half the work of encoding each message as a request
-and joining the requests.
+First, each message is checked at once, and its properties are encoded except for its id. Then, when the request is
+sent, all its messages get their ids and are encoded together. This is half the work of encoding each message as a
+request and joining the requests.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def batch_member(
     """Returns the checked message, ready to share a request, or None if it must be sent alone.
 
     Messages are sent alone if they are delayed, have a priority or a lite topic, go to retry topics, or have large
-    properties or a body of `below_bytes` or more. `InvalidMessage` names the rule that the message breaks.
-    `system_properties` are those that the producer itself adds.
+    properties or a body of `below_bytes` or more. Raises `InvalidMessage`, which names the rule that the message
+    breaks. `system_properties` are set by the producer itself.
     """
     check_message(message, max_message_bytes)
     topic, body_bytes = message.topic, len(message.body)
@@ -83,7 +83,7 @@ def join_members(
 
 
 def _encode_members(members: Sequence[MemberParts], unique_ids: Sequence[str]) -> bytes:
-    """Encodes the members to the body of a batch request. Checks no lengths, since properties are short enough."""
+    """Returns the body of a batch request. Lengths are not checked, since the properties of members are short."""
     pack_head, pack_short = HEAD.pack, SHORT.pack
     parts: list[bytes] = []
     for (flag, body, before, after), unique_id in zip(members, unique_ids, strict=True):

@@ -1,4 +1,4 @@
-"""Encodes a producer's messages as payloads: ids, compression, limits, and its own properties."""
+"""Encodes a producer's messages as payloads: ids, compression, limits, and the producer's own properties."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ BATCH_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MessageEncoder:
-    """The encoder of one producer's messages, with its settings. `own_properties` go with every single message.
+    """The encoder of one producer's messages, with its settings. `own_properties` are added to every message.
 
     `hooks` are called with each message in the caller's thread and context, and may return another message. Messages
-    with bodies below `joined_below_bytes` may share a request. It is 0 without automatic batching.
+    with bodies below `joined_below_bytes` may share a request. This is 0 without automatic batching.
     """
 
     compress_over_bytes: int
@@ -62,9 +62,9 @@ class MessageEncoder:
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def content(self, message: Message, timeout: float | None = None) -> BatchMember | Payload:
-        """Returns a message that may share a request as `BatchMember`, which gets its id later, others as `Payload`.
+        """Returns a `BatchMember`, whose id is added later, if the message may share a request, else a `Payload`.
 
-        A message with a `timeout` of its own shares no request: the others of a batch have the producer's.
+        A message with a `timeout` of its own shares no request, because those of a batch have the producer's.
         """
         if timeout is not None or not self.joined_below_bytes:
             return self.one(message)
@@ -97,7 +97,7 @@ class MessageEncoder:
 
 
 def compression_type(name: str) -> CompressionType | None:
-    """Returns the compression with this lower-case name, None for `none`.
+    """Returns the compression with this lower-case name. `none` gives None.
 
     Raises `InvalidArgument` for an unknown name, and `MissingLibrary` when its library is not installed.
     """

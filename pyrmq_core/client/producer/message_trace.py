@@ -1,7 +1,7 @@
 """Message trace of a producer: reports sent messages and ends of transactions to a trace topic.
 
-It is a hook, which the producer adds itself. `TraceDispatcher` sends its records. Trace messages are not traced.
-Source: client/trace/hook/SendMessageTraceHookImpl.java, 5.3.3.
+`Tracer` is a hook that the producer adds itself, and `TraceDispatcher` sends its records. Trace messages are not
+traced. Source: client/trace/hook/SendMessageTraceHookImpl.java, 5.3.3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Tracer(TraceDispatcher):
         pass
 
     def send_message_after(self, context: SendContext) -> None:
-        """Records each message of an acknowledged try. Other tries are not traced: only an answer names the region."""
+        """Records each message of an acknowledged try. For any other try, the region is unknown."""
         if not context.results or not context.trace_on or context.topic == self.topic:
             return
         region = context.results[0].region_id

@@ -61,11 +61,11 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     """A producer, which sends the messages of one producer group.
 
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own, and with
-    `client=` it shares one. Times are seconds. A send's `timeout` counts routes, tries and waits. A sent request stays
-    with its broker for all of that time, while `timeout_per_attempt` caps a try after which another broker can take
-    over. With `batching`, messages that come fast are sent together. `trace` (True, or a topic) reports each message to
-    the trace topic. `hooks` are plain functions around each try. `namespace` is the prefix of topics and the group at
-    brokers.
+    `client=` it shares one. Times are seconds. A send's `timeout` covers routes, tries and waits. A sent request stays
+    with its broker for all of that time. `timeout_per_attempt` limits only a try after which another broker can take
+    over. With `batching`, messages in quick succession are sent together. `trace` (True, or a topic) reports each
+    message to the trace topic. `hooks` are plain functions around each try. `namespace` is the prefix of topics and the
+    group at brokers.
     """
 
     _KIND = "producer"
@@ -105,12 +105,12 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> SendResult:
-        """Returns when the message is stored, with its queue, offset and id.
+        """Sends a message, and returns its queue, offset and id when it is stored.
 
         `timeout` is for the whole send with its retries, in seconds (`send_timeout` without it). `queue`, or
         `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
-        sent, and `NoRoute` or `NoNameServer` without a broker to send to. Else it raises `SendFailed`: its `outcome` is
-        *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
+        sent, and `NoRoute` or `NoNameServer` if no broker is found. Any other failure raises `SendFailed`: its
+        `outcome` is *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.content(message, timeout)
@@ -133,7 +133,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> None:
-        """Returns when the message is written to the connection. No broker reports whether it is stored."""
+        """Sends a message, and returns when it is written to the connection. No broker reports whether it is stored."""
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message)
         to = target_of(message, queue)
@@ -153,8 +153,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). `pending.wait` has its result.
 
         With `wait=False` it raises `WindowFull` instead of waiting. A broker's refusal is final, as in Java's async
-        send, and network failures are tried again. With a `sharding_key` or `lite_topic` a temporary refusal is tried
-        again, too, which may store a second copy.
+        send, and network failures are retried. With a `sharding_key` or `lite_topic` a temporary refusal is also
+        retried, which may store a second copy.
         """
         # A send without arguments has its steps inlined here: each call would cost a hundredth of a batched send.
         parts = self._parts or self._open()
@@ -177,8 +177,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 
         Without `queue`, messages with sharding keys go to the queues of their keys: the order holds within a key, and
         among the messages without a key. A batch topic gets requests of one tag each: the order holds within a tag.
-        `timeout` is each part's own. When a part fails the rest is not sent, and `BatchFailed.parts` has each part's
-        results or error.
+        `timeout` is for each request. When a request fails the rest is not sent, and `BatchFailed.parts` has the
+        results or error of each.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
         batch = self._encoding.checked(self._created(messages))
@@ -192,10 +192,10 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         queue: MessageQueue | None = None,
         wait: bool = True,
     ) -> PendingBatch:
-        """Sends as `send_batch`, in the background. Waits only for room, where the list counts as one message.
+        """Starts a `send_batch` in the background. Waits only for room, where the list counts as one message.
 
-        `await pending.wait()` returns one result a message, or raises as `send_batch` does. With `wait=False` it raises
-        `WindowFull` instead of waiting. Refusals are as in `send_soon`.
+        `await pending.wait()` returns one result for each message, or raises the errors of `send_batch`. With
+        `wait=False` it raises `WindowFull` instead of waiting. Refusals are as in `send_soon`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         pending, batch = PendingBatch(parts.unseen), self._encoding.checked(self._created(messages))
@@ -206,12 +206,12 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def send_arrow(
         self, rows: Any, *, topic: str | None = None, queue: MessageQueue | None = None, timeout: float | None = None
     ) -> WriteSummary:
-        """Sends each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`), whole columns at a time.
+        """Sends each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`), encoded by columns.
 
         Columns: body, topic (unless given), tags, keys, shardingKey, properties, flag. Requests of up to 4,000 rows
-        take the topic's queues in turn, several at once: only rows of one sharding key, or all with `queue`, keep their
-        order. `timeout` is for each request. Raises `InvalidMessage` before anything is sent, naming row and column,
-        and `BatchFailed` when a request fails after others were stored.
+        take the topic's queues in turn, several at once. Only rows of one sharding key, or all rows with `queue`, keep
+        their order. `timeout` is for each request. Raises `InvalidMessage`, which names row and column, before anything
+        is sent, and `BatchFailed` when a request fails after others were stored.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
         return await send_rows(sender, rows, topic, queue=queue, encoding=self._encoding, timeout=seconds)
@@ -226,7 +226,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> MessageExt:
         """Sends the message and waits for a consumer's `reply` to it. `timeout` covers both.
 
-        Raises as `send`, and `RequestTimeout` when the message is stored and no reply came in time.
+        Raises the errors of `send`, and `RequestTimeout` when the message is stored and no reply came in time.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         properties = parts.requests.properties(seconds)
@@ -244,9 +244,9 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         properties: Mapping[str, str] = NO_PROPERTIES,
         timeout: float | None = None,
     ) -> SendResult:
-        """Answers `request`, which `Producer.request` sent and a consumer read. Raises `InvalidArgument` for another.
+        """Answers a message that `Producer.request` sent. Raises `InvalidArgument` for any other message.
 
-        Returns when a broker pushed the reply to the requesting client. A client that is away never gets it.
+        Returns when a broker has pushed the reply to the requesting client. A client that is away never gets it.
         """
         topic, own = reply_properties(request)
         payload = self._encoding.one(Message(topic, body, properties=properties), own)
@@ -274,7 +274,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def begin_transaction(self, message: Message, *, timeout: float | None = None) -> Transaction:
         """Stores the message where consumers do not see it, until `end_transaction` commits it.
 
-        Needs a `transaction_listener`, which brokers call when an end was lost. Raises as `send`.
+        Needs a `transaction_listener`, which answers brokers that did not receive the end. Raises the errors of `send`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message, parts.transactions.properties(message))
@@ -284,7 +284,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def end_transaction(
         self, transaction: Transaction, state: LocalTransactionState, *, reason: str = ""
     ) -> TransactionSendResult:
-        """Requests that the broker deliver or drop the message, or, with UNKNOW, call the listener later.
+        """Requests that the broker deliver or drop the message, or, with UNKNOW, query the listener later.
 
         A message that is not stored safely (`status` is not SEND_OK) is rolled back whatever `state` says, as in Java.
         """
@@ -300,7 +300,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> TransactionSendResult:
         """Calls `begin_transaction`, your function, and `end_transaction` with the state that it returned.
 
-        `execute_local_transaction(message, result)` may be async, or plain: then it runs in a worker thread. If the
+        `execute_local_transaction(message, result)` may be async. A plain function runs in a worker thread. If the
         function raises, the state is UNKNOW, and the result's `error` is the exception.
         """
         transaction = await self.begin_transaction(message, timeout=timeout)
@@ -330,11 +330,11 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         )
 
     async def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
-        """Returns the queues the topic may be written to now, with a round-robin counter. Raises `NoRoute`."""
+        """Returns the queues to which the topic may be written now, with a round-robin counter. Raises `NoRoute`."""
         return await self._open().sender.publish_info(topic, timeout=self._seconds(timeout))
 
     async def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
-        """Returns whether brokers store the topic's batches as one record (5.x): a request should then have one tag."""
+        """Returns whether brokers store the topic's batches as one record (5.x). A request should then have one tag."""
         return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
 
     async def sending_topic(self, topic: str, *, timeout: float | None = None) -> tuple[TopicPublishInfo, bool]:
@@ -344,7 +344,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return info, await sender.is_batch_topic(topic, timeout=seconds)
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be written to now."""
+        """Returns the queues to which the topic may be written now."""
         return (await self.publish_info(topic)).queues
 
     async def _selected(
@@ -359,7 +359,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
 
     def _draft(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> Draft:
-        """Checks and encodes a message without any server, in any thread, for the blocking and asyncio classes."""
+        """Checks and encodes a message for the blocking and asyncio classes, in any thread, without a server."""
         began, parts = time.monotonic(), self._open()
         payload = self._encoding.content(message, timeout)
         return Draft(parts, payload, target_of(message, queue), self._seconds(timeout), began)
@@ -377,7 +377,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 
 
 class Draft(NamedTuple):
-    """A send that a thread other than the loop's has checked and encoded. Its `timeout` counts from when it `began`."""
+    """A checked and encoded send of another thread than the loop's. `timeout` counts from the time `began`."""
 
     parts: RunningProducer
     payload: Payload | BatchMember
@@ -399,11 +399,11 @@ class Draft(NamedTuple):
         return self.parts.in_flight.start(payload, self.to, timeout, (pending,), CommunicationMode.SYNC, loop)
 
     def begin_soon(self, pending: PendingSend) -> None:
-        """Starts a send on the loop. No caller waits for it yet."""
+        """Starts a send, on the loop, for which no caller waits yet."""
         self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
 
     def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:
-        """Abandons a send whose caller was interrupted. `soon` schedules that on the loop, behind the send itself.
+        """Abandons a send whose caller was interrupted. `soon` schedules this on the loop, after the start of the send.
 
         If the loop has ended, the send has failed already.
         """

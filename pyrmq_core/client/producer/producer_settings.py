@@ -1,4 +1,4 @@
-"""The settings of a producer: the parameters of the trio, blocking and asyncio `Producer`, written once."""
+"""The settings of a producer, which are the parameters of the trio, blocking and asyncio `Producer`."""
 
 from __future__ import annotations
 

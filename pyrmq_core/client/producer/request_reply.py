@@ -1,6 +1,6 @@
-"""Requests and replies: a message that waits for an answer, which brokers push over the asking client's connection.
+"""Requests and replies: a message whose sender waits for a reply, which a broker pushes over the sender's connection.
 
-    asker                                        replier
+    requester                                    replier
     CORRELATION_ID, REPLY_TO_CLIENT, TTL  --->   reads it as any message
     326 over a connection that had a heartbeat   <---   325 to <cluster>_REPLY_TOPIC
 
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class AwaitedReply:
-    """The reply to one request message. `received` is set when it arrives."""
+    """The reply to one request message. `received` is set when the reply arrives."""
 
     def __init__(self) -> None:
         self.received = trio.Event()
@@ -55,7 +55,7 @@ class Replies:
         return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._take}
 
     def _take(self, request: Command, peer: Peer) -> Command:
-        """Passes a reply to its waiting task. A reply without a waiting task is also acknowledged, as in Java."""
+        """Passes a reply to its waiting task. A reply that no task awaits is also acknowledged, as in Java."""
         message = PushReply.from_command(request).message()
         arrived = {**message.properties, ARRIVE_TIME: str(time.time_ns() // 1_000_000)}
         awaited = self._awaited.get(message.properties.get(CORRELATION_ID, ""))
@@ -113,7 +113,7 @@ class RequestSender:
         return awaited.message
 
     async def _make_known(self, topic: str, timeout: float) -> None:
-        """Sends a heartbeat to every broker that may push the reply: brokers push only to clients that sent one.
+        """Sends a heartbeat to every broker that may push the reply, since brokers push only to clients that sent one.
 
         A consumer sends its reply to any broker of the cluster that has the reply topic, so all these get a heartbeat.
         """

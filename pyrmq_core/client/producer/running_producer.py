@@ -1,4 +1,4 @@
-"""Opens and closes the parts of a running producer in order."""
+"""`RunningProducer`: the parts of a running producer, which are opened and closed in order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RunningProducer:
     tracer: Tracer | None
 
     def begin(self, payload: Payload | BatchMember, to: Target, seconds: float, pending: PendingSend) -> None:
-        """Sends a message that has room in `in_flight`, in the background. A `BatchMember` joins a shared request."""
+        """Sends a message in the background, for which `in_flight` has room. A `BatchMember` joins a shared request."""
         try:
             if isinstance(payload, tuple):
                 accumulator = self.accumulator
@@ -136,7 +136,7 @@ async def run_detector(client: ClientSession, faults: FaultLatency) -> None:
 
 
 async def _probe(client: ClientSession, faults: FaultLatency, broker_name: str) -> None:
-    """Probes one broker with a cheap request. Removes a broker without a known master from `faults`."""
+    """Probes one broker with a cheap request. A broker without a known master is removed from `faults`."""
     topic = next(iter(client.routes.topics), None)
     try:
         master = client.routes.broker(broker_name).master

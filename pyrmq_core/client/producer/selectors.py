@@ -1,6 +1,6 @@
-"""Functions for `Producer.send(..., select=...)` that choose the queue of a key as other clients of RocketMQ do.
+"""Functions for `Producer.send(..., select=...)` that choose the queue of a key as other RocketMQ clients do.
 
-Each family of clients has a hash of its own. A plain send with a sharding key uses that of Java's remoting client.
+Each kind of client has its own hash. A plain send with a sharding key uses that of Java's remoting client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORD: Final = (1 << 64) - 1
 
 
 def select_like_go(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Returns the queue that rocketmq-client-go's hash selector takes for the sharding key (32-bit FNV-1a)."""
+    """Returns the queue that rocketmq-client-go's hash selector chooses for the sharding key (32-bit FNV-1a)."""
     value = FNV_START
     for byte in _key(message):
         value = ((value ^ byte) * FNV_PRIME) & 0xFFFFFFFF
@@ -28,13 +28,13 @@ def select_like_go(queues: Sequence[MessageQueue], message: Message) -> MessageQ
 
 
 def select_like_grpc_java(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Returns the queue that RocketMQ's Java client over gRPC takes for a message group (SipHash-2-4)."""
+    """Returns the queue that RocketMQ's Java client over gRPC chooses for a message group (SipHash-2-4)."""
     value = sip_hash(_key(message))
     return queues[(value - (1 << 64) if value >> 63 else value) % len(queues)]
 
 
 def select_like_grpc_python(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Returns the queue that rocketmq-python-client over gRPC takes for a message group (SHA-256)."""
+    """Returns the queue that rocketmq-python-client over gRPC chooses for a message group (SHA-256)."""
     return queues[int.from_bytes(hashlib.sha256(_key(message)).digest(), "big") % len(queues)]
 
 

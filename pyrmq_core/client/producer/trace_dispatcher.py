@@ -1,7 +1,7 @@
-"""Trace records: kept in memory, and sent to the trace topic in the background.
+"""`TraceDispatcher`: keeps trace records in memory, and sends them to the trace topic in the background.
 
 Records wait in a bounded queue, which drops a record that does not fit. At least ten are sent together, or fewer after
-5 s. A producer's and a consumer's tracer are `TraceDispatcher`s that note records from their hooks. A separate
+5 s. The tracers of producers and consumers are `TraceDispatcher`s that record from their hooks. A separate
 producer, whose sends are not traced, sends the records. Source: client/trace/AsyncTraceDispatcher.java, 5.4.0.
 """
 
@@ -44,7 +44,7 @@ TRACE_NUMBERS: Final = itertools.count(1)
 
 
 class TraceDispatcher:
-    """The trace records of one producer or consumer, which hooks add with `note` and `run` sends."""
+    """The trace records of one producer or consumer. Hooks add them with `note`, and `run` sends them."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -63,7 +63,7 @@ class TraceDispatcher:
             self._enough.set()
 
     def has_room(self, count: int) -> bool:
-        """Returns whether `count` more records fit into the queue. If not, counts them as dropped."""
+        """Returns whether the queue has room for `count` more records. If it has not, they are counted as dropped."""
         if len(self._records) + count <= QUEUE_RECORDS:
             return True
         self._dropped += count
@@ -77,7 +77,7 @@ class TraceDispatcher:
             await self.flush(sender)
 
     async def flush(self, sender: Sender) -> None:
-        """Sends all waiting records, once an earlier flush has ended. Drops and logs records that cannot be sent."""
+        """Sends all waiting records, after any earlier flush. Drops and logs records that cannot be sent."""
         async with self._sending:
             if self._dropped and self._dropped_line.is_due():
                 log.warning("%d trace records were dropped: they came faster than they were sent", self._dropped)

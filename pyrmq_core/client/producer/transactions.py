@@ -1,4 +1,4 @@
-"""Transactions: a half message that consumers do not see, your local transaction, and its end sent to the broker.
+"""Transactions: a half message that consumers do not see, your local transaction, and its end, which the broker gets.
 
     begin                 half message stored: consumers do not see it
     your local work       COMMIT_MESSAGE, ROLLBACK_MESSAGE, or UNKNOW
@@ -61,7 +61,7 @@ class TransactionChecks:
         return {RequestCode.CHECK_TRANSACTION_STATE: self._pass_on}
 
     def _pass_on(self, request: Command, peer: Peer) -> None:
-        """Passes a check to the producer of its group. The producer answers it with END_TRANSACTION, not a response."""
+        """Passes a check to the producer of its group, which answers with END_TRANSACTION and not with a response."""
         header = CheckTransactionState.from_command(request)
         message = header.message()
         group = message.properties.get(PGROUP, "")
@@ -88,12 +88,12 @@ class TransactionListener(Protocol):
     """Answers a broker's check of a transaction whose end was lost, or whose state was unknown.
 
     The function may be plain (it is called in a worker thread, one at a time) or async. An exception counts as UNKNOW.
-    A broker may query any producer of the group, also after a restart: decide by stored results of your local
+    A broker may query any producer of the group, even after a restart: decide by stored results of your local
     transaction.
     """
 
     def check_local_transaction(self, message: MessageExt) -> State | Awaitable[State]:
-        """Returns the state of the local transaction of a half message whose end the broker does not know."""
+        """Returns the state of the local transaction to which a half message belongs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Transactions:
         return {TRAN_MSG: "true", PGROUP: self._group}
 
     async def begin(self, message: Message, payload: Payload, to: Target, *, timeout: float) -> Transaction:
-        """Stores the half message. If it is not stored with SEND_OK, `end` will roll it back, as in Java."""
+        """Stores the half message. If its status is not SEND_OK, `end` will roll it back, as in Java."""
         half = replace(payload, sys_flag=payload.sys_flag | TRANSACTION_PREPARED)
         receipt: Receipt = await self._sender.send(half, to, timeout=timeout)
         result = receipt.result()
@@ -165,7 +165,7 @@ class Transactions:
         return Transaction(message, result, address, decode_offset_msg_id(result.offset_msg_id).offset)
 
     async def end(self, transaction: Transaction, state: State, reason: str = "") -> State:
-        """Sends the decision to the broker and returns it. A failure is only logged: the broker then sends a check."""
+        """Sends the decision to the broker and returns it. Logs a failure, after which the broker sends a check."""
         result = transaction.result
         if not transaction.is_safe:
             state = State.ROLLBACK_MESSAGE
@@ -244,9 +244,9 @@ class Transactions:
 async def decided(
     function: Callable[..., State | Awaitable[State]], *args: object, limiter: trio.CapacityLimiter | None = None
 ) -> tuple[State, Exception | None]:
-    """Calls the user's function and returns its state, or UNKNOW and the error if it raised.
+    """Calls the user's function. Returns its state and None, or UNKNOW and its exception.
 
-    An async function runs here, a plain function in a worker thread: local transactions wait for databases.
+    An async function runs here, a plain function in a worker thread, since local transactions wait for databases.
     """
     return await decided_by(partial(trio.to_thread.run_sync, limiter=limiter), function, *args)
 
@@ -254,7 +254,7 @@ async def decided(
 async def decided_by(
     in_thread: Callable[..., Awaitable[object]], function: Callable[..., State | Awaitable[State]], *args: object
 ) -> tuple[State, Exception | None]:
-    """Calls the user's function and returns its state, or UNKNOW and the error. `in_thread` runs a plain function."""
+    """Calls the user's function as `decided` does. `in_thread` runs a plain function."""
     try:
         if inspect.iscoroutinefunction(function):
             return _checked(await function(*args)), None

@@ -1,1 +1,1 @@
-"""Calls to servers on behalf of a client: connections, signatures, hooks, heartbeats and the versions they report."""
+"""Calls to servers for a client: connections, signatures, hooks, heartbeats, and the versions of servers."""

@@ -1,6 +1,6 @@
 """Sends heartbeats, which report a client's groups to brokers, and keeps each broker's version from its answer.
 
-A broker pushes transaction checks and replies only over a connection it had a heartbeat on. While the client has no
+A broker pushes transaction checks and replies only over a connection with a heartbeat. While the client has no
 consumers, only masters get heartbeats. Source: client/impl/factory/MQClientInstance.java (sendHeartbeatToAllBroker).
 """
 
@@ -71,7 +71,7 @@ class Heartbeats:
         self._beat = None
 
     def add_consumer(self, group: str, data: Callable[[], ConsumerData]) -> None:
-        """Adds a consumer, or records that its subscriptions changed: the next heartbeat calls `data` for them."""
+        """Adds a consumer, or notes that its subscriptions changed. The next heartbeat calls `data` for them."""
         self._consumers[group] = data
         self._beat = None
 
@@ -82,7 +82,7 @@ class Heartbeats:
         return address in self._reached
 
     async def send_round(self) -> None:
-        """Sends a heartbeat to every broker that should know the groups. The next round tries failed ones again."""
+        """Sends a heartbeat to every broker that should know the groups. The next round repeats failed ones."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         addresses = self._addresses()
         self._problems.keep(HEARTBEAT, addresses)
@@ -111,16 +111,15 @@ class Heartbeats:
             self._problems.passed(HEARTBEAT, address)
 
     async def connected(self, address: str) -> None:
-        """Sends a heartbeat over a new connection, if its broker should know the groups (as 5.x does)."""
+        """Sends a heartbeat over a new connection, if its broker should know the groups, as 5.x's clients do."""
         self._reached.discard(address)
         if not self._locks[address].locked() and address in self._addresses():
             await self.introduce(address)
 
     def disconnected(self, address: str) -> bool:
-        """Records that a connection ended, so that the broker forgot the groups. Returns whether to call `return_to`
-        now.
+        """Records that a connection ended, so that the broker forgot the groups. Returns whether to call `return_to`.
 
-        That is so for transactional producers: a broker queries them about transactions over such a connection only.
+        Transactional producers need that, since a broker queries them about transactions only over such a connection.
         """
         was_reached = address in self._reached
         self._reached.discard(address)
@@ -128,7 +127,7 @@ class Heartbeats:
         return was_reached and bool(self._transactional)
 
     async def return_to(self, address: str) -> None:
-        """Tries to send a heartbeat to a lost broker, until it is reached or no route names it."""
+        """Sends heartbeats to a lost broker until one succeeds or no route names the broker."""
         for seconds in chain(RETURN_SECONDS, repeat(RETURN_SECONDS[-1])):
             await trio.sleep(seconds)
             if self.was_reached(address) or not self._transactional or address not in self._addresses():
@@ -209,7 +208,7 @@ class Heartbeats:
 async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, address: str, *, timeout: float) -> None:
     """Raises `InvalidMessage` if the queue's broker is older than 5.0. Sends a heartbeat if its version is unknown.
 
-    Raises `NetworkError` when the broker does not answer: then the message was not sent.
+    Raises `NetworkError` when the broker does not answer. The message was then not sent.
     """
     version = heartbeats.version_of(address)
     if version is None:

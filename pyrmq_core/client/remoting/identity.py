@@ -16,7 +16,7 @@ UNIT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The keys for signatures. Neither the secret nor the token is ever shown."""
+    """The keys for signatures. Neither the secret nor the token is in the `repr`."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -26,7 +26,7 @@ class Credentials:
 def credentials_of(
     access_key: str | None, secret_key: str | None, security_token: str | None = None
 ) -> Credentials | None:
-    """Returns the credentials, or None without keys. Raises `InvalidArgument` if only some of the texts are there."""
+    """Returns the credentials, or None without keys. Raises `InvalidArgument` if only some of them are set."""
     for name, key in (("access_key", access_key), ("secret_key", secret_key), ("security_token", security_token)):
         if key is not None and not _is_text(key):
             raise InvalidArgument(f"{name} is a {type(key).__name__}; it is a text")
@@ -49,7 +49,7 @@ def client_id(
     draw: int,
     unit_name: str | None = None,
 ) -> str:
-    """Returns `ip@instance#...[@unit]`, unique by process, cluster, credentials and client. `draw` is random.
+    """Returns `ip@instance#...[@unit]`, unique by process, cluster, credentials and client. `draw` is a random number.
 
     Brokers keep one channel for each client id, and divide a group's queues by it: two clients with one id would take
     each other's queues.
@@ -63,8 +63,8 @@ def client_id(
 def offsets_id(own_id: str, ip: str, instance_name: str | None, unit_name: str | None = None) -> str:
     """Returns the folder name for a broadcasting consumer's offsets: Java's `ip@instance[@unit]`.
 
-    A client id is new at each start, so offsets under it would not be found again. Without an instance name it is still
-    `own_id`: two programs of one machine must not share a file.
+    A client id is new at each start, so offsets under it would not be found again. Without an instance name the folder
+    is still `own_id`, since two programs of one machine must not share a file.
     """
     if not instance_name:
         return own_id
@@ -73,7 +73,7 @@ def offsets_id(own_id: str, ip: str, instance_name: str | None, unit_name: str |
 
 
 def checked_unit_name(unit_name: str | None) -> str | None:
-    """Returns the name, or None if it is empty. Raises `InvalidArgument` if it cannot be in a client id or URL."""
+    """Returns the unit name, or None if it is empty. Raises `InvalidArgument` if it cannot be in a client id or URL."""
     if unit_name and not (_is_text(unit_name) and UNIT_NAME.fullmatch(unit_name)):
         raise InvalidArgument(f"unit_name={unit_name!r}: letters, digits, _ and - only")
     return unit_name or None

@@ -1,6 +1,6 @@
-"""Sends a client's requests to servers, over one connection for each address: hooks run, then it signs the request.
+"""Sends a client's requests to servers, over one connection for each address, with hooks and signatures.
 
-Every answer names its server's release. A request that a release does not know is not sent to it: it is refused here,
+Every answer names its server's release. A request that this release does not know is not sent, and is refused here
 as later releases refuse it, since older ones would not answer at all (`protocol/framing/versions.py`).
 """
 
@@ -71,7 +71,7 @@ class RemotingClient:
         return answer
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
-        """Returns when a request to the address can be written at once. Raises as `call`, with nothing sent."""
+        """Waits until a request to the address can be written at once. Sends nothing, and raises `call`'s errors."""
         await self._pool.wait_ready(address, command, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
@@ -80,8 +80,8 @@ class RemotingClient:
     def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
         """Sends a request and returns its `Call`, for which this task has to wait at once.
 
-        Returns None, and sends nothing, if the caller would have to wait for a connection or for room, or there are
-        hooks to call.
+        Returns None, and sends nothing, if the caller would have to wait for a connection or for room, or if there are
+        hooks.
         """
         connection = self._pool.ready_connection(address)
         if connection is None or self._is_hooked:
@@ -95,7 +95,7 @@ class RemotingClient:
         """Sends a request without waiting. `done` receives the answer or the error, once, on the loop.
 
         Returns a function that abandons the call. Returns None, and sends nothing, if no connection to the address is
-        open, if much waits to be written there, or if `Connection.post_until` returns None.
+        open, if its outbox is full, or if `Connection.post_until` returns None.
         """
         connection = self._pool.ready_connection(address)
         if connection is None:
@@ -116,7 +116,7 @@ class RemotingClient:
         self._pool.close(address)
 
     def forget(self, address: str) -> None:
-        """Forgets the release of the server at an address: the next connection may reach another server."""
+        """Forgets the release of the server at an address, since the next connection may reach another server."""
         self._versions.pop(address, None)
 
     def hooked(self, address: str, command: Command, done: Done) -> tuple[Command, Done]:
@@ -131,7 +131,6 @@ class RemotingClient:
         return self._signed(request), hooked
 
     def _signed(self, command: Command) -> Command:
-        """Returns the request with its signature, which covers all header fields: nothing may be added after it."""
         keys = self._credentials
         if keys is None:
             return command
@@ -146,7 +145,7 @@ def _unknown_there(request_code: int, version: int) -> Command:
 
 
 class PinnedConnection:
-    """A fixed connection to one server, for requests sent without a task each. A callback receives each answer.
+    """A fixed connection to one server, for requests that need no task. A callback receives each answer.
 
     Hooks and signatures are those of `RemotingClient.call`. It is not renewed: when it `is_closed`, open another.
     """
@@ -165,7 +164,7 @@ class PinnedConnection:
         return self._connection.is_closed
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Makes answers to bulk calls views of received bytes, and leaves headers that match `form` unparsed."""
+        """Lets the answers to bulk calls be views of received bytes, with unparsed headers where these match `form`."""
         self._connection.lend_answers(form)
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""The hooks around each request of a client to a NameServer or broker, which `Client(rpc_hooks=...)` takes.
+"""The hooks around each request of a client to a NameServer or broker, the parameter `rpc_hooks` of `Client`.
 
 Source: remoting/RPCHook.java.
 """

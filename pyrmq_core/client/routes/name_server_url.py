@@ -23,7 +23,7 @@ FETCH: Final = "fetching the list of NameServers from"
 
 
 class Discovery:
-    """Fetches the NameServers' list, a line `host:port;host:port`, from a URL, which may depend on the unit's name."""
+    """Fetches the list of NameServers, addresses joined by semicolons, from a URL, perhaps with the unit's name."""
 
     def __init__(self, url: str, problems: Problems, unit_name: str | None = None) -> None:
         check_url(url)
@@ -31,7 +31,7 @@ class Discovery:
         self.url = f"{url}-{unit_name}?nofix=1" if unit_name else url
 
     async def start(self, nursery: trio.Nursery, nameservers: NameServers) -> None:
-        """Fetches the list once, with or without success. `nursery` runs the later fetches."""
+        """Fetches the list once, even without success. `nursery` runs the later fetches."""
         await self.fetch(nameservers)
         nursery.start_soon(self._keep_fetching, nameservers)
 

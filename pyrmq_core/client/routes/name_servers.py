@@ -1,7 +1,7 @@
 """Queries to NameServers: to the chosen one while it answers, else to the next in turn, until the time is over.
 
-NameServers share nothing: without its brokers a NameServer answers as if the topic did not exist. So if the chosen
-NameServer lacks a topic, broker or value, the others are queried first. Java's client believes the first answer.
+NameServers share nothing: a NameServer that lacks a topic's brokers answers as if the topic did not exist. So if the
+chosen NameServer lacks a topic, broker or value, the others are queried too. Java's client believes the first answer.
 """
 
 from __future__ import annotations

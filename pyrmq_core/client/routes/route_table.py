@@ -1,8 +1,8 @@
 """The topics of a client: their routes, and which of them are batch topics of 5.x.
 
-Routes are fetched when first needed, every 30 s and after failures, one query a topic at a time. They do not name batch
-topics: the client queries the broker for the topic's settings (GET_TOPIC_CONFIG), once for each topic, and again after
-each query for its route. Brokers before 5.0 have no batch topics, and are not queried.
+Routes are fetched when first needed, every 30 s and after failures, with one query of a topic at a time. They do not
+show batch topics, so the client queries a broker for the topic's settings (GET_TOPIC_CONFIG), once for each topic, and
+again after each query for its route. Brokers before 5.0 have no batch topics, and are not queried.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Routes:
             ) from None
 
     def answers(self, topic: str) -> int:
-        """Returns the number of queries for the topic's route, answered or failed."""
+        """Returns the number of ended queries for the topic's route, answered or failed."""
         return self._queries[topic].count if topic in self._queries else 0
 
     def known_master(self, broker_name: str) -> str | None:
@@ -131,7 +131,7 @@ class Routes:
         return info is not None and not info.queues and bool(info.without_master)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """Returns the queues to write to if they are known, or None if `publish_info` has to query a NameServer."""
+        """Returns the known queues to write to, or None if `publish_info` has to query a NameServer."""
         info = self._publish_infos.get(topic)
         if info is None or not info.queues or (info.borrowed and topic not in self._borrowed_once):
             return None
@@ -150,7 +150,7 @@ class Routes:
     async def publish_info(
         self, topic: str, *, create_topic_key: str, default_topic_queue_nums: int, timeout: float
     ) -> TopicPublishInfo:
-        """Returns the queues to write the topic to. An unknown topic borrows the queues of TBW102, a template topic.
+        """Returns the queues to which the topic is written. An unknown topic borrows those of TBW102, a template.
 
         All callers share the result's counter, so that they take the queues in turn. Borrowed queues serve until the
         next query for the topic, by the next poll or after a failure, and longer while no NameServer answers. So each
@@ -181,10 +181,10 @@ class Routes:
         return no_route(topic, self._nameservers, () if route is None else route.broker_datas)
 
     async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
-        """Queries a NameServer and returns its answer, or None for a topic that does not exist.
+        """Queries a NameServer for the topic's route and returns it, or None for a topic that does not exist.
 
         Calls during a query share its answer. A topic that no longer exists keeps its last route here, as in Java's
-        client. Raises `NoNameServer` if no NameServer gives a readable answer, `ResponseError` for a refusal.
+        client. Raises `NoNameServer` if no NameServer gives a readable answer, and `ResponseError` for a refusal.
         """
         route = await self._ask(topic, timeout)
         if route is not None:
@@ -193,7 +193,7 @@ class Routes:
         return route
 
     async def query(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
-        """Returns the topic's route, queried now, or None if there is none. It is not kept, nor refreshed by polls."""
+        """Returns the topic's route, queried now, or None if there is none. The route is neither kept nor refreshed."""
         is_first = topic not in self._queries
         try:
             return await self._ask(topic, timeout)
@@ -202,7 +202,7 @@ class Routes:
                 del self._queries[topic]
 
     async def refresh_all(self) -> None:
-        """Refreshes the routes of all known topics. A failure is reported in `problems` and delays no other topic."""
+        """Refreshes the routes of all known topics. A failure is recorded in `problems` and delays no other topic."""
         topics = self._publish_infos.keys() | self._routes.keys()
         left = iter(topics)
         async with trio.open_nursery() as nursery:
@@ -221,9 +221,9 @@ class Routes:
     async def _ask(self, topic: str, timeout: float, count: int | None = None) -> TopicRouteData | None:
         """Returns the topic's route from a NameServer. Only one query of a topic runs at a time.
 
-        A call that waited for another query of the topic returns that query's result. With `count`, it waits for the
-        result of a later query than that number. It shares a failure only if that query had at least as much time as
-        this call has left.
+        A call that waited for another query of the topic returns its result. With `count`, that must be a later query
+        than the query of this number. A call shares a failure only if the query had at least as much time as the call
+        has left.
         """
         deadline = trio.current_time() + timeout
         query = self._queries[topic]
@@ -271,7 +271,7 @@ class Routes:
         return route
 
     def _shared(self, broker: BrokerData) -> BrokerData:
-        """Returns an equal object that another topic's route holds, to save memory, or else `broker`."""
+        """Returns an equal object from another topic's route, to save memory, or else `broker`."""
         other = self._brokers.get(broker.broker_name)
         return other if other == broker else broker
 
@@ -307,7 +307,7 @@ class Routes:
             changed.set()
 
     def forget_offline_brokers(self) -> None:
-        """Forgets brokers that no known route names any more (MQClientInstance.cleanOfflineBroker)."""
+        """Forgets brokers that are in no known route any more (MQClientInstance.cleanOfflineBroker)."""
         if not self._may_name_less:
             return
         self._may_name_less = False
@@ -319,9 +319,9 @@ class Routes:
 
 
 def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ()) -> NoRoute:
-    """Returns the error, in Java's words, which users search for (`No route info of this topic`).
+    """Returns the error for a missing route, in Java's words, which users search for (`No route info of this topic`).
 
-    `brokers` are the brokers that had the topic. The text names the NameServers that gave no answer.
+    `brokers` are the brokers that had the topic. The text names the NameServers that did not answer.
     """
     failures = asked.failures
     nameservers = ";".join(address for address in asked.addresses if address not in failures) or "(none)"
@@ -342,7 +342,7 @@ def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ())
 
 
 class BatchTopics:
-    """Records at which brokers a topic is a batch topic, whose batches are stored as one record.
+    """The topics and brokers at which a topic is a batch topic, whose batches are stored as one record.
 
     After each query for a topic's route, its brokers are queried again.
     """
@@ -359,7 +359,7 @@ class BatchTopics:
         return answer is not None and answer[1]
 
     async def is_batch_topic(self, topic: str, broker_name: str, address: str, *, timeout: float) -> bool:
-        """Returns whether the broker stores the topic's batches as one record. False if it refuses the request.
+        """Returns whether the broker stores a batch of the topic as one record. A refusal counts as False.
 
         Raises `NetworkError`s and `ProtocolError`s.
         """
@@ -387,12 +387,12 @@ class BatchTopics:
         return any(answers)
 
     def keeps_whole_nowait(self, topic: str, broker_name: str) -> bool | None:
-        """Returns `is_batch_topic`'s answer if it is known and fresh, or None if it needs a query to the broker."""
+        """Returns the broker's answer for `keeps_whole`, or None if it has to be queried first."""
         pair = topic, broker_name
         return self._known[pair][1] if self._is_fresh(pair) else None
 
     async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
-        """Returns whether the broker stores the topic's batches as one record. Never raises, so that it fails no send.
+        """Returns whether the broker stores a batch of the topic as one record. Never raises, so that it fails no send.
 
         If the broker does not answer, its previous answer is used. If it never answered, the topic counts as plain.
         """

@@ -3,5 +3,5 @@
     publish_info          the queues of a route for producers (`TopicPublishInfo`) and consumers, and their order
     name_server_choice    the addresses of NameServers, and the chosen one
 
-Queries and their answers stand in `client/routes`.
+`client/routes` queries the NameServers.
 """

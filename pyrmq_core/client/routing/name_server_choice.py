@@ -38,7 +38,7 @@ def _texts(nameserver: object) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class NameServerChoice:
-    """The NameServers and the chosen one, which stays chosen while it answers."""
+    """The NameServers and the index of the chosen one, which is kept while it answers."""
 
     addresses: tuple[str, ...]
     chosen: int

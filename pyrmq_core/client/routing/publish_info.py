@@ -1,4 +1,4 @@
-"""The queues that producers write and consumers read by a topic's route, and the addresses of its brokers.
+"""The queues of a topic's route, to which producers write and from which consumers read, and its brokers' addresses.
 
 Sources: client/impl/factory/MQClientInstance.java (topicRouteData2TopicPublishInfo),
 client/common/ThreadLocalIndex.java, client/impl/producer/TopicPublishInfo.java, 5.3.3.
@@ -21,7 +21,7 @@ COUNTER_MASK: Final = 0x7FFFFFFF
 
 
 class TopicPublishInfo:
-    """The queues that a producer may write to, and the counter by which it takes them in turn.
+    """The queues to which a producer may write, and a counter by which it takes them in turn.
 
     `counter_start` is any number (a random one in a client, so that many clients do not begin at the same queue).
     `borrowed` queues come from the topic that auto-creates (TBW102), because no NameServer knows this topic yet.
@@ -53,7 +53,7 @@ class TopicPublishInfo:
     def select_one_message_queue(self, last_broker_name: str | None = None) -> MessageQueue:
         """Returns the next queue, or after a failure at `last_broker_name` another broker's next queue, if any.
 
-        Raises `NoRoute` when there is no queue to write to.
+        Raises `NoRoute` if the topic has no queue to write to.
         """
         if not self.queues:
             why = "its brokers have no master, or it is read-only"
@@ -80,8 +80,8 @@ class TopicPublishInfo:
     def queue_of_key(self, sharding_key: str, *, is_lite: bool = False) -> MessageQueue:
         """Returns the queue of a key, number `abs(hashCode % n)` as in Java's SelectMessageQueueByHash.
 
-        Java's remainder keeps the sign. A lite topic's name has the queue whose broker RocketMQ's own brokers expect it
-        at (broker/lite/LiteShardingImpl.java, 5.5.0). Raises `NoRoute` when there is no queue to write to.
+        Java's remainder keeps the sign. With `is_lite` it is the queue where RocketMQ's brokers expect a lite topic
+        of this name (broker/lite/LiteShardingImpl.java, 5.5.0). Raises `NoRoute` if there is no queue to write to.
         """
         if not self.keyed_queues:
             return self.select_one_message_queue()
@@ -137,7 +137,7 @@ def publish_queues(topic: str, route: TopicRouteData, *, needs_master: bool = Tr
     """Returns the queues to write to, from the order configuration if there is one, else in the order of broker names.
 
     Without an order configuration, a broker needs write permission and, with `needs_master`, a master. Raises
-    `BodyError` for an order configuration that cannot be read.
+    `BodyError` for an unreadable order configuration.
     """
     if route.order_topic_conf:
         return tuple(_order_queues(topic, route.order_topic_conf))
@@ -157,7 +157,7 @@ def brokers_without_master(route: TopicRouteData) -> tuple[str, ...]:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """Returns the queues a consumer may read from, also those of a broker that has only slaves left."""
+    """Returns the queues from which a consumer may read, including those of a broker with slaves alone."""
     return _read_queues(topic, route, Permission.READ)
 
 
@@ -178,7 +178,7 @@ def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
 def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
     """Returns an error that names the brokers where the topic lacks the READ permission, or None.
 
-    It has the code of a broker that refuses a pull: the client never pulls such queues, so no broker would report it.
+    Its code is that of a broker's refusal. The client never pulls such queues, so no broker reports it.
     """
     names = {queue.broker_name for queue in _read_queues(topic, route, 0)}
     if not names:
@@ -209,7 +209,7 @@ def _read_queues(topic: str, route: TopicRouteData, permission: int) -> tuple[Me
 
 
 def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> TopicRouteData:
-    """Makes a new topic's route from the template TBW102, with `default_topic_queue_nums` queues a broker at most."""
+    """Returns a new topic's route, like that of TBW102, with up to `default_topic_queue_nums` queues a broker."""
     queue_datas = tuple(
         replace(
             data,
@@ -222,12 +222,12 @@ def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> Topi
 
 
 def broker_addresses(routes: Sequence[TopicRouteData]) -> dict[str, BrokerData]:
-    """Returns the brokers of all routes by name, with their addresses. Later routes replace brokers of earlier ones."""
+    """Returns the brokers in the routes by name, with their addresses. A later route overrides an earlier one."""
     return {broker.broker_name: broker for route in routes for broker in route.broker_datas}
 
 
 def reading_address(broker: BrokerData) -> str | None:
-    """Returns the address to pull from: the master, else the slave with the lowest id, else None."""
+    """Returns the address from which to pull: that of the master, else of the slave with the lowest id, else None."""
     if broker.master is not None:
         return broker.master
     return broker.broker_addrs[min(broker.broker_addrs)] if broker.broker_addrs else None

@@ -30,10 +30,7 @@ async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
 
 
 def refuse_unsupported(request: Command, _: Peer) -> Command:
-    """Refuses any request.
-
-    An end without a handler of its own uses it (NettyRemotingAbstract.processRequestCommand).
-    """
+    """Refuses any request, for an end without a handler (NettyRemotingAbstract.processRequestCommand)."""
     return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
 
 
@@ -48,9 +45,7 @@ def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
 
 
 def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
-    """Returns the answer to a request whose handler raised, and logs the failure, at a limited rate for each
-    connection.
-    """
+    """Returns the answer to a request whose handler raised, and logs the failure at a limited rate."""
     failure = describe(error)
     if peer.failure_line.is_due():
         left_out = peer.failure_line.left_out()
@@ -73,7 +68,7 @@ class OpenRequests:
     def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
         """Counts a request as open, and starts the wait for its `LateAnswer`.
 
-        The request's fields and body are freed meanwhile.
+        Its fields and body are freed meanwhile.
         """
         self._late[answer] = bare = replace(request, ext=NO_FIELDS, body=b"")
         self.begin(bare)

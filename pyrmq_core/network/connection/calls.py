@@ -58,10 +58,7 @@ class Call(Outgoing):
     _task: trio.lowlevel.Task | None
 
     def register(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
-        """Enters the call in the table under its opaque.
-
-        It must be called before all other methods, like `set_frame`.
-        """
+        """Enters the call in the table under its opaque. It comes before all other methods, like `set_frame`."""
         self._calls = calls
         self._task = self.result = None
         self.code = command.code
@@ -262,10 +259,7 @@ class Calls:
         return frames
 
     def answered(self, answer: Command) -> bool:
-        """Passes an answer to its call.
-
-        Returns False if no call waits for it: the answer is late, or was never requested.
-        """
+        """Passes an answer to its call. Returns False without such a call: the answer is late or was not requested."""
         table, opaque = self.table, answer.opaque
         call = table.get(opaque)
         if call is None or call.oneway or not call.started:
@@ -280,10 +274,7 @@ class Calls:
         return True
 
     def answered_rows(self, rows: Iterable[AnswerRow]) -> None:
-        """Passes answers to their calls.
-
-        A reader receives the answers to its `RowCall`s as a list, other calls receive a command.
-        """
+        """Passes answers to their calls: those of `RowCall`s to their reader as a list, others as commands."""
         table = self.table
         rows_by_reader: dict[RowReader, list[tuple[RowCall, AnswerRow]]] = {}
         reader, answers = None, list[tuple[RowCall, AnswerRow]]()
@@ -356,9 +347,7 @@ class SweptConnection(Protocol):
 
 
 class DeadlineSweeper:
-    """A task that ends calls at their deadlines, and closes connections that are idle, stall, or never complete a
-    frame.
-    """
+    """A task that ends calls at their deadlines, and closes idle, stalled or stuck connections."""
 
     def __init__(self, health_seconds: float = HEALTH_SECONDS) -> None:
         self._health_seconds = health_seconds

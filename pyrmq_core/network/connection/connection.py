@@ -214,10 +214,7 @@ class Connection:
         self._decoder.lends, self._decoder.answer_form = True, form
 
     def answer(self, request: Command, answer: Command) -> None:
-        """Sends the answer to a request, at once or queued.
-
-        Does nothing for a one-way request or on a closed connection.
-        """
+        """Sends the answer to a request, at once or queued, unless the request is one-way or the connection closed."""
         if request.is_oneway or self.is_closed:
             return
         try:
@@ -228,8 +225,7 @@ class Connection:
     async def wait_answer_turn(self) -> None:
         """Waits until few bytes are queued for writing. A handler calls it just before it makes a large answer.
 
-        A peer that does not read its answers then costs at most `TURN_BYTES` and one answer, for any number of
-        handlers.
+        A peer that does not read then costs at most `TURN_BYTES` and one answer, for any number of handlers.
         """
         await self._outbox.wait_turn()
 

@@ -114,8 +114,7 @@ class Outbox:
     def write_from_thread(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
         """Writes a frame from another thread while the loop waits. Returns False if the wire accepts no byte.
 
-        The outbox must be idle. The writer task, which `soon` wakes on the loop, writes the rest of a partly written
-        frame.
+        The outbox must be idle. `soon` wakes the writer task on the loop for the rest of a partly written frame.
         """
         if not self._write(frame):
             if not frame.started:

@@ -1,8 +1,7 @@
 """Advice at the end of error messages: what to do about a server's refusal, or about bytes of another protocol.
 
-Advice on a refusal depends on the response code and, before it, on the remark: brokers refuse very different requests
-with one code. The remarks are those of broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java
-and their neighbours (5.4.0).
+A remark decides before the code alone, since brokers refuse very different requests with one code. The remarks are from
+broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java and their neighbours (5.4.0).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Objects whose names are themselves objects, as fastjson writes a map with such keys: `{{"queueId":0}:5}`.
 
-That is not valid JSON. When it is read, each such name becomes its JSON text. When it is written, the text becomes an
-object again.
+That is not valid JSON. Reading turns each such name into its JSON text, and writing turns it back.
 """
 
 from __future__ import annotations

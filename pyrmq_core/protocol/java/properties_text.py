@@ -38,10 +38,7 @@ def format_java_properties(properties: Mapping[str, str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yields logical lines, without comments and empty lines.
-
-    An odd number of backslashes at the end joins the next line.
-    """
+    """Yields lines without comments and empty lines. An odd number of backslashes at the end joins the next one."""
     pending = ""
     for natural in _LINE_END.split(text):
         line = natural.lstrip(BLANKS)

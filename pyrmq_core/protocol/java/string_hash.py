@@ -38,8 +38,5 @@ def consistent_bucket(code: int, buckets: int) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """Returns the hash of a message's tag that a consume queue stores (store/MessageExtBrokerInner.java).
-
-    No tag gives 0.
-    """
+    """Returns the hash of a message's tag in a consume queue (store/MessageExtBrokerInner.java), 0 for no tag."""
     return string_hash_code(tags) if tags else 0

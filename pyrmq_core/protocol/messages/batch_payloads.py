@@ -27,10 +27,7 @@ UNIQUE_ID: Final = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Checked messages with the same topic and wait flag.
-
-    `ends` has each message's encoded properties before and after UNIQ_KEY.
-    """
+    """Checked messages of one topic and wait flag. `ends` are their encoded properties before and after UNIQ_KEY."""
 
     messages: tuple[Message, ...]
     ends: Sequence[tuple[str, str]]
@@ -40,10 +37,7 @@ class CheckedBatch:
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
-    """Checks that messages may share a request, and encodes their properties.
-
-    The size of a request is checked later.
-    """
+    """Checks that messages may share a request, apart from its size, and encodes their properties."""
     batch = tuple(messages)
     for message in batch:
         check_message(message, max_message_bytes)
@@ -119,7 +113,6 @@ def split_batch(
 
     `request_bytes` is `max_message_bytes` by default. Each request is filled before the next one begins. A message
     above `request_bytes` is sent alone. With `split_by_tag` a new request also begins at each change of the tag.
-    `encode_batch` says which messages raise `InvalidMessage`.
     """
     if len(messages) != len(unique_ids):
         raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")

@@ -1,10 +1,9 @@
 """Batch topics of 5.x (`queue.type=BatchCQ`): the properties that make a broker store a batch as one record.
 
-The broker stores a batch as one record if the request's own properties have a UNIQ_KEY. It divides any other batch into
-messages, as on a plain topic. Filters see only the properties of the record, so these must name the tag, and all
-messages must share it. Brokers before 5.4 would show the request's UNIQ_KEY in place of each message's own, so they
-never receive such a batch. Source: broker/processor/SendMessageProcessor.java (sendBatchMessage),
-store/queue/BatchConsumeQueue.java, 5.4.0.
+The broker stores a batch as one record if the request's own properties have a UNIQ_KEY, and else divides it, as on a
+plain topic. Filters see only the properties of the record, so these must name the tag, and all messages must share it.
+Brokers before 5.4 would show the request's UNIQ_KEY in place of each message's own, so they never receive such a batch.
+Source: broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ def is_batch_topic(attributes: Mapping[str, str]) -> bool:
 
 
 def can_be_one_record(payload: Payload) -> bool:
-    """Returns whether a batch topic can store the batch as one record:
-
-    its bodies are plain, and its messages few and of one tag.
-    """
+    """Returns whether a batch topic can store a payload as one record: uncompressed, of one tag, not too many."""
     return payload.batch and payload.single_tag and not payload.sys_flag and payload.count <= MAX_RECORD_MESSAGES
 
 

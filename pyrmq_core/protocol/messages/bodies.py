@@ -70,10 +70,7 @@ def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, add
 
 
 def too_much(queue: MessageQueue, offset: int) -> BodyTooLarge:
-    """Returns the error for an answer whose decompressed bodies exceed the limit together.
-
-    `offset` is the first one beyond it.
-    """
+    """Returns the error for bodies that exceed the limit together. `offset` is that of the first one beyond it."""
     return BodyTooLarge(
         f"the messages of one answer of {queue} before offset {offset} take {MAX_DECOMPRESSED_BYTES} bytes when they "
         f"are decompressed, which is all that is kept at once: decode up to offset {offset}, then from there on "

@@ -39,10 +39,9 @@ def lite_queue_name(topic: str, lite_topic: str) -> str:
 
 
 def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
-    """Returns records pulled from the queue of a lite topic, with their offsets in that queue.
+    """Returns records pulled from the queue of a lite topic, with their offsets in that queue, not the parent's.
 
-    Stored records have offsets in a queue of the parent topic. A record that names no other offset stays unchanged, and
-    so does everything after a damaged one, which decoders report.
+    A record without such an offset stays unchanged. So does everything after a damaged one, which decoders report.
     """
     changed, position = bytearray(records), 0
     while position < len(records):

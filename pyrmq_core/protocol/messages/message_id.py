@@ -43,10 +43,7 @@ class OffsetId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IdRun:
-    """A run of `count` UNIQ_KEYs of one millisecond.
-
-    An id is `prefix` and, in four hex digits, the next value of `counter`.
-    """
+    """A run of `count` UNIQ_KEYs of one millisecond: `prefix`, then four hex digits that count from `counter` on."""
 
     prefix: str
     counter: int
@@ -63,10 +60,7 @@ class IdRun:
 
 
 def month_start_ms(now_ms: int, zone: tzinfo) -> int:
-    """Returns when the month of `now_ms` began in time zone `zone`, in ms since 1970.
-
-    UNIQ_KEYs count time from there.
-    """
+    """Returns when the month of `now_ms` began in `zone`, in ms since 1970. UNIQ_KEYs count time from there."""
     now = (EPOCH + timedelta(milliseconds=now_ms)).astimezone(zone)
     start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return (start.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)

@@ -84,10 +84,7 @@ _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Returns whether the topic has a name that RocketMQ reserves.
-
-    Topics named after clusters and brokers do not count.
-    """
+    """Returns whether RocketMQ reserves the topic's name. Topics named after clusters and brokers do not count."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 

@@ -40,10 +40,7 @@ def without_namespace(name: str, namespace: str | None) -> str:
 
 
 def is_reachable(name: str, namespace: str | None) -> bool:
-    """Returns whether a client with this namespace can address the name:
-
-    one within the namespace, or RocketMQ's own.
-    """
+    """Returns whether a client with this namespace can address the name: its own, or one of RocketMQ's."""
     return with_namespace(without_namespace(name, namespace), namespace) == name
 
 

@@ -150,10 +150,7 @@ def message_properties(
 def message_properties_string(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> str:
-    """Returns the properties string of a message.
-
-    Raises `InvalidMessage` for a separator in it, an empty text or its length.
-    """
+    """Returns a message's properties string. Raises `InvalidMessage` for separators, empty texts and its length."""
     if unique_id is None or system_properties or (ends := plain_ends(message)) is None:
         text = _checked_string(message, message_properties(message, unique_id, system_properties))
     else:

@@ -98,10 +98,7 @@ class RawRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A message as a broker stores it.
-
-    `body` may be compressed, hosts are `ip:port`, `store_size` is the size of the record.
-    """
+    """A record's fields: `body` as stored, perhaps compressed, hosts as `ip:port`, `store_size` of the whole record."""
 
     topic: str
     queue_id: int
@@ -122,10 +119,7 @@ class StoredRecord:
     magic: int
 
     def encode(self) -> bytes:
-        """Returns the record's bytes, with size, CRC and magic number computed again.
-
-        Raises the errors of `encode_record`.
-        """
+        """Returns the record's bytes, with a new size, CRC and magic number. Raises `encode_record`'s errors."""
         own = {name: getattr(self, name) for name in self.__slots__}
         del own["body_crc"], own["store_size"], own["magic"]
         return encode_record(**own)
@@ -258,17 +252,13 @@ def batch_base(records: bytes | memoryview) -> int | None:
 
 
 def put_numbers(buffer: bytearray, at: int, distance: int, packed: bytes, width: int) -> None:
-    """Writes packed numbers of `width` bytes each into a buffer, the first at byte `at`, each next one `distance` bytes
-    later."""
+    """Writes packed numbers of `width` bytes each: the first at byte `at`, each next one `distance` bytes later."""
     for column in range(width):
         buffer[at + column :: distance] = packed[column::width]
 
 
 def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:
-    """Returns the undecoded fields of a record, for code that reads many records.
-
-    Raises `RecordError` for a wrong length.
-    """
+    """Returns a record's undecoded fields, for code that reads many. Raises `RecordError` for a wrong length."""
     available = len(buffer) - position
     if available < MIN_RECORD_BYTES:
         raise RecordError(f"{available} bytes at byte {position} are no record; the shortest has {MIN_RECORD_BYTES}")

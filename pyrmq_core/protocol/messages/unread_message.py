@@ -38,10 +38,7 @@ EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "pro
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns a message whose record is parsed on first use.
-
-    A message of a batch has its own `properties` and `flag`.
-    """
+    """Returns a message parsed on first use. Within a batch record, it has its own `properties` and `flag`."""
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
 

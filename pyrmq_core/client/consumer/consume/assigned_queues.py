@@ -1,4 +1,4 @@
-"""`AssignedQueues`: the queues that a consumer reads now, each with its waiting messages and its pulling.
+"""`AssignedQueues`: the queues that a consumer reads now, each with its pulled messages and the `Intake` that pulls it.
 
 Sources: client/impl/consumer/RebalanceImpl.java (updateProcessQueueTableInRebalance), RebalancePushImpl.java, 5.4.0.
 """
@@ -47,7 +47,7 @@ class Starts(Protocol):
 
 @dataclass(eq=False, slots=True)
 class AssignedQueue:
-    """One assigned queue: its pulled messages, the `Intake` that pulls it, and the number of messages in handlers."""
+    """A queue that this consumer reads: its pulled messages, the `Intake` that pulls it, and handlers' counts."""
 
     process_queue: ProcessQueue
     intake: Intake
@@ -92,7 +92,7 @@ class AssignedQueue:
             intake.room_freed()
 
     def note_calls(self, calls: int, messages: int, failed: int, seconds: float) -> None:
-        """Adds handler calls to the statistics: their number, messages, failed messages, and seconds in all."""
+        """Adds handler calls to the statistics: their number, messages, failed messages, and total seconds."""
         self.consumed_at_ms = time.time_ns() // 1_000_000
         counts = self.counts
         counts.calls += calls
@@ -101,13 +101,13 @@ class AssignedQueue:
         counts.failed += failed
 
     def consumed(self, messages: Sequence[MessageExt], calls: int, seconds: float) -> None:
-        """Acknowledges the messages of successful handler calls, which took `seconds` in all."""
+        """Acknowledges the messages of successful handler calls, which took `seconds` together."""
         self.note_calls(calls, len(messages), 0, seconds)
         self.process_queue.finish(messages)
         self.left(len(messages))
 
     def info(self, *, is_locked: bool) -> ProcessQueueInfo:
-        """Returns the queue's state, which administration tools query. `is_locked` is for orderly consumers."""
+        """Returns the queue's state for administration tools. `is_locked` is for orderly consumers."""
         process_queue = self.process_queue
         held = len(process_queue)
         ago = trio.current_time() - self.intake.pulled_at
@@ -132,8 +132,8 @@ class AssignedQueue:
 class AssignedQueues:
     """The table of the queues that this consumer reads. `new_intake` makes the `Intake` of a queue.
 
-    `starts` decides its first offset, and `store` keeps its consumed offset. `on_added` is called with each new queue,
-    and `on_changed` with each topic whose queues changed. Only orderly consumers have `locks`.
+    `starts` decides the first offset of a queue, and `store` keeps its consumed offset. `on_added` is called with each
+    new queue, and `on_changed` with each topic whose queues changed. Only orderly consumers have `locks`.
     """
 
     def __init__(
@@ -178,9 +178,9 @@ class AssignedQueues:
         return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues of the topic until the table has those `wanted`. Returns False if some are left to do.
+        """Drops and adds queues, so that `wanted` are read of the topic. Returns False if some are not changed yet.
 
-        A queue whose pulling has stalled is dropped and added anew.
+        A queue whose pulling has stalled is dropped and added again.
         """
         kept = frozenset(wanted)
         async with self._changing:
@@ -203,9 +203,9 @@ class AssignedQueues:
         return not held
 
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
-        """Drops the queues and stores other offsets, from which the next rebalancing starts them again.
+        """Drops queues and stores other offsets for them, where the next rebalancing starts them again.
 
-        If `only` is set, it is the process queue that the caller means: a queue that has another by now stays as it is.
+        With `only`, a queue is moved only if that is still its process queue.
         """
         async with self._changing:
             moved = [self._table[queue] for queue in offsets if queue in self._table]
@@ -217,7 +217,7 @@ class AssignedQueues:
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
         """Drops a queue's pulled messages and continues at another offset. Returns False if it is no longer assigned.
 
-        If `only` is set, it is the process queue that the caller means: a queue that has another by now stays as it is.
+        With `only`, the queue is restarted only if that is still its process queue.
         """
         async with self._changing:
             before = self._table.get(queue)
@@ -239,7 +239,6 @@ class AssignedQueues:
             self._note_offset(assigned.process_queue)
 
     def _note_offset(self, process_queue: ProcessQueue) -> None:
-        """Passes the offset to commit to the offset store. Only a correction or a reset may lower it."""
         is_corrected = process_queue.corrected is not None
         self._store.update(process_queue.queue, process_queue.offset_to_commit, increase_only=not is_corrected)
 
@@ -300,8 +299,8 @@ class AssignedQueues:
     ) -> int:
         """Stops pulling, waits up to `grace` seconds for running handlers, stores the offsets, and releases locks.
 
-        Returns the number of queues that are still to be dropped. With `holds` a locked queue keeps its lock while its
-        handler is at work, or the next owner would overtake the handler's messages.
+        Returns the number of queues that are not dropped yet. With `holds` a locked queue keeps its lock while its
+        handler works, since the next owner would overtake the handler's messages.
         """
         if not dropped:
             return 0
@@ -330,7 +329,6 @@ class AssignedQueues:
 
 
 def _is_at_end(assigned: AssignedQueue) -> bool:
-    """Returns whether to drop the queue and add it anew: its drop has begun, or its pulling has stalled."""
     intake = assigned.intake
     if assigned.process_queue.is_dropped:
         return True

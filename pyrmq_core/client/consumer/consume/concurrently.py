@@ -33,7 +33,7 @@ RECALL_SECONDS: Final = 0.01
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """A task that calls the handler, each time with a `run` of batches of one `queue`. Both are None while it is idle.
+    """A task that calls the handler with a `run` of batches of one `queue`. Both are None while it is idle.
 
     `began` is the time, in seconds of trio's clock, at which it took the batches. Cancelling `scope` ends a call that
     takes longer than `consume_timeout`.
@@ -46,7 +46,7 @@ class Worker:
 
 
 class ConcurrentService:
-    """Calls the handler in up to `workers` tasks. Failed messages go to `send_back`, or without it are dropped."""
+    """Calls the handler in up to `workers` tasks. Failed messages go to `send_back`, or are dropped without it."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ConcurrentService:
             self._idle.unpark(count=max(1, -(-len(assigned.process_queue.waiting) // self._batch_size)))
 
     async def finish(self) -> None:
-        """Starts no further call, and returns when the calls under way have ended."""
+        """Waits until the handler calls under way have ended. No further call begins."""
         self._is_ending = True
         while any(worker.queue is not None for worker in self._workers):
             await self._finishing.park()
@@ -161,7 +161,7 @@ class ConcurrentService:
         return max(1, min(most, waiting // (self._batch_size * (free + 1))))
 
     async def _recall_from_slow_runs(self) -> None:
-        """Returns batches that wait behind a slow handler call to their queue, for other threads to take."""
+        """Puts batches that wait behind a slow handler call back into their queue, so that other threads take them."""
         while True:
             await self._runs_begun.park()
             while any(worker.run is not None and worker.run.has_waiting for worker in self._workers):
@@ -230,7 +230,7 @@ class ConcurrentService:
         self.arrived(assigned)
 
     async def _end_hung_calls(self) -> None:
-        """Cancels a call that takes longer than `consume_timeout`. Its messages are sent back."""
+        """Cancels handler calls that take longer than `consume_timeout`. Their messages are sent back."""
         while True:
             await trio.sleep(min(self._consume_timeout / 4, LONGEST_SWEEP_SECONDS))
             now = trio.current_time()
@@ -239,9 +239,9 @@ class ConcurrentService:
                     worker.scope.cancel()
 
     async def _timed_out(self, worker: Worker) -> None:
-        """Sends back the messages of a cancelled handler call, unless their queue is dropped.
+        """Settles a cancelled run: its finished batches are acknowledged, and later ones go back into the queue.
 
-        Settles the run's finished batches, and puts those not begun back into the queue, for any worker.
+        The messages of the cancelled call are sent back to the broker, unless their queue is dropped.
         """
         assigned, run = worker.queue, worker.run
         worker.queue = worker.run = None

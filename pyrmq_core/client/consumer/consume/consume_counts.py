@@ -1,6 +1,6 @@
 """`ConsumeCounts`: messages pulled, consumed and failed by topic, and their rates over the last minute. Pure.
 
-They are shown by `mqadmin consumerStatus`. Source: client/stat/ConsumerStatsManager.java, 5.4.0.
+`mqadmin consumerStatus` shows them. Source: client/stat/ConsumerStatsManager.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SAMPLES: Final = 13  # the samples of a minute, one each 5 s
 
 @dataclass(slots=True)
 class TopicCounts:
-    """The counts of one topic since the start. `seconds` is the time that the handler's `calls` took in all."""
+    """The counts of one topic since the start. `seconds` is the total time of the handler's `calls`."""
 
     pulled: int = 0
     pulls: int = 0
@@ -44,7 +44,7 @@ class ConsumeCounts:
         counts.pulled += messages
 
     def sample(self, now: float) -> None:
-        """Records a sample of the counts at time `now` in seconds. Rates are computed between samples."""
+        """Records the counts at time `now` in seconds. Rates are computed from two such samples."""
         self._samples.append((now, {topic: replace(counts) for topic, counts in self._topics.items()}))
 
     def statuses(self, now: float) -> Mapping[str, ConsumeStatus]:

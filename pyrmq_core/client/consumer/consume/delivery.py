@@ -1,4 +1,4 @@
-"""`Delivery`: one message from iterating over a consumer, acknowledged at the end of its `async with` block."""
+"""`Delivery`: one message of an iteration over a consumer, acknowledged at the end of its `async with` block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_DELAY_LEVEL = 3
 
 
 class Delivery:
-    """One message: `async with delivery as message:`. Leaving the block acknowledges it, an exception gives it back.
+    """One message: `async with delivery as message:`. The end of the block acknowledges it, an exception gives it back.
 
     The exception is raised to the caller, except `ConsumeLater` and `SuspendCurrentQueue`, which only decide about the
     message.
@@ -42,7 +42,6 @@ class Delivery:
         return is_order(error)
 
     async def _wait(self) -> None:
-        """Waits for the end of the block, and raises its exception, or `NotHandled` if the block was cancelled."""
         await self._settled.wait()
         if isinstance(self._reason, Exception):
             raise self._reason
@@ -63,7 +62,7 @@ def is_order(error: BaseException | None) -> bool:
 
 
 class Deliveries:
-    """The iterator of a consumer's deliveries. The consumer passes messages in with `deliver`.
+    """An iterator of a consumer's deliveries. The consumer adds messages with `deliver`.
 
     A message whose block has not ended after `timeout` seconds is delivered again.
     """
@@ -74,7 +73,7 @@ class Deliveries:
         self._open: set[Delivery] = set()
 
     async def deliver(self, messages: Sequence[MessageExt]) -> None:
-        """Passes each message to the iterating task in turn, and waits until the message is settled."""
+        """Passes each message to the iterating task, and waits until the message is settled before the next."""
         for index, message in enumerate(messages):
             delivery = Delivery(message)
             try:
@@ -102,7 +101,7 @@ class Deliveries:
             raise StopAsyncIteration from None
 
     def close(self) -> None:
-        """Ends the iteration now. Messages whose block was not entered are delivered to the group again."""
+        """Ends the iteration now. Messages whose block did not begin are delivered to the group again."""
         self._send.close()
         self._receive.close()
         for delivery in list(self._open):

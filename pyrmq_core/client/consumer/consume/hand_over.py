@@ -1,4 +1,4 @@
-"""`HandOver`: the messages that `LitePullConsumer.poll` returns, queue by queue in turn.
+"""`HandOver`: the messages that `LitePullConsumer.poll` returns, from one queue after another.
 
 Returned messages count as consumed when the next poll begins, and not before: after a crash they are delivered again.
 Java's lite pull counts them when they are returned (DefaultLitePullConsumerImpl.java, poll).
@@ -70,7 +70,7 @@ class HandOver:
         """Records that the messages of the last poll are consumed.
 
         `received` is the number of the last poll whose messages reached the caller. If that is an earlier poll, the
-        messages of the last one are returned again. None says that they all did.
+        messages of the last one are returned again. None means that the last poll's messages reached it.
         """
         returned, self._returned = self._returned, None
         if returned is None:

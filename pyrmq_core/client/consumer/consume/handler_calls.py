@@ -1,8 +1,7 @@
 """`HandlerCalls`: calls a user's handler, and returns the messages that it did not consume, with the reason.
 
 An `async` handler runs on the loop, a plain function in worker threads. A *run* is several short batches that one
-worker passes to the handler in turn: the change of threads, and the bookkeeping of a call, cost as much as many fast
-handlers.
+worker passes to the handler one after another, because changing threads costs as much as many calls of a fast handler.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ MOST_BATCHES_A_RUN: Final = 64
 class Outcome:
     """The result of one handler call: the messages that `failed`, and the exception as `reason`, or None.
 
-    `later` and `suspend` are the handler's exceptions, if it raised one of these. `left` says that no handler got the
-    messages. They are then not sent back to the broker for a retry.
+    `later` and `suspend` are the handler's exceptions, if it raised one of these. If `left` is True, no handler got the
+    messages, and they are not sent back to the broker for a retry.
     """
 
     failed: Messages = ()
@@ -63,7 +62,7 @@ CONSUMED: Final = Outcome()
 
 @dataclass(eq=False, slots=True)
 class CallRun:
-    """Batches that one worker passes to the handler in turn. `outcomes` has the results of the ended calls.
+    """Batches that one worker passes to the handler one after another. `outcomes` has the results of the ended calls.
 
     `context` is for the hooks. `seconds` is the total time of the ended calls.
     """
@@ -102,7 +101,7 @@ class HandlerCalls:
     """Calls a handler. A plain function runs in worker threads, at most `threads` of them at once.
 
     `batches_a_run` is the number of batches for one run: as many as the handler lately finished in a run's time, at
-    most `most_batches`. Without `warns`, the handler's exceptions reach the user by another way.
+    most `most_batches`. Without `warns`, the handler's exceptions are not logged.
     """
 
     def __init__(
@@ -127,8 +126,8 @@ class HandlerCalls:
     async def make_calls(self, run: CallRun) -> None:
         """Calls the handler with the run's batches, one after another, and adds each result or error to `run.outcomes`.
 
-        Begins no call after SLICE_SECONDS (in a thread RUN_SECONDS): later batches stay in the run. If this is
-        cancelled, a thread still ends its present call, but takes no further batch.
+        No call begins after SLICE_SECONDS (in a thread RUN_SECONDS), and later batches stay in the run. On
+        cancellation, a thread ends its present call but takes no further batch.
         """
         if self.is_async:
             longest = SLICE_SECONDS
@@ -202,7 +201,7 @@ class Stoppable(Protocol):
 
 
 async def stop_consumer(consumer: Stoppable, timeout: float | None, is_handler: bool) -> None:
-    """Stops the consumer, and waits until it has stopped, unless its own handler is the caller (`is_handler`)."""
+    """Stops a consumer and waits until it has stopped. Its own handler (`is_handler`) does not wait."""
     if is_handler:
         HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
     await consumer.stop(timeout)

@@ -1,4 +1,4 @@
-"""The exceptions by which a handler decides about messages that it did not consume.
+"""The exceptions with which a handler decides about messages that it did not consume.
 
 Sources: client/consumer/listener/ConsumeConcurrentlyContext.java, ConsumeOrderlyContext.java, 5.4.0.
 """
@@ -13,10 +13,10 @@ MOST_DELAY_LEVEL = 18
 
 
 class ConsumeLater(Exception):
-    """Raised by a handler: the messages are delivered again after the delay of `delay_level`.
+    """Raised by a handler, so that the messages are delivered again after the delay of `delay_level`.
 
-    0 lets the broker choose by the number of tries so far (10 s, 30 s, 1 min, ...), -1 moves them to the group's
-    dead-letter topic at once. Of a batch, the messages up to index `ack_index` are acknowledged (-1: none).
+    With 0 the broker chooses by the number of tries so far (10 s, 30 s, 1 min, ...). -1 moves them to the group's
+    dead-letter topic at once. In a batch, the messages up to index `ack_index` are acknowledged (-1: none).
     """
 
     def __init__(self, delay_level: int = 0, *, ack_index: int = -1) -> None:
@@ -26,9 +26,9 @@ class ConsumeLater(Exception):
 
 
 class SuspendCurrentQueue(Exception):
-    """Raised by an orderly handler: the same messages come again after `seconds`, before any later message.
+    """Raised by an orderly handler, so that the same messages come again after `seconds`, before any later message.
 
-    The default is the consumer's `suspend_current_queue_time`. Java allows 0.01 to 30 s, and so do we.
+    The default is the consumer's `suspend_current_queue_time`. 0.01 to 30 s are allowed, as in Java.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -37,4 +37,4 @@ class SuspendCurrentQueue(Exception):
 
 
 class NotHandled(Exception):
-    """Raised inside the library: no handler took the messages, so they are neither acknowledged nor sent back."""
+    """Raised inside the library when no handler got the messages. They are neither acknowledged nor sent back."""

@@ -1,7 +1,7 @@
 """A consumer's hooks: functions of the user before and after each call of its handler.
 
-A consumer takes them by `hooks=`. `hook_calls` says how they run. Each call has a context before it and a context after
-it, which share their `properties`. Source: client/hook/ConsumeMessageHook.java, 5.4.0.
+They are passed to a consumer as `hooks=`, and called as `hook_calls` describes. Each call has a context before it and a
+context after it, which share their `properties`. Source: client/hook/ConsumeMessageHook.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ CONSUME_CONTEXT_TYPE: Final = "ConsumeContextType"
 
 @dataclass(frozen=True, slots=True)
 class ConsumeContext:
-    """Messages of one queue and one call of the handler with them (client/hook/ConsumeMessageContext.java).
+    """The messages of one call of the handler, all of one queue (client/hook/ConsumeMessageContext.java).
 
-    `queue`, the messages' topics and the group are without the namespace. After the call `status` says how it ended,
-    `success` whether the messages count as consumed, `seconds` how long it took, and `error` what the handler raised.
-    `properties` is one dict for both contexts of a call, in which a hook may keep what it needs afterwards.
+    `queue`, the messages' topics and the group are without the namespace. After the call, `status` is its result,
+    `success` whether the messages count as consumed, `seconds` its time, and `error` the handler's exception.
+    `properties` is one dict for both contexts of a call, in which a hook may keep values from before for after it.
     """
 
     consumer_group: str
@@ -44,9 +44,9 @@ class ConsumeContext:
         success: bool | None = None,
         error: Exception | None = None,
     ) -> ConsumeContext:
-        """Returns the context after the call. If `success` is None, only SUCCESS counts as success.
+        """Returns the context after the call. If `success` is None, only the status SUCCESS counts as success.
 
-        TIME_OUT says that the handler took longer than the limit. It is a success where the messages still count as
+        The status TIME_OUT means that the handler took longer than the limit. `success` says if its messages count as
         consumed.
         """
         self.properties[CONSUME_CONTEXT_TYPE] = status.name
@@ -68,7 +68,7 @@ CONSUMER_HOOKS: Final = (("consume_message_before", "consume_message_after"),)
 
 
 class ConsumerHooks:
-    """A consumer's hooks, called in their order. False if there are none: then callers need no `ConsumeContext`."""
+    """A consumer's hooks, called in their order. Without hooks it is false, and no `ConsumeContext` is needed."""
 
     def __init__(self, hooks: Sequence[ConsumeMessageHook]) -> None:
         check_hooks(hooks, CONSUMER_HOOKS)

@@ -1,7 +1,7 @@
 """`Intake`: pulls one assigned queue, and puts its messages into the process queue, from which handlers take them.
 
-A consumer that lags far reads ahead, many pulls at once (`Puller.read`). At the queue's end one pull is held by the
-broker until a message comes. Pulling stops while the process queue is full, and pauses after failures by their kind.
+A consumer that lags far reads ahead with many pulls at once (`Puller.read`). At the queue's end the broker holds one
+pull until a message is stored. Pulling stops while the process queue is full, and pauses after failures.
 Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage), 5.4.0.
 """
 
@@ -50,8 +50,8 @@ PULL: Final = "pulling"
 class IntakeSettings:
     """The settings of pulling that all queues of a consumer share. Times are in seconds.
 
-    A broker may hold a pull for `hold` while no message is there, and the pull fails `timeout` after that. So `timeout`
-    is the delay before a hanging broker is replaced by a newly elected one. `interval` is the pause after a pull.
+    A broker may hold a pull for `hold` if there is no message, and the pull fails `timeout` after that. A hanging
+    broker is thus noticed after `timeout`. `interval` is the pause after a pull.
     """
 
     batch_size: int = 32
@@ -60,10 +60,10 @@ class IntakeSettings:
     interval: float = 0.0
 
     def times(self, failures: int) -> tuple[float, float]:
-        """Returns two times in seconds: how long the broker may hold the next pull, and when the client gives it up.
+        """Returns two times in seconds: how long the broker may hold the next pull, and after what more the pull fails.
 
-        `failures` is the number of failed pulls in a row. After a failure a pull is not held, so that a broker that
-        hangs is soon noticed. The time-out doubles twice, for answers that take longer over a slow connection.
+        `failures` is the number of failed pulls in a row. After a failure a pull is not held, so that a hanging broker
+        is soon noticed. The second time doubles twice, for answers that take longer over a slow connection.
         """
         if failures == 0:
             return self.hold, self.timeout
@@ -76,14 +76,14 @@ class Arrivals(Protocol):
     def arrived(self, process_queue: ProcessQueue, count: int) -> None: ...
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Is called when the broker moves the group to `offset` in this queue. The process queue is dropped then."""
+        """Called when the broker moved the group to `offset` in this queue, and its process queue was dropped."""
         ...
 
     def commits_with_pulls(self) -> bool: ...
 
 
 class Gate:
-    """A gate that stops pulling while it is closed: tasks wait at it. Suspending or pausing closes it."""
+    """A gate at which pulling waits while it is closed. `suspend` and `pause` of a consumer close it."""
 
     def __init__(self) -> None:
         self._opened: trio.Event | None = None
@@ -109,7 +109,7 @@ class Gate:
 class Intake:
     """Pulls one queue while it is assigned, and puts its messages into `process_queue`, which holds at most `limits`.
 
-    `receiver` decodes and filters them. `arrivals` receives reports of new messages and of corrected offsets.
+    `receiver` decodes and filters the messages. `arrivals` receives reports of new messages and of corrected offsets.
     `pulled_at` is the time of the broker's last answer, on the loop's clock.
     """
 
@@ -161,7 +161,7 @@ class Intake:
             self._room.set()
 
     def pull_anew(self, receiver: Receiver | None = None) -> None:
-        """Ends the pull or pause under way and pulls at once. `receiver` has the new filter, None if it stays."""
+        """Ends the present pull or pause and pulls at once. `receiver` has a new filter, None if it stays."""
         self.receiver = receiver or self.receiver
         self._current.cancel()
 
@@ -198,8 +198,8 @@ class Intake:
     async def _pull_once(self, hold: float, timeout: float) -> int:
         """Pulls once, and passes the messages on. Without a message the broker holds the pull for up to `hold` seconds.
 
-        The pull fails if the answer comes more than `timeout` seconds after that. Returns the offset of the queue's end
-        if many more messages are stored there, which are worth reading ahead, otherwise 0.
+        The pull fails `timeout` seconds after that. Returns the offset of the queue's end if so many more messages are
+        stored that reading ahead pays, otherwise 0.
         """
         process_queue = self.process_queue
         commit = process_queue.offset_to_commit if self._arrivals.commits_with_pulls() else None
@@ -227,7 +227,7 @@ class Intake:
         return pull.max_offset if pull.status is PullStatus.FOUND and more > READ_AHEAD_MESSAGES else 0
 
     async def _read_ahead(self, end: int, *, waits: bool = True) -> None:
-        """Reads up to offset `end`. Without room in the process queue it waits for some, or returns if not `waits`."""
+        """Reads up to offset `end`. When the process queue is full, waits for room, or returns if not `waits`."""
         process_queue, limits = self.process_queue, self.limits
         window = ReadWindow(
             messages=max(1, min(4000, limits.messages)),
@@ -260,9 +260,9 @@ class Intake:
             log.warning("%s: %s; the consumer goes on with what is kept", process_queue.queue, lost)
 
     async def _follow(self, moved: RawPull) -> Never:
-        """Follows a broker that moves the group to another offset of this queue, by a reset or as old messages expired.
+        """Moves to the offset to which the broker moved the group, after a reset or because old messages expired.
 
-        A queue that is being given up stores the new offset in place of its own. A pause prevents a busy loop with a
+        A queue that is being dropped stores the new offset instead of its own. A pause prevents a busy loop with a
         broker that moves every pull.
         """
         process_queue = self.process_queue
@@ -288,7 +288,7 @@ class Intake:
     def _deliver(self, pull: RawPull) -> int:
         """Puts the messages of a pull into the process queue, and returns the offset of the next pull.
 
-        The queue may have been dropped after the answer arrived: this task is cancelled at its next wait only.
+        The queue may have been dropped after the answer arrived: this task is cancelled only at its next wait.
         """
         process_queue = self.process_queue
         if process_queue.is_dropped:
@@ -323,7 +323,7 @@ class Intake:
                 self._room, self.is_held_back, self.pulled_at = None, False, trio.current_time()
 
     async def _pause(self, error: RocketMQError) -> None:
-        """Waits before the next try, briefly if the broker is only busy, else longer and with a new route."""
+        """Waits before the next try: briefly if the broker is only busy, else longer and with a new route."""
         queue = self.process_queue.queue
         if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:
             await trio.sleep(FLOW_CONTROL_PAUSE_SECONDS)

@@ -1,8 +1,8 @@
 """Message trace of a consumer: reports each message before and after its handler to the trace topic.
 
-It is a hook, which the consumer adds itself. `TraceDispatcher` sends its records. Trace messages are not traced, nor
-messages whose broker switched their trace off. Brokers before 5.0 store no region with a message: as with Java's
-consumer of 4.9.7 the record then has none, where 5.4.0's writes no record. Source:
+`ConsumerTracer` is a hook that the consumer adds itself, and `TraceDispatcher` sends its records. Trace messages are
+not traced, nor messages whose broker switched their trace off. Brokers before 5.0 store no region with a message. The
+record then has none, as with Java's consumer of 4.9.7 (that of 5.4.0 writes no record). Source:
 client/trace/hook/ConsumeMessageTraceHookImpl.java.
 """
 
@@ -23,7 +23,7 @@ TRACE_CONTEXT: Final = "mqTraceContext"
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """The traced messages of one handler call, and the id that the records before and after the call have in common."""
+    """The traced messages of one handler call, and the id that its records before and after the call share."""
 
     request_id: str
     messages: tuple[MessageExt, ...]

@@ -1,6 +1,6 @@
 """Reports a consumer's handler calls and polls to its hooks, and counts them.
 
-Of a lite pull consumer, the time from the end of one poll to the beginning of the next counts as a handler call. Java
+For a lite pull consumer, the time from the end of one poll to the beginning of the next counts as a handler call. Java
 calls both hooks before the poll returns.
 """
 

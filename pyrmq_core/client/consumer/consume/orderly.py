@@ -1,4 +1,4 @@
-"""`OrderlyService`: passes the messages of each queue to a handler one batch after another, in their order.
+"""`OrderlyService`: passes the messages of each queue to a handler in their order, one batch after another.
 
 In a clustering group a queue is consumed only while its broker holds the lock for this client. A failed batch is tried
 again before any later message. Source: client/impl/consumer/ConsumeMessageOrderlyService.java, 5.4.0.
@@ -32,7 +32,7 @@ LONGEST_SUSPENSION_SECONDS: Final = 30.0
 class OrderlyService:
     """Calls the handler with one batch of a queue at a time, for at most `workers` queues at once.
 
-    Broadcasting consumers have no `locks`: each reads every queue. `most_tries` is None for any number of tries.
+    Broadcasting consumers have no `locks`, because each reads every queue. `most_tries` is None without a limit.
     """
 
     def __init__(
@@ -137,7 +137,6 @@ class OrderlyService:
                 await trio.sleep(self._suspension_of(outcome))
 
     async def _settle(self, assigned: AssignedQueue, messages: Messages, outcome: Outcome) -> Sequence[MessageExt]:
-        """Acknowledges messages that are consumed or have no tries left. Returns the others, with a try counted."""
         process_queue = assigned.process_queue
         failed = list(outcome.failed)
         process_queue.finish(messages[: len(messages) - len(failed)])
@@ -154,7 +153,7 @@ class OrderlyService:
     async def _is_dead(self, message: MessageExt) -> bool:
         """Sends a message without tries left to the retry topic, whose broker moves it to the dead-letter topic.
 
-        Returns whether that succeeded, and False for a message with tries left. The message is then tried again here.
+        Returns whether it was sent. Otherwise the message is tried again here.
         """
         if self._send_back is None or self._most_tries is None or message.reconsume_times < self._most_tries:
             return False

@@ -1,7 +1,7 @@
 """`ProcessQueue`: the messages of one queue that were pulled and are not consumed yet. Pure.
 
-Offsets are consumed in any order. The offset to commit is the lowest unconsumed offset. So a slow message holds back
-the committed offset, but not later messages. Source: client/impl/consumer/ProcessQueue.java, 5.4.0.
+Messages are consumed in any order, and the offset to commit is the lowest unconsumed offset. So a slow message holds
+back the committed offset, but not later messages. Source: client/impl/consumer/ProcessQueue.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyrmq_core.model import MessageExt, MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class FlowLimits:
-    """The most that one queue holds: messages, bytes of their bodies, and the span of their offsets (None: any)."""
+    """The most that one process queue holds: messages, bytes of bodies, and the span of offsets (None: no limit)."""
 
     messages: int = 1000
     bytes: int = 100 * 1024 * 1024
@@ -24,10 +24,10 @@ class FlowLimits:
 
 
 class ProcessQueue:
-    """The pulled messages of one queue, from arrival until they are consumed.
+    """The pulled messages of one queue, until they are consumed.
 
     `position` is the offset of the next pull. `waiting` are the messages that no handler has yet, in their order. A
-    dropped queue accepts no messages: the answer to its last pull may arrive in the same moment. `corrected` is the
+    dropped queue accepts no messages, although the answer to its last pull may still arrive. `corrected` is the
     offset to which its broker moved the group, or None.
     """
 
@@ -61,7 +61,7 @@ class ProcessQueue:
     def offset_to_commit(self) -> int:
         """The lowest offset that is not consumed, or `position` if all pulled messages are consumed.
 
-        After a correction it is the corrected offset, also when more messages are consumed.
+        After a correction it is the corrected offset, even when further messages are consumed.
         """
         if self.corrected is not None:
             return self.corrected
@@ -77,7 +77,7 @@ class ProcessQueue:
         return limits.span is None or self.span <= limits.span
 
     def put(self, messages: Sequence[MessageExt], position: int) -> None:
-        """Adds messages in the order of their offsets, all at or after the old `position`, and sets the new one.
+        """Adds messages in the order of their offsets, all at or after `position`, and sets the new `position`.
 
         Does nothing if the queue is dropped.
         """
@@ -97,12 +97,12 @@ class ProcessQueue:
         return [waiting.popleft() for _ in range(min(most, len(waiting)))]
 
     def give_back(self, messages: Sequence[MessageExt]) -> None:
-        """Puts messages back at the front, so that `take` returns them again, unless the queue is dropped."""
+        """Puts messages back to the front, so that `take` returns them again. Does nothing if the queue is dropped."""
         if not self.is_dropped:
             self.waiting.extendleft(reversed(messages))
 
     def finish(self, messages: Sequence[MessageExt]) -> None:
-        """Records that messages are consumed. A message that was consumed already changes nothing."""
+        """Records that messages are consumed. Ignores those that were consumed already."""
         outstanding, consumed = self._outstanding, self._consumed
         if not consumed and [message.queue_offset for message in messages] == [*islice(outstanding, len(messages))]:
             self.bytes -= sum([len(message.body) for message in messages])
@@ -122,7 +122,7 @@ class ProcessQueue:
             consumed.remove(outstanding.popleft())
 
     def drop(self) -> None:
-        """Drops the waiting messages, and refuses new ones. Messages that handlers have can still be finished."""
+        """Drops the waiting messages, and refuses new ones. Handlers may still finish the messages that they have."""
         self.is_dropped = True
         self.waiting.clear()
 

@@ -1,8 +1,8 @@
-"""`QueueLocks`: the locks at brokers by which an orderly consumer has its queues to itself (requests 41, 42).
+"""`QueueLocks`: the locks at brokers that reserve queues for one orderly consumer of a group (requests 41, 42).
 
-A broker's lock lasts 60 s. It is renewed every 20 s, and counts here for 30 s. A lock that is not released blocks its
-queue for the group until the 60 s end. So a request under way is not cancelled, and a lock granted too late is
-released. Source: client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock), ProcessQueue.java, 5.4.0.
+A broker's lock lasts 60 s. This client renews it every 20 s, and relies on it for 30 s. A lock that is not released
+blocks its queue for the group until the 60 s end. So a request under way is not cancelled, and a lock that is granted
+too late is released. Source: client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock), ProcessQueue.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class QueueLocks:
         return at is not None and trio.current_time() - at < EXPIRY_SECONDS
 
     async def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
-        """Requests the locks and returns the queues that are locked for this client now.
+        """Requests the locks and returns the queues that are now locked for this client.
 
-        If the broker does not answer, a queue keeps its lock until the lock expires. A queue locked by another client
-        loses its lock here at once. A cancelled call ends after `LOCK_TIMEOUT_SECONDS` at most.
+        If the broker does not answer, a queue keeps its lock until the lock expires. A queue that another client has
+        locked loses its lock here at once. A cancelled call ends after `LOCK_TIMEOUT_SECONDS` at most.
         """
         locked: set[MessageQueue] = set()
         self._wanted.update(dict.fromkeys(queues))

@@ -1,6 +1,6 @@
-"""Decodes pulled records into the messages that handlers receive: filtered, and with the topics they were sent to.
+"""Decodes pulled records into the messages that handlers receive: filtered, and with their original topics. Pure.
 
-Pure. Sources: client/impl/consumer/PullAPIWrapper.java (processPullResult), DefaultMQPushConsumerImpl.java
+Sources: client/impl/consumer/PullAPIWrapper.java (processPullResult), DefaultMQPushConsumerImpl.java
 (resetRetryAndNamespace), 5.4.0.
 """
 
@@ -31,9 +31,8 @@ class Receiver:
     def messages(self, pull: RawPull, *, allow_gaps: bool = False) -> tuple[list[MessageExt], int]:
         """Returns the messages of a pull that pass the filter, in offset order, and the offset of the next pull.
 
-        The returned offset lies before the pull's own next offset if the decompressed bodies are too large together.
-        Raises as `decode` does: `RecordError` for records that cannot be read, `DataLost` for offsets without a message
-        unless `allow_gaps`.
+        That offset is lower than the pull's own next offset if the decompressed bodies are too large together. Raises
+        `RecordError` for unreadable records, and `DataLost` for offsets without a message unless `allow_gaps`.
         """
         own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
         messages, left_out = messages_of(pull, own, self.rules, allow_gaps=allow_gaps)

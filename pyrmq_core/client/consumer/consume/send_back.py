@@ -1,7 +1,7 @@
 """`SendBack`: sends messages back to a broker, which delivers them again or moves them to the dead-letter topic.
 
 A request (36) makes the message's broker store it again. If that fails, or the message lies in a batch record, a copy
-is sent to the group's retry topic by the send path. Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java
+is sent to the group's retry topic like any message. Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java
 (sendMessageBack), ConsumeMessageOrderlyService.java (sendMessageBack), 5.4.0.
 """
 
@@ -54,9 +54,9 @@ class SendBack:
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
         """Sends a message back. Returns whether it is stored, for another try or in the group's dead-letter topic.
 
-        `queue` is the queue that the message was pulled from. `delay_level` 0 lets the broker choose by the number of
-        tries, -1 moves the message to the dead-letter topic. A message of a batch record is sent to the retry topic
-        instead: its broker could return only the whole batch.
+        `queue` is the queue from which the message was pulled. With `delay_level` 0 the broker chooses by the number of
+        tries, -1 moves the message to the dead-letter topic. A message of a batch record is sent to the retry topic,
+        since its broker could return only the whole batch.
         """
         if message.sys_flag & BATCH_RECORD:
             return await self.send_to_retry_topic(message, _level(message, delay_level))

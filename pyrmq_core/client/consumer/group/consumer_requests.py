@@ -1,9 +1,8 @@
 """Passes brokers' requests to the consumer of the group that a request names.
 
-If the client has no consumer of the group, it answers as Java's ClientRemotingProcessor does: it refuses requests for
+A client without a consumer of the group answers as Java's ClientRemotingProcessor does: it refuses requests for
 the running info (307) and direct consumption (309), answers the status request (221) with an empty table, and does not
-answer notifications (40) and resets (220). The connection refuses a body that cannot be read, with the fault as the
-remark.
+answer notifications (40) and resets (220). The connection refuses an unreadable body, with the fault as the remark.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ class ConsumerMember(Protocol):
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo: ...
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Calls the handler with the message and returns its result. It is cancelled if it takes too long."""
+        """Calls the handler with the message and returns its result. The call is cancelled if it takes too long."""
         ...
 
 
 class ConsumerRequests:
     """The client's consumers by group, and the handlers of the requests that brokers send to them.
 
-    They are notices of changed members (40), resets (220), and requests for offsets (221), running info (307) and
-    direct consumption (309).
+    These requests are notices of changed members (40), resets (220), and requests for offsets (221), running info (307)
+    and direct consumption (309).
     """
 
     def __init__(self, *, consume_seconds: float = CONSUME_SECONDS) -> None:

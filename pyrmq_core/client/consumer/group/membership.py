@@ -35,7 +35,7 @@ LEAST_SECONDS: Final = 1.0
 
 
 class Membership:
-    """A consumer's membership in its group. `consume_type` is PASSIVELY for push consumers, ACTIVELY for lite pull."""
+    """A consumer's membership in its group. `consume_type` is PASSIVELY for push, ACTIVELY for lite pull."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Membership:
         self._note()
 
     def renew_version(self, topic: str) -> None:
-        """Gives a subscription a newer version, as Java's clients do when the consumer's queues have changed."""
+        """Gives a subscription a newer version, as Java's clients do when the consumer's queues change."""
         subscription = self._subscriptions.get(topic)
         if subscription is not None:
             self._subscriptions[topic] = Subscription(
@@ -106,13 +106,13 @@ class Membership:
             await self._client.heartbeats.send_round()
 
     def announce_soon(self) -> None:
-        """Makes `run` send a heartbeat. Several changes at a time share a heartbeat."""
+        """Makes `run` send a heartbeat. Changes at about the same time share one heartbeat."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Sends heartbeats after changes, one round a second at most, as long as the consumer runs.
+        """Sends heartbeats after changes, to all brokers, at most once a second, as long as the consumer runs.
 
-        A consumer that gets queues of many topics has a change for each topic, and each round goes to all brokers.
+        A consumer that gets queues of many topics has a change for each topic.
         """
         while True:
             await self._changed.wait()
@@ -127,9 +127,9 @@ class Membership:
             await self._client.heartbeats.remove(consumer=self._group)
 
     async def report_differences(self) -> None:
-        """Compares this consumer's subscriptions with the group's at each broker. Logs each difference once.
+        """Compares this consumer's subscriptions with those of the group at each broker. Logs each difference once.
 
-        Brokers keep the newest subscription of a group for all its members, so members that differ lose messages.
+        Brokers keep the newest subscription of a group for all members, so members with others lose messages.
         """
         for broker in self._client.routes.brokers:
             if broker.master is None:

@@ -22,7 +22,7 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscribed topic, with its namespace, and its filter. `version_ms` is the time of the last change.
+    """A subscribed topic, with its namespace, and the filter for it. `version_ms` is the time of the last change.
 
     Brokers keep the subscription with the highest version for the whole group, so all members should have equal ones.
     """

@@ -1,1 +1,1 @@
-"""The offsets of a group's queues: where reading starts, how far messages are consumed, and where that is stored."""
+"""The offsets of a group's queues: where reading starts, how far messages are consumed, and where this is stored."""

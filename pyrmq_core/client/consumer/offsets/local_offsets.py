@@ -1,7 +1,7 @@
 """`LocalOffsetStore`: the offsets of a broadcasting consumer, in a file of its client (LocalFileOffsetStore.java).
 
 The file is read and written in a worker thread. Its folder has Java's name for a client with an instance name
-(`offsets_id`). A consumer without an instance name finds no offsets when it starts again.
+(`offsets_id`). A consumer without an instance name has no stored offsets when it starts again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LocalOffsetStore(OffsetsInMemory):
             return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Writes and syncs the file, if any of the offsets has changed. `confirmed` makes no difference."""
+        """Writes the file and syncs it to disk, if any offset has changed. `confirmed` makes no difference."""
         async with self._lock:
             changed = self._changed(queues, confirmed=confirmed)
             if not changed:

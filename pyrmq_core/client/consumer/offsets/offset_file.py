@@ -1,10 +1,10 @@
 """The file of a broadcasting consumer's offsets, with Java's path and format. Every function here blocks.
 
-`<directory>/<client id>/<group>/offsets.json`, and the version before it as `.bak`. Java reads what this writes.
-Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java (string2File).
+The file is `<directory>/<client id>/<group>/offsets.json`, and its previous version has the suffix `.bak`. Java can
+read both. Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java (string2File).
 
-fastjson writes a queue as an object where JSON has a name. Reading also accepts a name with that object's text, or with
-the text of `MessageQueue.toString`, as Jackson writes it. 5.4.0 does not read back an offset beyond 32 bits. Source:
+fastjson writes a queue as an object where JSON has a name. A name may also be that object's text, or the text of
+`MessageQueue.toString`, as Jackson writes it. 5.4.0 does not read back an offset beyond 32 bits. Source:
 client/consumer/store/OffsetSerializeWrapper.java, 5.4.0 and 4.9.7.
 """
 
@@ -74,7 +74,7 @@ class OffsetFile:
         return self._read()[0]
 
     def merge(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Writes these queues' offsets. Other queues' offsets in the file stay.
+        """Writes the offsets of these queues. The file keeps the offsets of other queues.
 
         After a `StoreError` the old offsets can still be read.
         """
@@ -83,10 +83,10 @@ class OffsetFile:
             pass
 
     def writing(self, offsets: Mapping[MessageQueue, int], *, keep_previous: bool) -> Iterator[str]:
-        """Writes the file in steps, and yields the name of each step before it, so that tests can end it there.
+        """Writes the file in steps, and yields the name of each step before it, so that tests can stop there.
 
-        Wherever it ends, the old or the new offsets can be read. `keep_previous` is for a file that can be read: a
-        damaged one must not replace the backup.
+        At any step, either the old or the new offsets can be read. `keep_previous` is False for a damaged file, which
+        must not replace the backup.
         """
         fresh = self.path.with_name(f"{FILE_NAME}.tmp")
         try:
@@ -112,7 +112,7 @@ class OffsetFile:
             ) from error
 
     def _read(self) -> tuple[dict[MessageQueue, int], bool]:
-        """Returns the offsets, and whether they come from the file itself, not from its `.bak`."""
+        """Returns the offsets, and False if they come from the `.bak` because the file is damaged."""
         reason = ""
         for version in (self.path, self.backup):
             try:
@@ -153,7 +153,7 @@ def _default_folder() -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Creates a folder and its parents, and syncs each parent: otherwise a power cut may remove them."""
+    """Creates a folder and its parents, and syncs each parent, since a power cut may otherwise remove them."""
     if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -161,7 +161,6 @@ def _make_folder(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Syncs a folder, so that a power cut does not remove the name of a new file in it."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -1,4 +1,4 @@
-"""`OffsetStore`: stores how far each queue is consumed. `RemoteOffsetStore` does so at the brokers.
+"""`OffsetStore`: stores how far each queue is consumed. `RemoteOffsetStore` stores it at the brokers.
 
 Source: client/consumer/store/OffsetStore.java, RemoteBrokerOffsetStore.java (5.4.0). Java sends every offset every 5 s.
 Here an offset is sent when it has changed, and once a minute, since a crashed broker loses its last offsets.
@@ -29,7 +29,7 @@ class OffsetStore(Protocol):
     """The offsets of one consumer's queues: in memory, and at the brokers or in a file."""
 
     async def load(self) -> None:
-        """Reads the stored offsets if they are in a file. Raises `StoreError` if that cannot be read."""
+        """Reads the stored offsets if they are in a file. Raises `StoreError` if the file cannot be read."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None: ...
 
@@ -38,7 +38,7 @@ class OffsetStore(Protocol):
     def known(self, queue: MessageQueue) -> int | None: ...
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Reads the stored offset, or returns None. Memory adopts it unless it has a newer offset to store.
+        """Returns the stored offset, or None. It becomes the offset in memory, unless that is newer and not stored yet.
 
         Raises `RocketMQError` if the offset cannot be read now.
         """
@@ -46,8 +46,8 @@ class OffsetStore(Protocol):
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
         """Stores the changed offsets of these queues.
 
-        A failed offset is logged and tried again the next time. With `confirmed` the call returns when the store has
-        acknowledged the offsets, and also stores offsets that were sent before but never acknowledged.
+        A failure is logged, and the offset is stored the next time. With `confirmed` the call returns when the store
+        has acknowledged the offsets, and also stores offsets that were sent before but never acknowledged.
         """
 
     def forget(self, queue: MessageQueue) -> None: ...
@@ -65,12 +65,12 @@ class RemoteOffsetStore(OffsetsInMemory):
         self._all_sent_at: float | None = None
 
     async def load(self) -> None:
-        """Does nothing: the offset of a queue is read when the queue starts."""
+        """Does nothing, since the offset of a queue is read when the queue starts."""
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the broker's offset, or None. It is 0 without one, if the queue still has its first message.
+        """Returns the group's offset at the broker, or None.
 
-        A 4.9 broker answers 0 for every queue without an offset.
+        Without an offset a broker answers 0 if the queue still has its first message, and a 4.9 broker for every queue.
         """
         before = self.known(queue)
         offset = await self._lookups.committed(queue, zero_if_young=True)
@@ -84,7 +84,7 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
         """Sends the changed offsets as one-way requests, or with `confirmed` as requests that brokers answer.
 
-        The first request to each broker always has an answer: a broker refuses a one-way request silently.
+        The first request to each broker always has an answer, since brokers refuse one-way requests silently.
         """
         now = trio.current_time()
         if self._all_sent_at is None:
@@ -103,7 +103,7 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def _persist_at(
         self, broker_name: str, queues: list[MessageQueue], confirmed: bool, permits: trio.Semaphore
     ) -> None:
-        """Stores the offsets of one broker's queues: the first alone, and the others only if the broker was reached."""
+        """Stores the offsets of one broker's queues: the first alone, and the others only if the broker answered."""
         async with self._locks.setdefault(broker_name, trio.Lock()):
             changed = list(self._changed(queues, confirmed=confirmed).items())
             if changed and await self._commit(*changed[0], True, permits):
@@ -135,9 +135,9 @@ DEFAULT_AGE: Final = timedelta(minutes=30)
 
 
 class StartOffsets:
-    """Decides the first offset of an assigned queue. `timestamp` is the time from which TIMESTAMP reads.
+    """The rule for the first offset of an assigned queue. `timestamp`, with a time zone, is that of TIMESTAMP.
 
-    It has a time zone. Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
+    Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class StartOffsets:
         self._when_ms = first_millisecond(datetime.now(UTC) - DEFAULT_AGE if timestamp is None else timestamp)
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the stored offset, or the offset that `consume_from_where` names.
+        """Returns the stored offset, or the offset that `consume_from_where` describes.
 
         Raises `RocketMQError` if the offset cannot be read now. The queue must not be started then.
         """

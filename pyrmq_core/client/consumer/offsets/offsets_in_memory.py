@@ -1,7 +1,7 @@
 """`OffsetsInMemory`: the consumed offsets in memory, and which of them are stored already.
 
-Changes are found by comparing values: an offset that changes during its storage is stored again the next time. Source:
-client/consumer/store/ControllableOffset.java (5.4.0).
+Values show which offsets changed, so an offset that changes while it is being stored is stored again the next time.
+Source: client/consumer/store/ControllableOffset.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyrmq_core.model import MessageQueue
 class ConsumedOffset:
     """The consumed offset of one queue, the value last `sent` to the broker or file, and the last `confirmed` one.
 
-    `sent` and `confirmed` are None while unknown, as during a send.
+    `sent` and `confirmed` are None while a send is under way, when it is unknown which value is stored.
     """
 
     __slots__ = ("confirmed", "is_frozen", "offset", "sent")
@@ -26,7 +26,7 @@ class ConsumedOffset:
         self.confirmed: int | None = None
 
     def begin_sending(self) -> int:
-        """Returns the offset to send. Until the send ends, it is unknown which value the broker has."""
+        """Returns the offset to send. Until the send ends, `sent` and `confirmed` are None."""
         self.sent = self.confirmed = None
         return self.offset
 
@@ -59,7 +59,7 @@ class OffsetsInMemory:
                 entry.sent = entry.confirmed = None
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Sets the queue's offset and fixes it: until `forget`, `update` does not change it."""
+        """Sets the queue's offset, which `update` then does not change until `forget` is called."""
         entry = self._offsets.setdefault(queue, ConsumedOffset(offset))
         entry.offset, entry.is_frozen = offset, True
 
@@ -80,10 +80,10 @@ class OffsetsInMemory:
         return {queue: entry for queue, entry in entries.items() if entry.is_changed(confirmed=confirmed)}
 
     def _adopt(self, queue: MessageQueue, stored: int, before: int | None) -> None:
-        """Adopts an offset read from the broker or file, unless memory changed or has a newer one to store.
+        """Takes over an offset read from the broker or file, unless memory changed or has a newer one to store.
 
-        `before` is the offset in memory when the read began. Java's OffsetStore.readOffset does so, too: otherwise a
-        later pull would commit the older value in memory.
+        `before` is the offset in memory when the read began. Java's OffsetStore.readOffset does this too, since a later
+        pull would otherwise commit the older value in memory.
         """
         entry = self._offsets.get(queue)
         if entry is None and before is None:

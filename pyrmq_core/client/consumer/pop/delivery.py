@@ -47,11 +47,11 @@ class PopDelivery(AsyncOnly):
 
     @property
     def is_settled(self) -> bool:
-        """True once it was acknowledged or given back."""
+        """True after the message was acknowledged or given back."""
         return self._is_settled
 
     async def ack(self) -> None:
-        """Acknowledges the message. If its invisible time has ended, another worker may have it nevertheless."""
+        """Acknowledges the message. If its invisible time has ended, another worker may have received it."""
         try:  # a turn of the loop less for each message
             self._turn.acquire_nowait()
         except trio.WouldBlock:
@@ -64,7 +64,7 @@ class PopDelivery(AsyncOnly):
             self._turn.release()
 
     async def extend(self, seconds: float) -> None:
-        """Lets the message be invisible for `seconds` from now on, up to 12 hours, whatever was left before."""
+        """Keeps the message invisible for `seconds` from now on, up to 12 hours, however much time was left."""
         milliseconds = invisible_ms("seconds", seconds)
         async with self._turn:
             self._check_unsettled()
@@ -74,7 +74,7 @@ class PopDelivery(AsyncOnly):
         """Has the message delivered again after `delay` seconds.
 
         The default grows with the number of deliveries, from 10 seconds to 2 hours, and is 1 second for an ordered pop.
-        A message that came again `max_reconsume_times` times already moves to the dead-letter topic instead.
+        A message that was delivered again `max_reconsume_times` times moves to the dead-letter topic instead.
         """
         milliseconds = None if delay is None else 1 if check_wait("delay", delay) == 0 else invisible_ms("delay", delay)
         async with self._turn:
@@ -106,7 +106,7 @@ class PopDelivery(AsyncOnly):
         return trio.current_time() > self._ends_at
 
     async def _extend_on(self, seconds: float) -> None:
-        """Extends the message by `seconds` each time that half of its time is over, until it is settled or visible."""
+        """Extends the message by `seconds` whenever half of its time is over, until it is settled or visible."""
         while not self._is_settled:
             await trio.sleep_until(self._half_over_at)
             try:
@@ -129,7 +129,7 @@ class PopDelivery(AsyncOnly):
         self._starts_now(milliseconds)
 
     async def _fail(self, error: BaseException) -> None:
-        """Gives the message back without raising: if that fails, it comes again at the end of its invisible time."""
+        """Gives the message back without raising. If that fails, it comes again at the end of its invisible time."""
         try:
             async with self._turn:
                 if not self._is_settled:
@@ -169,7 +169,7 @@ class PopDelivery(AsyncOnly):
 
 
 async def give_back_unused(deliveries: Iterable[PopDelivery]) -> None:
-    """Gives messages back that their receiver left, also in a cancelled task. Does not raise."""
+    """Gives received messages back, also in a cancelled task. Does not raise."""
     with trio.move_on_after(LEAVING_SECONDS, shield=True):
         async with trio.open_nursery() as nursery:
             for delivery in deliveries:

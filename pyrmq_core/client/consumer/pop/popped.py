@@ -1,4 +1,4 @@
-"""The messages of an answer to a pop, each with its receipt. Pure.
+"""The messages in the answer to a pop, each with its receipt. Pure.
 
 Source: client/impl/MQClientAPIImpl.java (processPopResponse), 5.4.0.
 """
@@ -22,7 +22,7 @@ from pyrmq_core.protocol.requests.pop.receipt import Receipt, topic_mark
 
 @dataclass(frozen=True, slots=True)
 class Popped:
-    """A message with its receipt. With an `error` it cannot be read, and its body is as it is stored."""
+    """A message with its receipt. An unreadable message has an `error`, and its body as it is stored."""
 
     message: MessageExt
     receipt: Receipt
@@ -30,7 +30,7 @@ class Popped:
 
 
 def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPull]:
-    """Yields the records of an answer in parts of one queue each, in their order. Raises `RecordError`."""
+    """Yields the records of an answer in order, in parts of one queue each. Raises `RecordError`."""
     records, begin, position, queue_id = memoryview(answer.records), 0, 0, -1
     while position < len(records):
         raw = unpack_record(records, position)
@@ -44,7 +44,7 @@ def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPul
 
 
 def readable_part(pull: RawPull, rules: BodyRules) -> list[Readable]:
-    """Returns messages, and records that cannot be read, up to 256 MiB of bodies. The rest is popped again later."""
+    """Returns messages and unreadable records, up to 256 MiB of bodies. The rest is popped again later."""
     items: list[Readable] = []
     plain_bytes = 0
     for item in iterate_readable(pull, EVERYTHING, rules):
@@ -56,9 +56,9 @@ def readable_part(pull: RawPull, rules: BodyRules) -> list[Readable]:
 
 
 def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, broker_name: str) -> list[Popped]:
-    """Returns each message with its receipt, and with `topic` as its topic. An ordered pop's get their earlier tries.
+    """Returns each message of an answer with its receipt, and with `topic` as its topic.
 
-    Raises `HeaderError` for an answer that leaves a message without a receipt.
+    Messages of an ordered pop get the number of earlier tries. Raises `HeaderError` if a message has no receipt.
     """
     starts = read_start_offsets(answer.start_offset_info or "")
     counts = read_order_counts(answer.order_count_info or "")

@@ -1,8 +1,8 @@
 """`Receiving`: waits for messages of a topic at its brokers, and makes deliveries of them.
 
-The only broker of a topic holds the pop itself: an idle worker costs a request in 15 s. With several brokers, a held
-pop at each could bring more messages than were wanted. So each is popped without a wait, and then they report by
-NOTIFICATION which of them has a message.
+If the topic has one broker, that broker holds the pop while there is no message, so an idle worker sends a request in
+15 s. With several brokers, held pops could return more messages than were requested. So each broker is popped
+without a wait, and then they report by NOTIFICATION when one has a message.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIRST_PAUSE_SECONDS: Final = 0.05
 
 @dataclass(eq=False, slots=True)
 class _Pop:
-    """A pop in a task of its own. If its caller is cancelled it is abandoned, and its messages are given back."""
+    """A pop in a task of its own. When its caller is cancelled, it is abandoned and its messages are given back."""
 
     ended: trio.Event = field(default_factory=trio.Event)
     deliveries: list[PopDelivery] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Receiving:
     async def receive(self, options: PopOptions, wait: float) -> list[PopDelivery]:
         """Returns the first messages that a broker has within `wait` seconds, or none.
 
-        Raises `ResponseError` for refusals, `NetworkError`s, and `RecordError` for records whose ends are unknown.
+        Raises `ResponseError` for refusals, `NetworkError`s, and `RecordError` for records whose end cannot be found.
         """
         deadline, pause, is_quick = trio.current_time() + wait, FIRST_PAUSE_SECONDS, False
         while True:
@@ -114,7 +114,6 @@ class Receiving:
         return []
 
     async def _wait_for_any(self, brokers: Sequence[str], options: PopOptions, wait: float) -> None:
-        """Returns when a broker has a message, or after `wait` seconds. Brokers that fail do not count."""
         with trio.move_on_after(wait):
             async with trio.open_nursery() as nursery:
                 for broker_name in brokers:
@@ -173,8 +172,8 @@ class Receiving:
     def _wanted(self, popped: Sequence[Popped], options: PopOptions) -> list[PopDelivery]:
         """Returns the deliveries of a pop for the caller.
 
-        Messages of other tags, whose hash is equal, are acknowledged. A message whose invisible time ended too often
-        moves to the dead-letter topic. One that cannot be read stays invisible, and comes again.
+        Messages with another tag of the same hash are acknowledged. A message whose invisible time ended too often
+        moves to the dead-letter topic. An unreadable message stays invisible, and comes again.
         """
         namespace, most_tries = self._settings.namespace, self._settings.max_reconsume_times
         deliveries = []

@@ -1,7 +1,7 @@
-"""`PopRequests`: the requests of one group that pops, to the brokers of a topic. Names are as they are on the wire.
+"""`PopRequests`: the requests of one group that pops, to the brokers of a topic. Names contain the namespace.
 
-Acknowledgements of a broker go one after another: those that arrive meanwhile share the next request. A broker
-before 5.1.3 answers no batch of them: there each has a request of its own.
+Acknowledgements to one broker are sent one after another, and those that arrive meanwhile share the next request. A
+broker before 5.1.3 does not answer shared requests, so there each acknowledgement has a request of its own.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class PopRequests:
         return names
 
     async def pop(self, broker_name: str, options: PopOptions, wait: float, attempt_id: str | None) -> list[Popped]:
-        """Pops once, and returns no messages where the broker has none within `wait` seconds.
+        """Pops once. Returns no messages if the broker has none within `wait` seconds.
 
         An ordered pop has an `attempt_id`. If its answer is lost, the next pop with the same id gets the messages
-        again. Raises `ResponseError` for refusals, `NetworkError`s, `RecordError` for records whose ends are unknown.
+        again. Raises `ResponseError`, `NetworkError`, and `RecordError` for records whose end cannot be found.
         """
         queue = MessageQueue(options.topic, broker_name, ANY_QUEUE)
         timeout = self._settings.timeout
@@ -125,7 +125,7 @@ class PopRequests:
         return with_receipts(popped, items, options.topic, broker_name)
 
     async def has_message(self, broker_name: str, options: PopOptions, wait: float) -> bool:
-        """Waits up to `wait` seconds until the broker has a message to pop, and takes none. Returns False without one.
+        """Returns whether the broker has a message within `wait` seconds, without popping it.
 
         Raises `ResponseError` for refusals, and `NetworkError`s.
         """
@@ -149,7 +149,7 @@ class PopRequests:
             raise entry.error
 
     async def finish(self) -> None:
-        """Waits for the acknowledgements under way, for the time of one request. Those without an answer then fail."""
+        """Waits for the open acknowledgements, for the time of one request. Those without an answer then fail."""
         with trio.move_on_after(self._settings.timeout):
             for ack in list(self._open):
                 await ack.ended.wait()
@@ -162,7 +162,7 @@ class PopRequests:
         ack.ended.set()
 
     async def change(self, topic: str, receipt: Receipt, milliseconds: int) -> Receipt:
-        """Makes the message visible `milliseconds` from now, and returns the receipt that replaces its old one."""
+        """Makes the message visible `milliseconds` from now, and returns its new receipt."""
         request = ChangeInvisibleTime(
             consumer_group=self._group,
             topic=receipt.real_topic(topic, self._group),
@@ -211,7 +211,7 @@ class PopRequests:
                 nursery.start_soon(self._acknowledge_one, ack)
 
     async def _acknowledge_batch(self, broker_name: str, batch: list[_Ack]) -> list[_Ack]:
-        """Acknowledges in one request, and returns the messages that need requests of their own."""
+        """Acknowledges messages in one request, and returns those that need requests of their own."""
         topics = dict.fromkeys(ack.topic for ack in batch)
         rows = [
             row

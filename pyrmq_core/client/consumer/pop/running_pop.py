@@ -1,6 +1,6 @@
 """`RunningPop`: calls a handler with popped messages, and keeps them invisible to other consumers meanwhile.
 
-An ordered pop returns messages of a queue in their order, and the broker holds the queue back meanwhile. They are
+In an ordered pop, the broker returns no further messages of a queue before those that it returned are settled. They are
 handled one after another. If one fails, it and all later ones are given back, and come again.
 """
 
@@ -39,13 +39,13 @@ FINAL_CODES: Final = frozenset(
 
 @dataclass(eq=False, slots=True)
 class RunningPop:
-    """The work of one `PopConsumer.run`: it receives messages, and has at most `at_once` of them in the handler.
+    """The work of one `PopConsumer.run`: it receives messages, and passes up to `at_once` of them to the handler.
 
     `receive(count)` returns up to `count` deliveries, perhaps none. A message is invisible for `invisible` seconds.
-    This is extended half way through, until `consume_timeout` seconds after its arrival. `handled` has the arrival time
-    of each message, by trio's clock, until it is settled. `free` is the number of calls that may begin: the next
-    messages are received while earlier ones are acknowledged, but ordered ones only after that, which opens their
-    queue. `changed` is set when a handler ends.
+    This time is extended when half of it is over, until `consume_timeout` seconds after its arrival. `handled` has the
+    arrival time of each message, by trio's clock, until it is settled. `free` is the number of calls that may begin.
+    The next messages are received while earlier ones are acknowledged, but in an ordered pop only after that. `changed`
+    is set when a handler ends.
     """
 
     receive: Callable[[int], Awaitable[Sequence[PopDelivery]]]
@@ -64,7 +64,7 @@ class RunningPop:
         self.free = self.at_once
 
     async def work(self, nursery: trio.Nursery) -> None:
-        """Receives for ever, and handles messages in the nursery. Raises refusals that no later try changes."""
+        """Receives for ever, and handles messages in the nursery. Raises refusals that last."""
         nursery.start_soon(self._extend_in_turn)
         while True:
             await self._wait_until(lambda: self.free > 0 and len(self.handled) < MOST_UNSETTLED * self.at_once)
@@ -101,7 +101,6 @@ class RunningPop:
                 nursery.start_soon(self._handle_in_turn, [delivery])
 
     async def _handle_in_turn(self, deliveries: Sequence[PopDelivery]) -> None:
-        """Handles the messages one after another. Those behind a failed one are given back."""
         left = list(deliveries)
         try:
             while left:
@@ -119,7 +118,7 @@ class RunningPop:
                     self._end(delivery)
 
     async def _handle(self, delivery: PopDelivery) -> bool:
-        """Calls the handler and settles the message by its end. Returns whether it was acknowledged."""
+        """Calls the handler and settles the message. Returns whether it was acknowledged."""
         outcome = await self.calls.call([delivery.message])
         if not self.order:
             self.free += 1
@@ -167,5 +166,5 @@ class RunningPop:
 
 
 def is_final(error: RocketMQError) -> bool:
-    """Returns whether no later try to receive changes the error."""
+    """Returns whether an error will come again at every later receive."""
     return isinstance(error, LocalError) or (isinstance(error, ResponseError) and error.code in FINAL_CODES)

@@ -1,4 +1,4 @@
-"""The settings of a `PopConsumer`, written once for the trio, blocking and asyncio classes, and delays after failures.
+"""The settings of a `PopConsumer`, for the trio, blocking and asyncio classes, and the delays after failures.
 
 Delays are those of client/impl/consumer/DefaultMQPushConsumerImpl.java (popDelayLevel), 5.4.0.
 """
@@ -30,9 +30,9 @@ LEVEL_SECONDS: Final = (1, 5, *RETRY_SECONDS)
 class PopSettings(ConsumerSettings[AnyClient]):
     """The parameters of a pop consumer. `AnyClient` is the trio, blocking or asyncio `Client`.
 
-    A message that came again `max_reconsume_times` times moves to the group's dead-letter topic. For up to
-    `consume_timeout` seconds it stays invisible while its handler works. At the end, running handlers have
-    `stop_timeout` seconds.
+    A message that came again `max_reconsume_times` times moves to the group's dead-letter topic. While its handler
+    works it stays invisible for up to `consume_timeout` seconds. At the end, running handlers have `stop_timeout`
+    seconds.
     """
 
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.FIRST_OFFSET
@@ -61,7 +61,7 @@ def check_wait(name: str, seconds: object) -> float:
 
 
 def invisible_ms(name: str, seconds: object) -> int:
-    """Returns a time for which a message is invisible, 1 ms at least. Raises `InvalidArgument` beyond 12 hours."""
+    """Returns an invisible time in milliseconds, 1 at least. Raises `InvalidArgument` beyond 12 hours."""
     milliseconds = round(seconds_of(name, seconds) * 1000)
     if milliseconds > MOST_INVISIBLE_SECONDS * 1000:
         raise InvalidArgument(f"{name}={seconds}: {MOST_INVISIBLE_SECONDS:g} seconds at most")

@@ -1,4 +1,4 @@
-"""Judges an answer to a pull of a range: it is usable, or worth a retry, or shows a loss. Pure.
+"""Decides whether the answer to a pull of a range is usable, worth a retry, or shows a loss. Pure.
 
 Statuses as the broker sets them: store/DefaultMessageStore.java (getMessage), 5.4.0, and broker/processor/
 PullMessageProcessor.java, which reports a reset of the group's offset (OFFSET_RESET) once, in the answer to any pull.
@@ -12,12 +12,12 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 def may_pass(pull: RawPull, end: int) -> bool:
-    """Returns whether the same pull, repeated a moment later, may give a usable answer. `end` is its range's end.
+    """Returns whether the same pull may get a usable answer a moment later. `end` is the end of its range.
 
     A message that was just acknowledged may not be readable yet. A slave that lags answers code 20
-    (PULL_RETRY_IMMEDIATELY) with the same offset, where its master would answer 19 or 21. A broker that moves a kept
-    offset resets the group. A 4.9 broker may once return messages beyond the queue's end that it reports, during
-    writes.
+    (PULL_RETRY_IMMEDIATELY) with the same offset, where its master would answer 19 or 21. After a reset of the group a
+    broker moves a pull from an offset that it keeps. A 4.9 broker may once return messages beyond the queue's end that
+    it reports, during writes.
     """
     if pull.status is PullStatus.OFFSET_ILLEGAL:
         return pull.min_offset <= pull.start <= pull.max_offset
@@ -28,7 +28,7 @@ def may_pass(pull: RawPull, end: int) -> bool:
 def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordError | None:
     """Returns the error of a pull that is no valid answer for the offsets from its start to `end`, else None.
 
-    If `filtered`, the broker skips messages that the filter rejects, so offsets without a message are no fault.
+    If `filtered`, offsets may lack a message, since the broker skips messages that the filter rejects.
     """
     start, forward = pull.start, pull.next_offset > pull.start
     if _is_beyond(pull, end):
@@ -46,7 +46,7 @@ def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordErr
 
 
 def no_progress(pull: RawPull) -> RecordError:
-    """Returns the error for an answer whose next offset is not higher: the same pull would be repeated without end."""
+    """Returns the error for an answer that does not move forward, whose pull would be repeated for ever."""
     return RecordError(
         f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
         f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
@@ -56,7 +56,7 @@ def no_progress(pull: RawPull) -> RecordError:
 def _is_beyond(pull: RawPull, end: int) -> bool:
     """Returns whether the answer's next offset is beyond the queue's end in the same answer.
 
-    Then it is unknown which messages a filter passed over.
+    Such an answer does not show which messages a filter skipped.
     """
     return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, end) > pull.max_offset
 

@@ -23,10 +23,10 @@ PROXY_BYTES: Final = 48 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReadWindow:
-    """The bounds of a range read.
+    """The limits of a range read.
 
-    `messages` and `bytes` bound what is requested and not delivered yet. `patience` is the seconds to wait for a
-    failing broker. With `lends_records` the records of pulls are views of received bytes, which spares a copy. Each
+    `messages` and `bytes` limit what is requested and not delivered yet. `patience` is how many seconds to wait for a
+    failing broker. With `lends_records` the records of pulls are views of received bytes instead of copies. Each
     such pull keeps a MiB or more alive, so use this only if you decode each pull at once.
     """
 
@@ -38,10 +38,10 @@ class ReadWindow:
 
 
 class PullSizer:
-    """Predicts how many messages the broker returns, and divides a range of offsets into slices of that size to pull.
+    """Predicts how many messages the broker returns, and divides a range of offsets into slices of that size.
 
     The broker of a batch topic returns complete batches, whatever the request (`is_batched`). Slices of a batch's
-    length get each batch once, even if they begin inside a batch.
+    length pull each batch once, even if they begin inside a batch.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,10 @@ class PullSizer:
         self.learn(first, first.next_offset, larger=False)
 
     def learn(self, pull: RawPull, end: int, larger: bool) -> None:
-        """Adjusts the slice size after a pull up to `end`. It is `larger` if it requested more than `size` messages."""
+        """Adjusts the slice size after a pull of a slice up to `end`.
+
+        A `larger` slice had more than `size` messages.
+        """
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True
         if self.is_batched:
@@ -70,12 +73,12 @@ class PullSizer:
             self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
     def learn_bytes(self, answer_bytes: int, count: int) -> None:
-        """Updates the running mean of answers' sizes with `count` answers of `answer_bytes` in all."""
+        """Updates the running mean of answers' sizes with `count` answers of `answer_bytes` together."""
         if count:
             self._answer_bytes += (answer_bytes / count - self._answer_bytes) * (1 - (1 - 1 / BYTES_SHARE) ** count)
 
     def plan(self, start: int, end: int, count: int) -> list[tuple[int, bool]]:
-        """Returns up to `count` slices from `start` on: the end of each, and True if it is twice as large as usual."""
+        """Returns up to `count` slices from `start` on, each as its end and whether it is twice as large as usual."""
         size, is_batched, planned, slices = self.size, self.is_batched, self._planned, list[tuple[int, bool]]()
         for number in range(planned + 1, planned + count + 1):
             is_larger = number % LARGER_EVERY == 0 and not is_batched

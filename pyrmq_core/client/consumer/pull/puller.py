@@ -1,9 +1,9 @@
-"""`Puller`: reads messages by single pulls, and ranges of offsets by many pulls under way at once.
+"""`Puller`: reads messages by single pulls, and ranges of offsets by many pulls at once.
 
-Queue offsets are dense, and a broker answers at most 32 messages a pull by default: a range is divided into slices of
-the broker's own answer size, several are pulled at once, and their answers are delivered in the order of their offsets.
-Source: client/impl/consumer/PullAPIWrapper.java, and for the broker's caps: store/DefaultMessageStore.java
-(getMessage), 5.4.0.
+Queue offsets have no gaps, and a broker answers at most 32 messages a pull by default. So a range is divided into
+slices of the size that the broker returns, several slices are pulled at once, and their answers are delivered in the
+order of their offsets. Source: client/impl/consumer/PullAPIWrapper.java, and for the broker's limits:
+store/DefaultMessageStore.java (getMessage), 5.4.0.
 """
 
 from __future__ import annotations
@@ -66,10 +66,9 @@ JOIN_MESSAGES: Final = 16_384
 class Puller:
     """Pulls for one consumer group over a client's connections.
 
-    With `namespace`, the group and the queues in arguments and results are without the namespace, and requests contain
-    it. With `is_member` it pulls as members of a group do: a queue from the slave that the broker's last answer
-    suggested (PullAPIWrapper.recalculatePullFromWhichNode), and a range only up to an answer that moves the group's
-    offset.
+    Groups and queues in arguments and results are without the `namespace`, and requests contain it. With `is_member` it
+    pulls as members of a group do: a queue from the slave that the broker's last answer suggested
+    (PullAPIWrapper.recalculatePullFromWhichNode), and a range only up to an answer that moves the group's offset.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class Puller:
         With `commit` the master first commits this offset for the group.
 
         Raises `ResponseError` for refusals, `NetworkError`s, and `BrokerNotFound`. Nothing is retried. A broker cannot
-        filter within the records of a batch topic: then all records are requested, and `RawPull.passes` is the filter.
+        filter within the records of a batch topic: it returns all records, and `RawPull.passes` is the filter.
         """
         address = await self.address(queue, timeout=timeout)
         passes = None if tags.passes_all else await self._own_filter(queue, tags, address, timeout)
@@ -141,12 +140,12 @@ class Puller:
         tags: Filter = ALL_TAGS,
         window: ReadWindow = READ_WINDOW,
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
-        """Reads the queue from `start` up to, without, `end`, in pulls in offset order that cover the range.
+        """Reads the queue from `start` to before `end`, in pulls in offset order that cover the range.
 
-        A pull's own range is `start` to `next_offset`. Messages of its records outside that belong to another pull
-        (batch topics). After network failures it retries for `window.patience` seconds. Raises `DataLost` if the range
-        is no longer kept, but `BrokerNotFound` while the broker has no master. A member's read ends with the pull that
-        moves its group to another offset (OFFSET_ILLEGAL), at once: the broker says so once.
+        A pull covers the offsets from its `start` to `next_offset`. Messages of its records outside that belong to
+        another pull (batch topics). After network failures it retries for `window.patience` seconds. Raises `DataLost`
+        if the range is no longer kept, but `BrokerNotFound` while the broker has no master. A member's read ends with
+        the pull that moves its group to another offset (OFFSET_ILLEGAL), since the broker reports that only once.
         """
         async with self._reader(queue, start, end, tags, window) as reader, aclosing(reader.pulls()) as pulls:
             yield pulls
@@ -163,7 +162,7 @@ class Puller:
         join_bytes: int = JOIN_BYTES,
         join_messages: int = JOIN_MESSAGES,
     ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
-        """Reads as `read`, in lists of pulls. A list is full at `join_bytes` or `join_messages`."""
+        """Reads a range as `read` does, in lists of pulls. A list is full at `join_bytes` or `join_messages`."""
         async with (
             self._reader(queue, start, end, tags, window) as reader,
             aclosing(reader.joined(join_bytes, join_messages)) as lists,
@@ -201,7 +200,7 @@ class Puller:
                 several.close()
 
     async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
-        """Returns the address to pull the queue from.
+        """Returns the address from which to pull the queue.
 
         It is the slave that the broker suggested, or the broker's master, or the slave with the lowest id.
         """
@@ -226,7 +225,7 @@ class Puller:
     def turn(self, queue: MessageQueue) -> trio.Lock | None:
         """Returns the lock under which a member pulls queues at a proxy one after another, None if there is no proxy.
 
-        A proxy drops answers that are too much at once: see `PROXY_BYTES`.
+        A proxy drops answers that are too large together: see `PROXY_BYTES`.
         """
         proxy = self._proxy_of(queue)
         return None if proxy is None else self._client.pull_turns[proxy]
@@ -246,7 +245,7 @@ class Puller:
         await self._client.routes.refresh(self._on_wire(queue))
 
     async def is_master(self, queue: MessageQueue, address: str) -> bool:
-        """Returns whether the queue's broker is registered as master with this address.
+        """Returns whether this is the address of the registered master of the queue's broker.
 
         The NameServer's broker table decides, since a route shows a slave that acts as master (5.x) as a master. If no
         NameServer answers, the known route decides.
@@ -260,7 +259,7 @@ class Puller:
         return address == master
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
-        """Returns a `QueuePulls` for the queue. Call `pull` first: it learns whether the topic is a batch topic."""
+        """Returns a `QueuePulls` for the queue. Call `pull` first, which detects a batch topic."""
         if tags.passes_all or not self._client.batch_topics.is_known(self._on_wire(queue), queue.broker_name):
             return QueuePulls(self._consumer_group, queue, tags, namespace=self._namespace)
         return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate(), namespace=self._namespace)
@@ -295,7 +294,6 @@ class Puller:
                 reader.close()
 
     async def _own_filter(self, queue: MessageQueue, tags: Filter, address: str, timeout: float) -> Passes | None:
-        """Returns a filter for the client to apply if this is a batch topic, which brokers cannot filter, else None."""
         topics = self._client.batch_topics
         if await topics.is_batch_topic(self._on_wire(queue), queue.broker_name, address, timeout=timeout):
             return tags.predicate()
@@ -306,7 +304,7 @@ class Puller:
 
 
 class QueuePulls:
-    """Makes the pull requests of one queue, which differ in offset and count, and reads their answers."""
+    """The pull requests of one queue, which differ in offset and count, and their answers."""
 
     answer_form = PULL_ANSWER_FORM
 
@@ -337,7 +335,7 @@ class QueuePulls:
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, clipped to `end`, or None for an answer that does not move forward from `start`.
+        """Returns the pull, cut at `end`, or None if the answer does not move forward from `start`.
 
         It moves forward by messages, or by offsets whose messages a filter dropped, but never beyond the queue's end.
         """
@@ -352,7 +350,7 @@ class QueuePulls:
         return self._plain([(start, offsets, answer.body)], end, status, address)[0]
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer's pull, clipped to `end`, or None if it does not move forward or leaves the queue."""
+        """Returns each answer's pull, cut at `end`, or None if it does not move forward or leaves the queue."""
         return self._plain([(call.numbers[0], row[1], row[3]) for call, row in answers], end, FOUND, address)
 
     def _plain(
@@ -362,7 +360,6 @@ class QueuePulls:
         status: PullStatus,
         address: str,
     ) -> list[RawPull | None]:
-        """Returns the pull of each answer (start, offsets, records), or None for one that does not move forward."""
         queue, passes, is_unfiltered, namespace = self._queue, self._passes, self._is_unfiltered, self._namespace
         pulls: list[RawPull | None] = []
         is_lite = queue.topic.startswith(LMQ_PREFIX)

@@ -1,6 +1,6 @@
 """`RangeProgress`: decides which offsets of a range to pull next, and which pulls to deliver in order.
 
-Pure: answers go in, slices to pull and pulls in order come out. `RangeReader` posts, waits and wakes.
+Pure: it takes answers, and returns slices to pull and pulls in offset order. `RangeReader` does the pulls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BROKEN: Final = SliceState.BROKEN
 
 
 class PullSlice:
-    """A slice of a range, which one or more pulls fill. `pulls` have its offsets up to `position`."""
+    """A slice of a range, filled by one or more pulls. `pulls` cover its offsets up to `position`."""
 
     __slots__ = ("end_offset", "error", "is_larger", "position", "pulls", "state")
 
@@ -50,13 +50,13 @@ class PullSlice:
             self.state = COVERED
 
     def fail(self, error: RocketMQError) -> None:
-        """Breaks the slice: the error is raised once the pulls before `position` are delivered."""
+        """Sets the slice to BROKEN. The error is raised after the pulls before `position` are delivered."""
         self.error = error
         self.state = BROKEN
 
 
 class RangeProgress:
-    """The state of reading a queue from offset `start` to `end`: what is pulled, under way and delivered."""
+    """The progress of reading a queue from offset `start` to `end`: what is pulled, under way and delivered."""
 
     def __init__(self, start: int, end: int, window: ReadWindow) -> None:
         self.is_begun = False
@@ -71,7 +71,7 @@ class RangeProgress:
         self._wanted_bytes = self._wanted_messages = 0
 
     def begin(self, first: RawPull) -> None:
-        """Adds the answer to the first pull, for the whole range: its size shows how much a broker returns at once."""
+        """Adds the answer to the first pull, for the whole range. Its size shows how much a broker returns at once."""
         head = PullSlice(first.start, first.next_offset)
         head.add(first)
         self.slices.append(head)
@@ -83,13 +83,13 @@ class RangeProgress:
         self._window = replace(self._window, bytes=min(self._window.bytes, most_bytes))
 
     def end_at(self, pull: RawPull) -> None:
-        """Ends the range early with this pull. Pulls that no caller has received are dropped."""
+        """Ends the range early with this pull. Undelivered pulls are dropped."""
         self.is_begun = True
         self.slices.clear()
         self._delivered, self.next_start = [pull], self.end
 
     def want(self, wanted_bytes: int, wanted_messages: int) -> None:
-        """Sets how many bytes or messages are enough for `take` to return: the first bound that is reached counts."""
+        """Sets how many bytes or messages are enough for `take` to return. The first limit that is reached counts."""
         self._wanted_bytes, self._wanted_messages = wanted_bytes, wanted_messages
 
     def add_answer(self, answered: PullSlice, pull: RawPull) -> SliceState:
@@ -143,7 +143,7 @@ class RangeProgress:
         return to_pull
 
     def is_enough(self) -> bool:
-        """Returns whether `take` can return now: the wanted pulls, an error, or nothing at the end of the range."""
+        """Returns whether `take` can return now: there are enough pulls, an error is next, or the range has ended."""
         slices = self.slices
         if not slices:
             return self.next_start >= self.end
@@ -161,14 +161,14 @@ class RangeProgress:
         return not self.slices and not self._delivered and self.next_start >= self.end
 
     def take(self) -> list[RawPull]:
-        """Returns the pulls that are ready, or none at the range's end. Raises the error that is next in order."""
+        """Returns the pulls that are ready, or none at the range's end. Raises the error of the next pull in order."""
         pulls, self._delivered, self._delivered_bytes, self._delivered_messages = self._delivered, [], 0, 0
         if not pulls and self.slices and (error := self.slices[0].error) is not None:
             raise error
         return pulls
 
     def _accept(self, pulls: list[RawPull]) -> PullSlice | None:
-        """Delivers the new part of each pull, in order. Stops before missing offsets, and returns a slice to pull them.
+        """Delivers the new part of each pull, in order. Stops before missing offsets and returns a slice for them.
 
         Returns None if none are missing. A filter may skip more offsets than were requested. A pull of a batch topic
         has complete batches, which may begin before its start.

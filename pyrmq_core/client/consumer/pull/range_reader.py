@@ -1,9 +1,8 @@
 """`RangeReader`: reads one range of a queue by many pulls at once over one connection.
 
 A pull has no task of its own, which would cost this process five times as much. When an answer arrives, the
-connection's callback records it and posts the next pulls, in one write with the pulls that other answers of the same
-read cause. Only a failed pull gets a task, which retries it. `RangeProgress` decides, while this module posts and
-waits.
+connection's callback records it and posts the next pulls. Pulls that follow several answers of one socket read are
+posted in one write. Only a failed pull gets a task, which retries it. `RangeProgress` decides what to pull.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Filter = TagFilter | SqlFilter
 
 
 class PullRequests(Protocol):
-    """Makes pull requests of one queue that differ in offset and count, and reads their answers."""
+    """The pull requests of one queue, which differ in offset and count, and their answers. `QueuePulls` is one."""
 
     @property
     def form(self) -> RequestForm:
@@ -49,11 +48,11 @@ class PullRequests(Protocol):
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer's pull, clipped to `end`, or None if it does not move forward or leaves the queue."""
+        """Returns each answer's pull, cut at `end`, or None if it does not move forward or leaves the queue."""
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, clipped to `end`, or None for an answer that does not move forward from `start`."""
+        """Returns the pull, cut at `end`, or None if the answer does not move forward from `start`."""
         ...
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
@@ -66,7 +65,7 @@ class PullPath(Protocol):
 
     @property
     def is_member(self) -> bool:
-        """True for a member of a group: its read ends with an answer that moves the group's offset."""
+        """True for a member of a group, whose read ends with an answer that moves the group's offset."""
         ...
 
     def is_proxied(self, queue: MessageQueue) -> bool: ...
@@ -87,7 +86,7 @@ class PullPath(Protocol):
 
 
 class _PostedPull(BulkCall):
-    """A pull that is under way for a slice. The reader receives its answer.
+    """A pull of a slice, whose answer the reader receives.
 
     Its attributes are set by `RangeReader._post`: an `__init__` would cost more than the rest of posting it.
     """
@@ -102,7 +101,7 @@ class _PostedPull(BulkCall):
 
 
 class _BorrowingPull(RowCall):
-    """A pull that is under way for a slice, whose records are views of received bytes (`lends_records`), not copies."""
+    """A pull of a slice, whose records are views of received bytes (`lends_records`), not copies."""
 
     __slots__ = ("pull_slice",)
 
@@ -159,7 +158,7 @@ class RangeReader:
     async def take(self, wanted_bytes: int, wanted_messages: int) -> list[RawPull]:
         """Returns the next pulls, up to about `wanted_bytes` or `wanted_messages`, or none at the range's end.
 
-        The pulls that follow are posted before this returns. Raises the error of the next pull, if it failed for good.
+        Before it returns, it posts the pulls that follow. Raises the error of the next pull, if all its tries failed.
         """
         progress = self._progress
         if not progress.is_begun:
@@ -219,7 +218,7 @@ class RangeReader:
         self._connection.post_all(self._requests.form, calls, timeout=PULL_TIMEOUT_SECONDS)
 
     def answered(self, pull_slice: PullSlice, result: Command | RocketMQError) -> None:
-        """Receives the result of a pull. A task retries a pull that failed, or whose answer does not go forward."""
+        """Receives the result of a pull. A task retries a pull that failed, or whose answer does not move forward."""
         if self._is_closed:
             return
         progress = self._progress
@@ -236,7 +235,7 @@ class RangeReader:
         self._nursery.start_soon(self._retry_slice, pull_slice, result)
 
     def answered_rows(self, answers: list[tuple[_BorrowingPull, AnswerRow]]) -> None:
-        """Records answers in the order of their arrival, and posts the next pulls together, in one write."""
+        """Records answers in the order of their arrival, and posts the next pulls in one write."""
         if self._is_closed:
             return
         progress, plain = self._progress, list[tuple[PullSlice, RawPull]]()
@@ -290,10 +289,10 @@ class RangeReader:
             self._deliver()
 
     async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
-        """Pulls until an answer moves forward, and returns it clipped to the range. Waits out network failures.
+        """Pulls until an answer moves forward, and returns it, cut at the range's end. Waits during network failures.
 
         `result` is the result of a first try, if there was one. `DataLost` is raised only if the registered master
-        reported the loss: a slave may lag, or have begun later.
+        reported the loss, since a slave may lag, or have begun later.
         """
         deadline = trio.current_time() + self._patience
         wanted = min(end - start, self._max_messages_a_pull)
@@ -344,5 +343,5 @@ class RangeReader:
 
 
 def passes(error: RocketMQError) -> bool:
-    """Returns whether a later try may succeed: no for a refusal, unless the broker is busy, starting or stopping."""
+    """Returns whether a later try may succeed. Refusals last, unless the broker is busy, starting or stopping."""
     return not isinstance(error, ResponseError) or error.code in PASSING_CODES

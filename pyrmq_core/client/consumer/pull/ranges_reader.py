@@ -52,7 +52,7 @@ class RangesReader:
     ) -> AsyncGenerator[list[RawPull], None]:
         """Yields lists of pulls, of about `wanted_bytes` or `wanted_messages`. With `share_lists` ranges share a list.
 
-        Raises the error of a range when its turn comes, after all pulls before it.
+        Raises the error of a range after all pulls before it.
         """
         held = _HeldPulls(wanted_bytes, wanted_messages)
         self._begin_more(wanted_bytes, wanted_messages)
@@ -113,7 +113,7 @@ class RangesReader:
 
 
 class _BegunRange:
-    """A range that is being read. A task of its own receives the first pulls."""
+    """A range that is being read. A task receives its first pulls."""
 
     def __init__(self, reader: RangeReader, messages: int) -> None:
         self.reader = reader
@@ -145,8 +145,6 @@ class _BegunRange:
 
 
 class _HeldPulls:
-    """The pulls collected for the next list. The list is full at a number of bytes or messages."""
-
     def __init__(self, wanted_bytes: int, wanted_messages: int) -> None:
         self._wanted_bytes = wanted_bytes
         self._wanted_messages = wanted_messages

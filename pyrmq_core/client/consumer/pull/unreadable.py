@@ -1,4 +1,4 @@
-"""Skips records that cannot be read after several tries, and keeps the readable records around them.
+"""Skips records that stay unreadable after several tries, and keeps the readable records around them.
 
 Java's clients silently skip such a record and the rest of its answer.
 """
@@ -23,7 +23,7 @@ TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """The readable messages of a pull, an error for each record that is not, and the offset of the next pull."""
+    """The readable messages of a pull, an error for each unreadable record, and the offset of the next pull."""
 
     messages: list[MessageExt]
     faults: list[RecordError]
@@ -31,9 +31,9 @@ class Readable:
 
 
 def readable(pull: RawPull, rules: BodyRules) -> Readable:
-    """Returns the messages of a pull in the order of their offsets, without the records that cannot be read.
+    """Returns the messages of a pull in the order of their offsets, without the unreadable records.
 
-    After a record whose end is unknown nothing can be read: the next pull begins there, or at the next offset if it is
+    Nothing can be read after a record whose end is unknown: the next pull begins there, or at the next offset if it is
     the first record. The same holds for bodies that are too large together.
     """
     own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
@@ -64,16 +64,16 @@ def readable(pull: RawPull, rules: BodyRules) -> Readable:
 
 
 class UnreadableRecords:
-    """Counts the tries to read a pull's records. After the last try, unreadable records are skipped."""
+    """A count of the tries to read a pull's records. After the last try, unreadable records are skipped."""
 
     def __init__(self) -> None:
         self._start = -1
         self._tries = 0
 
     def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
-        """Raises `error` while tries are left. Then returns the readable messages and warns of the others.
+        """Raises `error` while tries are left. After the last, returns the readable messages and warns of others.
 
-        Tries count for one start offset: a pull that begins elsewhere has all tries.
+        A pull at another offset begins the count again.
         """
         if pull.start != self._start:
             self._start, self._tries = pull.start, 0

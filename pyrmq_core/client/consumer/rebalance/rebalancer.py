@@ -39,7 +39,7 @@ class QueueTable(Protocol):
     """The table of the queues that a consumer reads, which a rebalancer updates."""
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues of the topic until the table has those `wanted`. Returns whether that is complete."""
+        """Drops and adds queues, so that `wanted` are read of the topic. Returns False if some are not changed yet."""
         ...
 
     async def drop_others(self, topics: Collection[str]) -> bool: ...
@@ -73,7 +73,7 @@ class Rebalancer:
         self.known_queues: dict[str, Sequence[MessageQueue]] = {}
 
     def wake(self) -> None:
-        """Begins the next round at once, but not within a second of the last round."""
+        """Begins the next round at once, but at the earliest a second after the last one."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -87,7 +87,7 @@ class Rebalancer:
             await trio.sleep_until(began + LEAST_SECONDS)
 
     async def run_round(self) -> bool:
-        """Divides the queues of each topic once. Returns whether this consumer reads all queues that it should."""
+        """Divides the queues of each topic once. Returns whether this consumer now reads all its queues."""
         topics = self._topics()
         self._problems.keep(DIVISION, topics)
         self._problems.keep(READING, topics)
@@ -124,7 +124,7 @@ class Rebalancer:
         return [queue for queue in queues if queue in allocated]
 
     def _note_permission(self, topic: str, route: TopicRouteData) -> None:
-        """Warns of queues without the READ permission. They are not pulled, so no broker would report it."""
+        """Warns of queues without the READ permission, which are not pulled, so that no broker reports a refusal."""
         refusal = None if is_retry_topic(topic) else not_readable(topic, route)
         if refusal is None:
             self._problems.passed(READING, topic)
@@ -155,9 +155,9 @@ class Rebalancer:
 
 
 def _unknown_group(error: ResponseError, group: str) -> ResponseError:
-    """Returns the error for a group that a broker does not know although it took a heartbeat of a member.
+    """Returns the error for a group that a broker does not know although a member sent it a heartbeat.
 
-    A broker passes over the groups of a heartbeat that do not exist (ClientManageProcessor.java).
+    A broker ignores groups in a heartbeat that do not exist (ClientManageProcessor.java).
     """
     return ResponseError(
         f"{error}; it took this consumer's heartbeat: create the group (pyrmq group create {group}), or switch on "
@@ -180,7 +180,7 @@ async def _first_of(*events: trio.Event) -> None:
 
 
 class FixedQueues:
-    """The queues that a user assigned to a consumer by hand. Starts again queues that failed to start or stalled."""
+    """Queues that a user assigned to a consumer by hand. Those that failed to start or stalled are started again."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table

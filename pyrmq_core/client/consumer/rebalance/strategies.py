@@ -1,7 +1,7 @@
 """The allocation strategies: the rules by which the members of a group share a topic's queues. Pure.
 
-Every member sorts queues and members for itself before it allocates, so a member that sorts otherwise takes queues of
-others and leaves some unread. The order is Java's (MessageQueue.compareTo, String.compareTo), which compares UTF-16
+Every member sorts queues and members before it allocates. A member with another order would take queues of
+others and leave some unread. The order is Java's (MessageQueue.compareTo, String.compareTo), which compares UTF-16
 units: upper case sorts before lower case, `b-10` before `b-2`, and characters above U+FFFF, which are two surrogates
 there, before U+E000.
 """
@@ -49,8 +49,8 @@ class AllocateMessageQueueStrategy(Protocol):
     ) -> Sequence[MessageQueue]:
         """Returns the queues that the member `client_id` reads.
 
-        Both lists are sorted in Java's order. A member that is missing in `client_ids` has no queues: the broker does
-        not know it yet, or no longer.
+        Both lists are sorted in Java's order. A member that is missing in `client_ids` has no queues, since the broker
+        does not know it.
         """
         ...
 
@@ -108,9 +108,9 @@ class AllocateMessageQueueAveragelyByCircle:
 
 
 class AllocateMessageQueueByConfig:
-    """A fixed list of queues, whatever the other members have (AllocateMessageQueueByConfig.java).
+    """A fixed list of queues, independent of other members (AllocateMessageQueueByConfig.java).
 
-    Queues that no member names are read by none. Of several topics, each is allocated its own queues of the list, while
+    Queues that are in no member's list are not read. Of each topic, its own queues in the list are allocated, while
     Java repeats the whole list for each topic. A configured queue that the topic lacks is returned too, as in Java.
     """
 
@@ -154,7 +154,7 @@ class AllocateMessageQueueByMachineRoom:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the member's block of queues in these rooms. Remaining queues go to the first members."""
+        """Returns the member's block of queues in these rooms. The first members get the rest of the division."""
         if not is_member(client_id, queues, client_ids):
             return ()
         ours = [queue for queue in queues if _room_of(queue.broker_name) in self.rooms]
@@ -173,7 +173,7 @@ def _room_of(broker_name: str) -> str | None:
 
 
 class MachineRoomResolver(Protocol):
-    """Says in which machine room brokers and consumers are (AllocateMachineRoomNearby.MachineRoomResolver)."""
+    """A user's rule for the machine rooms of brokers and consumers (AllocateMachineRoomNearby.MachineRoomResolver)."""
 
     def broker_deploy_in(self, queue: MessageQueue) -> str:
         """Returns the room of the queue's broker."""
@@ -248,8 +248,8 @@ class AllocateMessageQueueConsistentHash:
     """Consistent hashing: a queue goes to the next member on a ring (AllocateMessageQueueConsistentHash.java).
 
     Each member has `virtual_nodes` positions on the ring. More positions divide the queues more evenly. All members
-    need the same number and the same `hash_function`. Java's members do by default. Go's have another hash: never use
-    this strategy in a group with them.
+    need the same number and the same `hash_function`, which Java's members have by default. Go's have another hash:
+    never use this strategy in a group with them.
     """
 
     __slots__ = ("hash_function", "virtual_nodes")

@@ -1,1 +1,1 @@
-"""Sends many messages at once: send windows, automatic batching, lists split by size, and Arrow tables."""
+"""Sends many messages at once: send windows, automatic batching, divided lists, and Arrow tables."""

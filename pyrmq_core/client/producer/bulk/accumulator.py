@@ -26,7 +26,7 @@ MAX_DELAY_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """The bounds at which a batch is sent: `max_bytes` (1 to 2 MiB), or an age of `max_delay` seconds (0.001 to 30)."""
+    """The limits at which a batch is sent: `max_bytes` (1 to 2 MiB), or an age of `max_delay` seconds (0.001 to 30)."""
 
     max_bytes: int = 32 * 1024
     max_delay: float = 0.010
@@ -54,7 +54,7 @@ class _Batch:
 
 
 class Accumulator:
-    """The batches of one producer that are still being filled. A full or old batch is sent through `in_flight`."""
+    """The batches of one producer that are being filled. A full or old batch is sent through `in_flight`."""
 
     def __init__(self, in_flight: InFlight, batching: Batching, *, timeout: float) -> None:
         self._in_flight = in_flight
@@ -66,7 +66,7 @@ class Accumulator:
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
-        """Adds a message to the batch of its topic, target, wait flag and tag. `InFlight` has admitted `pending`."""
+        """Adds a message to the batch of its topic, target, wait flag and tag. `in_flight` already counts `pending`."""
         message, before, after, size = member
         batch = self._last
         if (

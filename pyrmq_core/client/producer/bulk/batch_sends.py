@@ -1,4 +1,4 @@
-"""Sends lists of messages in the background, each in a task. `InFlight` bounds the number and bytes of all sends.
+"""Sends lists of messages in the background, each in a task. `InFlight` limits the number and bytes of all sends.
 
 A task sends the parts of its list one after another. Every try has a timeout, so every task ends. Source:
 DefaultMQProducer.java, `send(Collection, SendCallback)`.

@@ -1,4 +1,4 @@
-"""Sends under way: of one message (`PendingSend`), of a list (`PendingBatch`), and the bound on them (`InFlight`)."""
+"""Background sends of one message (`PendingSend`) or a list (`PendingBatch`), and the limit on them (`InFlight`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class Pending(Generic[R]):
-    """A send under way, and later its result. With `failures`, a failure that the program never reads is logged."""
+    """A background send, and later its result. With `failures`, a failure that the program never reads is logged."""
 
     __slots__ = ("_callbacks", "_error", "_failures", "_result", "_unseen", "_waited", "is_done")
 
@@ -61,7 +61,10 @@ class Pending(Generic[R]):
         return self.result
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Calls `callback` on the loop when the send ends, or now if it has ended. Logs exceptions, as Java does."""
+        """Calls `callback` on the loop when the send ends, or now if it has ended.
+
+        Logs its exceptions, as Java does.
+        """
         if self.is_done:
             self._call(callback)
         elif self._callbacks is None:
@@ -87,7 +90,7 @@ class Pending(Generic[R]):
         return self._error
 
     def set_error(self, error: RocketMQError) -> None:
-        """Ends the send as failed, unless it has ended."""
+        """Ends the send with an error, unless it has ended."""
         if not self.is_done:
             self._error = error
             if self._failures is not None and not self._is_awaited():
@@ -120,7 +123,7 @@ class Pending(Generic[R]):
 
 
 class PendingSend(Pending[SendResult]):
-    """The send of one message, and later its result."""
+    """The background send of one message, and later its result."""
 
     __slots__ = ("_index", "_results", "state")
 
@@ -133,7 +136,7 @@ class PendingSend(Pending[SendResult]):
         self._index = 0
 
     def begun(self, state: SendState) -> None:
-        """Keeps the send's state until it ends, so that `InFlight.give_up` can withdraw the request."""
+        """Keeps the send's state until its end, so that `InFlight.give_up` can withdraw the request."""
         if not self.is_done:
             self.state = state
 
@@ -152,7 +155,7 @@ class PendingSend(Pending[SendResult]):
 
 
 def end_stored(pendings: Sequence[PendingSend], results: Receipt | SendResults) -> None:
-    """Ends the sends as stored, each with its own of the `results`, which are parsed when they are first read."""
+    """Ends sends whose messages are stored. Each takes its own of the `results`, which are parsed when first read."""
     for index, pending in enumerate(pendings):
         if not pending.is_done:
             pending._results, pending._index = results, index
@@ -162,12 +165,12 @@ def end_stored(pendings: Sequence[PendingSend], results: Receipt | SendResults) 
 
 
 class PendingBatch(Pending[Sequence[SendResult]]):
-    """The send of a list of messages, and later one result a message, in order."""
+    """The background send of a list of messages, and later one result for each, in order."""
 
     __slots__ = ()
 
     def set_results(self, results: Sequence[SendResult]) -> None:
-        """Ends the send as stored, unless it has ended."""
+        """Ends the send with its results, unless it has ended."""
         if not self.is_done:
             self._result = results
             self._end()
@@ -186,10 +189,9 @@ def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
 
 
 class InFlight:
-    """Sends in the background, bounded by count and by bytes, and admitted in the order of their calls.
+    """The background sends of a producer, limited by number and by bytes, and admitted in the order of their calls.
 
-    An admitted send holds its room until `leave`. A second `leave` does nothing. So a caller that is interrupted at any
-    line may call it to give the room back.
+    A send counts until `leave`. A second `leave` does nothing, so a caller may call it after an interrupt at any line.
     """
 
     def __init__(
@@ -208,10 +210,10 @@ class InFlight:
         self._ended: trio.Event | None = None
 
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
-        """Reserves room for `size` bytes, from any thread. Returns False if there is none, or other sends wait for it.
+        """Reserves room for `size` bytes, from any thread. Returns False if there is none, or other sends wait for
+        room.
 
-        With `take_turns` it also returns False now and then, so that the caller awaits `enter`, which lets other tasks
-        run.
+        With `take_turns` it sometimes also returns False so that the caller awaits `enter`, which lets other tasks run.
         """
         if take_turns:
             self._calls += 1
@@ -227,7 +229,7 @@ class InFlight:
             return True
 
     async def enter(self, pending: Pending[Any], size: int, *, wait: bool = True) -> None:
-        """Waits for room for `size` bytes, in the order of the calls. Raises `WindowFull` instead if not `wait`."""
+        """Waits for room for `size` bytes, in the order of the calls. With `wait=False` raises `WindowFull` instead."""
         if not self.enter_nowait(pending, size):
             if not wait:
                 raise self.full()
@@ -272,7 +274,7 @@ class InFlight:
         mode: CommunicationMode = CommunicationMode.ASYNC,
         loop: LoopAccess = ON_LOOP,
     ) -> bool:
-        """Sends a payload in the background. `pendings`, its messages, receive the results or the error.
+        """Sends a payload in the background. `pendings`, the sends of its messages, receive the results or the error.
 
         Returns False, with nothing started, if `loop` cannot start it from this thread now (`BackgroundSends.start`).
         """
@@ -289,7 +291,7 @@ class InFlight:
         return state is not None
 
     def give_up(self, pending: PendingSend, topic: str) -> None:
-        """Ends a send whose caller was interrupted: withdraws an unwritten request and gives back its room."""
+        """Ends a send whose caller was interrupted. An unwritten request is withdrawn."""
         if pending.state is not None:
             self._sends.give_up(pending.state)
         pending.set_error(given_up(topic))
@@ -301,7 +303,7 @@ class InFlight:
         return self._sends.longest_seconds(now)
 
     async def drain(self) -> None:
-        """Waits until no send is under way, at most until the sends' timeouts and a grace period have passed."""
+        """Waits until all sends have ended, at most for the sends' timeouts and a grace period."""
         seconds = self.longest_seconds(trio.current_time()) + DRAIN_GRACE_SECONDS
         with trio.move_on_after(seconds):
             while self._entered:
@@ -314,11 +316,11 @@ class InFlight:
             )
 
     def abandon(self) -> None:
-        """Abandons all sends, and every send that starts later: the producer is closed."""
+        """Abandons all sends, and every send that starts later. It is called when the producer is closed."""
         self._sends.abandon()
 
     def fail(self, error: RocketMQError) -> None:
-        """Ends all sends with the error. It does not use the loop, which has crashed."""
+        """Ends all sends with the error, without use of the loop, which has crashed."""
         self._sends.fail(error)
         for pending in list(self._entered):
             self.leave((pending,))

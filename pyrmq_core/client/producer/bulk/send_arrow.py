@@ -1,4 +1,4 @@
-"""Sends the rows of record batches as messages, encoded by columns. Arrow's types are called `Any` here."""
+"""Sends the rows of record batches as messages, encoded by columns. Types of Arrow are `Any` here, to load it late."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def send_rows(
     encoding: MessageEncoder,
     timeout: float,
 ) -> WriteSummary:
-    """Sends each row as a message, encoded by columns, with several requests under way.
+    """Sends each row as a message, encoded by columns, with several requests at once.
 
     A request holds up to 4,000 messages or 1 MiB, and for a batch topic any number of messages up to 1 MiB. Nothing is
     sent if a row is invalid. Raises `BatchFailed` if a request fails after others were stored.
@@ -83,7 +83,7 @@ async def _send_topic(
     limit: Any,
     timeout: float,
 ) -> None:
-    """Sends rows without a sharding key to the queues in turn, and other rows to their key's queue in order."""
+    """Sends rows with a sharding key to their key's queue in order, and other rows to the queues in turn."""
     arrow = columnar()
     check_topic(topic)
     if not rows.num_rows:
@@ -127,7 +127,7 @@ async def _send_in_order(
 
 
 async def _failed(error: RocketMQError, window: SendWindow, rows: int) -> RocketMQError:
-    """Waits for the requests under way, so that the summary is complete, and returns the error to raise."""
+    """Returns the error to raise, after waiting for the other requests, so that the summary is complete."""
     with suppress(RocketMQError):
         await window.drain()
     stored = window.summary.messages

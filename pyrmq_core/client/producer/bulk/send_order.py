@@ -1,4 +1,4 @@
-"""Bounds the payloads in a `SendWindow` (`WindowRoom`), and chooses the next one to send (`SendOrder`). Pure."""
+"""Limits the payloads in a `SendWindow` (`WindowRoom`), and chooses the next one to send (`SendOrder`). Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class WindowRoom:
-    """The number and bytes of the payloads in a window, with their bounds.
+    """The number and bytes of the payloads in a window, with their limits.
 
-    A payload larger than the bound enters when it is alone.
+    A payload larger than the limit is admitted when it is alone.
     """
 
     def __init__(self, max_payloads: int, max_bytes: int) -> None:
@@ -44,11 +44,11 @@ class WindowRoom:
 
 
 class SendOrder:
-    """The waiting payloads of a window, and the requests under way: `max_requests` in all, one for an ordered target.
+    """The waiting payloads of a window, and the number of open requests: `max_requests` at most, one for an ordered
+    target.
 
-    Payloads wait in their order. While an ordered target has a request under way, its further payloads wait in the
-    target's lane. When that request has ended, the payloads of its lane are sent first. After a failure nothing more is
-    sent.
+    Payloads wait in their order. While an ordered target has an open request, its further payloads wait in the target's
+    lane. When that request has ended, the payloads of its lane are sent first. After a failure nothing more is sent.
     """
 
     def __init__(self, max_requests: int) -> None:
@@ -61,15 +61,12 @@ class SendOrder:
         self._followed: dict[Target, Target] = {}
 
     def add(self, payload: Payload, to: Target) -> bool:
-        """Adds a payload, from any thread. Returns True if `next_send` may return it at once.
-
-        Otherwise it has to wait until a request under way ends.
-        """
+        """Adds a payload, from any thread. Returns False if it has to wait until an open request ends."""
         self._handed.append((payload, to))
         return self.requests < self._max_requests and to not in self._lanes
 
     def next_send(self) -> tuple[Payload, Target] | None:
-        """Returns the next payload and its target, or None if none may be sent. Counts its request as under way."""
+        """Returns the next payload and its target, or None if none may be sent. Counts its request as open."""
         if self.failure is not None:
             return None
         while self._ready:
@@ -90,7 +87,7 @@ class SendOrder:
         return None
 
     def destination(self, to: Target) -> Target:
-        """Returns the next payload's target: `to`, or the queue to which a failure moved earlier payloads for `to`."""
+        """Returns the next payload's target: `to`, or the queue to which a failure moved earlier payloads."""
         return self._followed.get(to, to)
 
     def end(self, to: Target, stored_in: MessageQueue | None) -> None:
@@ -106,7 +103,7 @@ class SendOrder:
         self.failure = self.failure or error
 
     def drop(self) -> list[Payload]:
-        """Removes and returns the payloads that are not sent because of a failure. Without one it returns none.
+        """Removes and returns the payloads that are not sent because of a failure. Without a failure it returns none.
 
         Payloads behind a request to the same target stay until it ends.
         """

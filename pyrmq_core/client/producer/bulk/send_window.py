@@ -1,4 +1,4 @@
-"""`SendWindow`: sends many payloads at once, bounded in number and bytes, for bulk writes.
+"""`SendWindow`: sends many payloads at once, limited in number and bytes, for bulk writes.
 
 Payloads for one ordered queue are sent one after another, in the order of their `put`s. A failure stops the window.
 `WindowRoom` decides when a payload may be sent, and `SendOrder` which one is next. This module sends and waits.
@@ -40,7 +40,7 @@ HANDED_OVER: Final = 8
 class WriteSummary:
     """The acknowledged messages of a window, by queue and status, and counts of retries and possible duplicates.
 
-    `ranges` are the queue offsets of each request, in a window with `list_ranges`.
+    In a window with `list_ranges`, `ranges` has the queue offsets of each request.
     """
 
     messages: int = 0
@@ -67,7 +67,7 @@ class WriteSummary:
 
 @dataclass(frozen=True, slots=True)
 class RefusedMessage:
-    """A payload of one message that a broker refused because of its content or its sender. Nothing of it is stored."""
+    """A payload of one message that a broker refused because of its content or its sender. It is not stored."""
 
     payload: Payload
     error: SendFailed
@@ -79,11 +79,11 @@ class RefusedMessage:
 
 
 class SendWindow:
-    """A bounded window of payloads under way, made by `open_send_window`.
+    """The payloads of a bulk write, of which a limited number and size is sent at once. `open_send_window` makes it.
 
     Unsent payloads wait here, so that the next request follows each acknowledgement at once, whatever the caller does
-    meanwhile. Instead of `put`, another thread calls `enter_nowait`, `hand_over`, and `start_more` on the loop if
-    `hand_over` returned True.
+    meanwhile. Another thread does not call `put` but `enter_nowait`, `hand_over`, and, if that returns True,
+    `start_more` on the loop.
     """
 
     summary: WriteSummary
@@ -121,7 +121,7 @@ class SendWindow:
             self.start_more()
 
     def enter_nowait(self, payload: Payload) -> bool:
-        """Reserves room for the payload, or returns False without any. Raises an earlier payload's first failure."""
+        """Reserves room for the payload, or returns False. Raises the first failure of earlier payloads."""
         self._raise_failure()
         with self._room_lock:
             return self._room.enter(len(payload.body))
@@ -129,12 +129,12 @@ class SendWindow:
     def hand_over(self, payload: Payload, to: Target) -> bool:
         """Adds a payload, for which `enter_nowait` reserved room. Returns True if `start_more` has to be called now.
 
-        Otherwise it is sent when a request under way ends.
+        Otherwise it is sent when an open request ends.
         """
         return self._order.add(payload, to)
 
     def interrupted(self, topic: str) -> None:
-        """Fails the window after a `put` was interrupted: it is unknown whether its payload is sent."""
+        """Fails the window after a `put` was interrupted, since it is unknown whether its payload is sent."""
         self._order.fail(given_up(topic))
         self._has_raised = True
         self.start_more()
@@ -143,7 +143,7 @@ class SendWindow:
             changed.set()
 
     async def wait_for_room(self, payload: Payload) -> None:
-        """Waits until half of the window is empty: to wake the caller for every request would cost too much time."""
+        """Waits until half of the window is empty. Waking the caller for every request would cost too much time."""
         await self._until(lambda: self._room.is_half_empty(len(payload.body)))
 
     async def drain(self) -> WriteSummary:
@@ -154,11 +154,11 @@ class SendWindow:
         return self.summary
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`). Others of their batches are stored."""
+        """Returns messages refused since the last call (`keep_refused`). Others of their batches are stored."""
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
     def abandon(self) -> None:
-        """Gives up the requests under way, and sends nothing more. Logs an earlier failure that was never raised."""
+        """Gives up the open requests, and sends nothing more. Logs an earlier failure that was never raised."""
         if self._order.failure is not None and not self._has_raised:
             log.warning("a window was left with a failure that neither put nor drain raised: %s", self._order.failure)
         self._under_way.abandon()
@@ -170,7 +170,7 @@ class SendWindow:
             await self._changed.wait()
 
     def start_more(self) -> None:
-        """Sends waiting payloads up to the bounds. After a failure, drops the payloads that are not sent."""
+        """Sends waiting payloads up to the limits. After a failure, drops the payloads that are not sent."""
         order = self._order
         # Payloads are taken one at a time: a send that fails within `start` ends here, and may change the next payload.
         while (following := order.next_send()) is not None:
@@ -262,13 +262,13 @@ async def open_send_window(
 ) -> AsyncIterator[SendWindow]:
     """Opens a window over `sender`.
 
-    `max_bytes` bounds the payloads that are not acknowledged yet, and each request may take `timeout` seconds after it
-    is sent. Leaving the block without `drain` abandons the requests under way.
+    `max_bytes` limits the payloads that are not acknowledged yet, and each request may take `timeout` seconds after it
+    is sent. Leaving the block without `drain` abandons the open requests.
 
     With `keep_refused` a message that brokers refuse because of its content (MESSAGE_ILLEGAL, INVALID_PARAMETER) or of
-    its sender (NO_PERMISSION) does not stop the window: it is found by halving its batch, and `take_refused` returns
-    it. With `list_ranges` the summary has the queue and offsets of each request, with the ids of its first and last
-    message: payloads need `unique_ids`.
+    its sender (NO_PERMISSION) does not stop the window: its batch is divided until the message is alone, and
+    `take_refused` returns it. With `list_ranges` the summary has the queue and offsets of each request, with the ids of
+    its first and last message. Payloads then need `unique_ids`.
     """
     if max_requests < 1 or max_bytes < 1:
         raise InvalidArgument(f"a window needs room: max_requests={max_requests}, max_bytes={max_bytes}")

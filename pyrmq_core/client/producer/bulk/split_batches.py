@@ -26,7 +26,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class ChainedResults(Sequence[SendResult]):
-    """The results of several requests as one sequence. Each result is made on access."""
+    """The results of several requests as one sequence. Each result is made when it is read."""
 
     __slots__ = ("_ends", "_parts")
 
@@ -74,7 +74,7 @@ async def send_list(
     """Returns a result for each message, in order. `timeout` is for each request.
 
     After a failed request the rest is not sent. The messages go to one queue, or to the queue of each sharding key. For
-    a batch topic, each request has one tag.
+    a batch topic, each request has messages of one tag.
     """
     messages = batch.messages
     groups = await _groups(sender, messages, queue, timeout)
@@ -97,7 +97,7 @@ async def send_list(
 async def _groups(
     sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
 ) -> list[Group]:
-    """Returns each target with its messages' numbers: `queue`, or the queue of each sharding key, or any queue."""
+    """Returns targets and the indexes of their messages: `queue`, the queue of each sharding key, or any queue."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
         return [(target_of(messages[0], queue), list(range(len(messages))))]
@@ -123,7 +123,7 @@ def _by_tag(messages: Sequence[Message], indices: Sequence[int]) -> list[int]:
 async def _send_parts(
     sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float, mode: CommunicationMode
 ) -> Sequence[SendResult]:
-    """Sends the parts in order. A part that may go to any queue goes to the queue of the part before it.
+    """Sends the parts in order. A part for any queue goes to the queue of the part before it.
 
     `timeout` is for each part. After a failed part the rest is not sent, and the error has the results so far.
     """

@@ -1,4 +1,4 @@
-"""Reports failures of background sends that the program never read, as asyncio does for its futures.
+"""Reports failures of background sends that the program never reads, as asyncio does for its futures.
 
 A failure that is dropped unread is logged as a WARNING, at most once a minute. A producer's end logs their number.
 """
@@ -19,7 +19,7 @@ SECONDS_BETWEEN_LINES: Final = 60.0
 
 
 class UnseenFailures:
-    """Counts one producer's failed background sends whose error the program has not read."""
+    """A count of one producer's failed background sends whose error the program has not read."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -29,7 +29,7 @@ class UnseenFailures:
         self._line = RareLine(SECONDS_BETWEEN_LINES)
 
     def failed(self, error: RocketMQError) -> UnseenFailure:
-        """Counts a failure. Returns an object for the send to keep: it reports the failure if it is dropped unread."""
+        """Counts a failure. The send keeps the returned object, which logs the failure if it is dropped unread."""
         with self._lock:
             if not self._count:
                 self._first = str(error)
@@ -62,7 +62,7 @@ class UnseenFailures:
 
 
 class UnseenFailure:
-    """A failure that the program has not read. Logs a warning if it is dropped unread."""
+    """A failure that the program has not read. It logs a warning if it is dropped unread."""
 
     __slots__ = ("_error", "_failures")
 

@@ -1,1 +1,1 @@
-"""One send: the choice of its queue, its tries and its errors. Only `sender.Sender` makes send requests."""
+"""One send: the choice of its queue, its tries and its errors. Only `sender.Sender` sends these requests."""

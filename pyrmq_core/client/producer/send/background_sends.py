@@ -1,7 +1,7 @@
 """Sends that need no task: a callback receives the result or error of each send, once.
 
-The first try is posted, and the connection's callback judges its answer. A task takes over a send only if it has to
-wait. There is no bound here: `InFlight` and `SendWindow` limit the sends that they start.
+The first try is posted, and the connection's callback processes its answer. A task continues a send only if it has to
+wait. Their number is not limited here: `InFlight` and `SendWindow` limit the sends that they start.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class BackgroundSends:
     ) -> SendState | None:
         """Sends in the background. `ended` receives the receipt or the error once, perhaps before this returns.
 
-        If `loop.writes_here`, this thread itself writes the request. It starts nothing and returns None if writing here
-        is impossible, or if another send is under way: several sends are better written together.
+        If `loop.writes_here`, this thread itself writes the request. If that is impossible, nothing is started and None
+        is returned. The same holds while another send is open, since several sends are better written together.
         """
         if loop.writes_here and (self._ended or self._is_closed or not self._sender.writes_from_threads):
             return None
@@ -60,7 +60,7 @@ class BackgroundSends:
         return max((state.started + state.timeout - now for state in list(self._ended)), default=0.0)
 
     def give_up(self, state: SendState) -> None:
-        """Abandons the send: withdraws an unwritten request, or ignores the answer to a written one."""
+        """Abandons the send. An unwritten request is withdrawn, and the answer to a written one is ignored."""
         if (forget := self._forgets.get(state)) is not None:
             forget()
         self._settle(state, given_up(state.payload.topic))
@@ -71,7 +71,7 @@ class BackgroundSends:
             self.give_up(state)
 
     def fail(self, error: RocketMQError) -> None:
-        """Fails all current and later sends without use of connections or tasks: the loop has crashed."""
+        """Fails all current and later sends, without use of connections or tasks, after the loop has crashed."""
         self._is_closed = True
         for state in list(self._ended):
             self._settle(state, error)

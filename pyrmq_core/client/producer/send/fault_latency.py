@@ -1,8 +1,8 @@
 """Fault latency: makes a producer avoid brokers that answer slowly or fail, for a while.
 
-Pure: the time is handed in, in seconds. Off by default, as in Java (`sendLatencyFaultEnable`). Sources:
-client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java. Numbers and rules of 5.3.3, and of 4.x as a
-setting.
+Pure: the time is a parameter, in seconds. Off by default, as in Java (`sendLatencyFaultEnable`). Sources:
+client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java. Numbers and rules are those of 5.3.3, with those
+of 4.x as a setting.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Draw = Callable[[int], int]
 
 
 class SelectionRule(enum.Enum):
-    """The release whose rule chooses queues. In 4.x, but not in 5.x, one fast answer ends the avoidance of a broker."""
+    """The release whose rule chooses queues. Only in 4.x one fast answer ends the avoidance of a broker."""
 
     RELEASE_5 = "5.x"
     RELEASE_4 = "4.x"
@@ -36,7 +36,7 @@ class FaultLatencySettings:
     """The rules by which a producer avoids slow brokers.
 
     A broker with a latency of `latency_max[i]` seconds or more is avoided for `not_available_duration[i]` seconds (the
-    highest i counts). A failed broker counts as one with a latency of `isolation_latency` seconds.
+    highest such i). A failed broker counts as one with a latency of `isolation_latency` seconds.
     """
 
     latency_max: tuple[float, ...] = (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
@@ -64,7 +64,7 @@ class FaultLatencySettings:
 
 @dataclass(slots=True)
 class FaultItem:
-    """One broker's record, with times in seconds: avoided until `start`, probed at `check_at`, `reachable` or not."""
+    """One broker's record: it is avoided until the time `start`, and probed at `check_at`, both in seconds."""
 
     name: str
     latency: float
@@ -110,9 +110,9 @@ class FaultLatency:
                 return self._select_4(info, now)
 
     def pick_one_at_least(self, now: float) -> str | None:
-        """Returns a broker to use although all are avoided, or None if there is none to choose.
+        """Returns a broker to use although all are avoided, or None if there is none.
 
-        By 5.x's rule it is a random reachable broker, by 4.x's the next of the better half in turn.
+        By the rule of 5.x it is a random reachable broker. By that of 4.x the better half of the brokers take turns.
         """
         items = self._shuffled()
         if self.settings.rule is SelectionRule.RELEASE_5:
@@ -125,7 +125,7 @@ class FaultLatency:
         return items[self._turn % half if half else 0].name
 
     def due(self, now: float) -> list[str]:
-        """Returns the brokers to probe now. Each is due again after 2 s."""
+        """Returns the brokers to probe now. Each of them is due again after 2 s."""
         due = [item for item in self._items.values() if item.check_at <= now]
         for item in due:
             item.check_at = now + DETECT_INTERVAL_SECONDS
@@ -170,10 +170,10 @@ class FaultLatency:
 
 
 def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bool) -> tuple[bool, bool]:
-    """Returns two booleans about the broker of a try that ended with `error`, or None for success.
+    """Returns whether to avoid the broker of an ended try for a while, and whether it counts as reachable.
 
-    The first is True if the broker is to be avoided for a while, the second if it still counts as reachable. A failure
-    of the network makes it unreachable only with a `detector`, which probes brokers.
+    `error` is None for success. A failure of the network makes the broker unreachable only with a `detector`, which
+    probes brokers.
     """
     asynchronous = mode is CommunicationMode.ASYNC
     match error:

@@ -1,7 +1,7 @@
 """A producer's hooks: functions of the user around each try of a send and each end of a transaction.
 
-A producer takes them by `hooks=`. An object with the methods of several kinds is a hook of each kind (`hook_calls` says
-how they run). Sources: client/hook/SendMessageHook.java, CheckForbiddenHook.java, EndTransactionHook.java.
+They are passed as `hooks=`. An object with the methods of several kinds is a hook of each kind (`hook_calls`).
+Sources: client/hook/SendMessageHook.java, CheckForbiddenHook.java, EndTransactionHook.java.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SendContext:
-    """One try of a send, as its hooks see it (client/hook/SendMessageContext.java).
+    """One try of a send, for hooks (client/hook/SendMessageContext.java).
 
-    `topic` and `queue` are without the namespace. After the try, `queue` is the queue that the broker's answer names,
-    `results` has one result a message, or `error` is the exception. A one-way send has neither. `seconds` is the
-    duration. `attempt` is the number of the try, from 1.
+    `topic` and `queue` are without the namespace. After the try, `queue` is the queue in the broker's answer. `results`
+    has one result for each message, or `error` is the exception. A one-way send has neither. `seconds` is the duration.
+    `attempt` is the number of the try, from 1.
     """
 
     producer_group: str
@@ -46,7 +46,7 @@ class SendContext:
     def ended(self, receipt: Receipt | None, error: RocketMQError | None, seconds: float) -> SendContext:
         """Returns the context after the try.
 
-        If the acknowledgement lacks the message's position, `error` is the `SendFailed` that the caller will see.
+        If the acknowledgement lacks the message's position, `error` is the `SendFailed` that is raised to the caller.
         """
         if receipt is None:
             return replace(self, error=error, seconds=seconds)
@@ -63,7 +63,7 @@ class SendContext:
 
     @property
     def message_type(self) -> MessageType:
-        """The type of the message, as trace records name it."""
+        """The type of the message, as in trace records."""
         return message_type(self.payload.properties)
 
     @property
@@ -74,7 +74,7 @@ class SendContext:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionContext:
-    """The end of a transaction, for the broker (EndTransactionContext.java). If `from_check`, it answers a check."""
+    """The end of a transaction, sent to a broker (EndTransactionContext.java), with `from_check` after a check."""
 
     producer_group: str
     namespace: str | None
@@ -91,7 +91,7 @@ class EndTransactionContext:
 class MessageHook(Protocol):
     """A hook that is called with each message that is passed to the producer, in the caller's thread and context.
 
-    It may return another message, with more properties for example. It does not see the rows of `send_arrow`.
+    It may return another message, with more properties for example. The rows of `send_arrow` are not passed to it.
     """
 
     def message_created(self, message: Message) -> Message | None:
@@ -109,7 +109,7 @@ class SendHook(Protocol):
 
 
 class CheckForbiddenHook(Protocol):
-    """A hook that is called before each try. Its exception refuses the send (`SendForbidden`, or a `RocketMQError`)."""
+    """A hook called before each try, whose exception refuses the send (`SendForbidden`, or a `RocketMQError`)."""
 
     def check_forbidden(self, context: SendContext) -> None:
         """Raises an exception to refuse the send. Nothing is sent then."""
@@ -132,7 +132,7 @@ ProducerHook = MessageHook | SendHook | CheckForbiddenHook | EndTransactionHook
 
 
 class ProducerHooks:
-    """A producer's hooks by kind, called in the order they were given."""
+    """A producer's hooks by kind, called in the order of the parameter `hooks`."""
 
     def __init__(self, hooks: Sequence[ProducerHook]) -> None:
         check_hooks(hooks, PRODUCER_HOOKS)

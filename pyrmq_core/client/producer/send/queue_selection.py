@@ -1,4 +1,4 @@
-"""The queue of each try of a send, by the send's target and its earlier tries (RocketMQ's MQFaultStrategy)."""
+"""`QueueSelector`: the queue of each try, by the send's target and its earlier tries (RocketMQ's MQFaultStrategy)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class QueueSelector:
         return with_namespace(topic, namespace)
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """Returns the queues to write the topic to. Queries a NameServer only if they are not known."""
+        """Returns the queues to which the topic is written. Queries a NameServer only if they are not known."""
         info = await self._routes.publish_info(
             self.on_wire(topic),
             create_topic_key=self._settings.create_topic_key,
@@ -72,7 +72,7 @@ class QueueSelector:
         return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
 
     def has_untried_broker(self, state: SendState) -> bool:
-        """Returns whether the send may go to any queue, and the known route has a broker that it has not tried."""
+        """Returns whether the send may go to any queue, and has not tried every broker of the known route."""
         info = self._routes.known_publish_info(self.on_wire(state.payload.topic))
         if info is None or not isinstance(state.to, AnyQueue):
             return False
@@ -125,10 +125,9 @@ class QueueSelector:
         return isinstance(to, KeyedQueue) and to.is_lite and (queue.topic, queue.broker_name) not in self._lite_checked
 
     async def check_lite(self, queue: MessageQueue, address: str, *, timeout: float) -> None:
-        """Logs, once for each topic and broker, what the broker lacks to have queues of the topic's lite topics.
+        """Logs, once for each topic and broker, which settings the broker lacks for queues of lite topics.
 
-        It sends two requests, each with a quarter of `timeout`. A broker without an answer is asked again at the next
-        send.
+        It sends two requests, each with a quarter of `timeout`. After no answer, it is repeated at the next send.
         """
         pair = (queue.topic, queue.broker_name)
         self._lite_checked.add(pair)
@@ -182,7 +181,7 @@ class QueueSelector:
         return info.select_one_message_queue(state.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
-        """Returns `info` with its topic named without the namespace. Equal calls return one object with one counter."""
+        """Returns `info` with the topic's name without the namespace. Equal calls share one object and its counter."""
         infos = self._tenant_infos.get(topic)
         if infos is None or infos[0] is not info:
             queues = [replace(queue, topic=topic) for queue in info.queues]

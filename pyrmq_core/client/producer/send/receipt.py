@@ -1,4 +1,4 @@
-"""A broker's acknowledgement of a send, and the `SendResult` of each message, parsed when it is first read."""
+"""A broker's acknowledgement of a send, and the `SendResult` of each message, parsed when first read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _make_result: Final = maker_of(SendResult)
 class Receipt:
     """A broker's acknowledgement of a stored payload of `count` messages. `answer` has their queue and first offset.
 
-    `requested` is the queue of the request, which a broker may replace: messages with a priority go to another queue of
-    the topic. `attempts` are the failed tries before. If a try's outcome is *perhaps stored*, there may be a second
-    copy.
+    `requested` is the queue of the request. The broker may store elsewhere: messages with a priority go to another
+    queue of the topic. `attempts` are the failed tries before. If the outcome of one is *perhaps stored*, there may be
+    a second copy.
     """
 
     requested: MessageQueue
@@ -60,7 +60,7 @@ class Receipt:
         return _result(self, stored, 0, offset_id if "," not in offset_id else offset_id.partition(",")[0])
 
     def results(self) -> SendResults:
-        """Returns one result for each message, in order. Parses the answer only now: a bulk write needs no results."""
+        """Returns one result for each message, in order. Only this parses the answer, since bulk writes need none."""
         return SendResults(self, self._stored())
 
     def _stored(self) -> MessageStored:
@@ -88,7 +88,7 @@ make_receipt: Final = maker_of(Receipt)
 
 
 class SendResults(Sequence[SendResult]):
-    """The results of one request's messages, in their order. Each is made on access."""
+    """The results of one request's messages, in their order. Each is made when it is read."""
 
     __slots__ = ("_offset_ids", "_queue", "_receipt", "_stored")
 
@@ -152,7 +152,7 @@ def given_up(topic: str) -> SendFailed:
 
 
 def unexpected(topic: str, error: Exception) -> SendFailed:
-    """Returns the error of a send that failed by an unexpected exception, and logs the exception's traceback."""
+    """Returns the error of a send that ended with an unexpected exception, and logs the exception's traceback."""
     log.error("a send to %s met an unexpected %s", topic, type(error).__name__, exc_info=error)
     failed = SendFailed(
         f"topic {topic}: the send ended with an unexpected {type(error).__name__}: {error}; it is perhaps stored, and "

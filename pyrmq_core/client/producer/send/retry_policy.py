@@ -71,14 +71,14 @@ def outcome_of(error: RocketMQError) -> Outcome:
 
 
 def refuses_queue(error: BaseException | None) -> bool:
-    """Returns whether a broker refused a queue that its topic does not have: the client's route was old."""
+    """Returns whether a broker refused a queue that its topic does not have, because the client's route was old."""
     if not isinstance(error, ResponseError):
         return False
     return error.code in WRONG_QUEUE_CODES and error.remark.startswith(WRONG_QUEUE)
 
 
 def is_refused_for_good(error: SendFailed) -> bool:
-    """Returns whether a broker refused the message or its sender, stored nothing, and would refuse it again."""
+    """Returns whether a broker stored nothing, and would refuse the message or its sender again."""
     cause = error.__cause__
     refused = isinstance(cause, ResponseError) and cause.code in REFUSED_FOR_GOOD and not refuses_queue(cause)
     return refused and error.outcome is Outcome.NOT_STORED
@@ -96,7 +96,7 @@ class Next(Enum):
 
 
 def is_free_try(error: RocketMQError, target: Target) -> bool:
-    """Returns whether a failed try leaves the number of tries as it is: nothing was stored, and `target` has `wait`."""
+    """Returns whether a failed try does not count: nothing was stored, and `target` has `wait`."""
     if not isinstance(target, AnyQueue) or not target.wait or outcome_of(error) is not Outcome.NOT_STORED:
         return False
     if isinstance(error, ResponseError):
@@ -107,11 +107,11 @@ def is_free_try(error: RocketMQError, target: Target) -> bool:
 def next_step(
     error: RocketMQError, target: Target, mode: CommunicationMode, tries_made: int, tries_allowed: int, seconds: float
 ) -> Next:
-    """Decides the next step after a failed try. `seconds` are left of the send's time.
+    """Decides the next step after a failed try. `seconds` is the rest of the send's time.
 
     error                                 target                  next
     the broker does not have the queue    named by the caller     ASK_ROUTE
-    one that `is_retried`, in time        any                     TRY
+    an error that `is_retried`, in time   any                     TRY
     any other                             any                     END
     """
     if refuses_queue(error) and isinstance(target, ThisQueue):
@@ -134,7 +134,7 @@ def is_retried(
     KeyedQueue, and ThisQueue with `wait`: any number, in every mode, while the broker cannot be reached or refuses with
     a code of WAITED_OUT. It may then store the message twice.
     ThisQueue without `wait`: only in mode ASYNC, after a `NetworkError`, up to `attempts_allowed` tries.
-    A broker that does not have the queue (an old route): another queue is chosen, except for a ThisQueue.
+    If the broker does not have the queue (an old route), another queue is chosen, except for a ThisQueue.
     """
     if refuses_queue(error):
         return not isinstance(target, ThisQueue)
@@ -161,24 +161,24 @@ def _may_pass(error: ResponseError) -> bool:
 def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bool) -> float:
     """Returns the seconds for which a try waits for its answer: all remaining seconds, as in Java.
 
-    A broker stores a sent request as soon as it can. A second request to it would be stored as well. So `per_attempt`
-    caps only a try after which the send `may_move` to another broker.
+    A broker stores a sent request as soon as it can, and would store a second request as well. So `per_attempt` limits
+    only a try after which the send `may_move` to another broker.
     """
     seconds = time_left if per_attempt is None or not may_move or per_attempt > time_left else per_attempt
     return seconds if seconds > MIN_ATTEMPT_SECONDS else MIN_ATTEMPT_SECONDS
 
 
 def leaving_seconds(time_left: float, attempts_left: int, *, may_move: bool) -> float:
-    """Returns within how many seconds a request has to be sent: `time_left`, or a share for each of `attempts_left`.
+    """Returns the seconds within which a request has to be written: `time_left`, or its share of the `attempts_left`.
 
-    It is a share only if the send `may_move`: an unsent request stores nothing, so another broker can safely replace an
-    unreachable broker.
+    It is a share if the send `may_move`: an unwritten request stores nothing, so another broker can safely replace an
+    unreachable one.
     """
     return max(MIN_ATTEMPT_SECONDS, time_left / attempts_left if may_move else time_left)
 
 
 def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: int) -> SendFailed:
-    """Returns the error of a failed send. Its one line has tries, time, brokers, reasons, what is stored and advice."""
+    """Returns the error of a failed send: one line with tries, time, brokers, reasons, outcome and advice."""
     outcome = worst(attempts)
     what = f"{count} messages" if count > 1 else "the message"
     advice = {

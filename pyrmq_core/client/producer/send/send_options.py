@@ -1,7 +1,7 @@
 """The options of a send (its target, its mode and its producer's settings), and its state while it runs.
 
 A target is any queue, one given queue, or the queue of a key. Only a send to any queue moves to another broker. Names
-and defaults of client/producer/DefaultMQProducer.java and client/impl/CommunicationMode.java.
+and defaults are those of client/producer/DefaultMQProducer.java and client/impl/CommunicationMode.java.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 @dataclass(frozen=True, slots=True)
 class AnyQueue:
-    """The topic's queues in turn, or `first` to begin with. A failed try moves to another broker.
+    """The topic's queues in turn, beginning with `first` if it is set. After a failed try another broker is used.
 
     With `keep`, a window sends the payloads of one target one after another, each to the queue of the payload before
-    it. So they stay in one queue in their order, unless its broker fails. With `wait`, a try that stored nothing since
-    no broker was reached does not count, and the send waits for one of the topic's brokers.
+    it. So they stay in one queue in their order, unless its broker fails. With `wait`, a try that reached no broker
+    does not count, and the send waits for one of the topic's brokers.
     """
 
     first: MessageQueue | None = None
@@ -39,9 +39,9 @@ class AnyQueue:
 
 @dataclass(frozen=True, slots=True)
 class ThisQueue:
-    """A queue that the caller chose. A send to it has one try, as Java's `send(msg, mq)`.
+    """A queue that the caller chose. A send to it has one try, like Java's `send(msg, mq)`.
 
-    With `wait` the send tries again until the queue's broker is reached, or its time is over.
+    With `wait` the send is retried until the queue's broker is reached, or its time is over.
     """
 
     queue: MessageQueue
@@ -52,8 +52,8 @@ class ThisQueue:
 class KeyedQueue:
     """The queue of a sharding key, or with `is_lite` of the name of a lite topic.
 
-    A send waits for the queue's broker while there is time, and uses no other queue. With `queues` the choice is fixed
-    to the publish list that the caller saw first, even if routes change. When the broker refuses that queue, since the
+    A send waits for the queue's broker while there is time, and uses no other queue. With `queues` the choice is among
+    the queues of the caller's first route, even if routes change. When the broker refuses that queue, since the
     topic does not have it any more, the send uses the key's queue of the new route.
     """
 
@@ -68,7 +68,7 @@ ANY_QUEUE: Final = AnyQueue()
 
 
 def waits_for_broker(to: Target) -> bool:
-    """Returns whether a send waits for the broker of its queue, or for one of several, without a limit of tries."""
+    """Returns whether a send waits for a broker of its target, without a limit of tries."""
     return isinstance(to, KeyedQueue) or to.wait
 
 
@@ -126,7 +126,7 @@ class SendSettings:
 
 
 class SendState:
-    """The locals of RocketMQ's `sendDefaultImpl`, which `Sender` alone changes.
+    """The local variables of RocketMQ's `sendDefaultImpl`, which `Sender` alone changes.
 
     Fixed: `payload`, `to`, `mode`, `tries_allowed`, and `timeout`, which counts from `started` (trio's clock).
     Of the latest try: `queue`, `address`, `code` (the request's) and `began`. Of the tries that ended: `attempts`,
@@ -186,7 +186,7 @@ class SendState:
         return max(0.0, self.started + self.timeout - trio.current_time())
 
     def as_one_record(self) -> Payload:
-        """Returns the payload with the properties that make a batch topic keep it as one record, equal in every try."""
+        """Returns the payload with properties, equal in every try, by which a batch topic stores it as one record."""
         self._record_id = self._record_id or unique_id()
         return replace(self.payload, properties=record_properties(self.payload, self._record_id))
 

@@ -1,4 +1,4 @@
-"""The path of every send: `Sender` calls brokers, retries, and reports what they stored.
+"""`Sender`, which makes every send: it calls brokers, retries, and reports what they stored.
 
 Its argument is a `Payload`, its result a `Receipt`, or a `SendFailed` with outcome and attempts. A first try that has
 to wait for nothing (`_prepare_nowait`) needs no task. `go_on` waits, and makes the later tries. All tries end in
@@ -65,7 +65,7 @@ FORMS_KEPT: Final = 4096
 
 
 class Sender:
-    """Sends payloads for one producer group over a client's connections. Many sends may be under way at once.
+    """Sends payloads for one producer group over a client's connections. Many sends may run at once.
 
     Topics and queues in arguments and results are without the namespace of `settings`, and requests contain it.
     """
@@ -93,17 +93,17 @@ class Sender:
         return await self._queues.publish_info(topic, timeout=timeout)
 
     async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
-        """Returns whether brokers store the topic's batches as one record (5.x): a request should then have one tag."""
+        """Returns whether brokers store the topic's batches as one record (5.x). A request should then have one tag."""
         info = await self.publish_info(topic, timeout=timeout)
         return await self._batch_topics.any_batch_topic(self._queues.on_wire(topic), info, timeout=timeout)
 
     async def send(
         self, payload: Payload, to: Target, *, timeout: float, mode: CommunicationMode = CommunicationMode.SYNC
     ) -> Receipt:
-        """Returns when a broker acknowledged the payload. `timeout` covers the whole send: routes, tries and waits.
+        """Sends a payload, and returns when a broker acknowledged it. `timeout` covers routes, tries and waits.
 
-        Raises `SendFailed`, or `NoRoute` and `NoNameServer` when there is nowhere to send to (nothing was sent then). A
-        cancelled caller learns nothing about storage. `mode` decides which failures are retried.
+        Raises `SendFailed`, or, before anything is sent, `NoRoute` and `NoNameServer`. After a cancellation it is
+        unknown whether the payload is stored. `mode` decides which failures are retried.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         state = self.state_of(payload, to, timeout, mode)
@@ -122,7 +122,7 @@ class Sender:
         return self._judge_first(state, answer) or await self.go_on(state)
 
     async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
-        """Sends a request that has no answer, in one try. Returns when it is written. Raises as `send`."""
+        """Sends a request that has no answer, in one try. Returns when it is written. Raises the errors of `send`."""
         state = self.state_of(payload, to, timeout, CommunicationMode.ONEWAY)
         state.queue = await self._queues.choose(state)
         await self._try(state, state.queue)
@@ -137,7 +137,7 @@ class Sender:
     ) -> Callable[[], None] | None:
         """Makes the first try without waiting. Returns None if the try would have to wait first.
 
-        Otherwise it returns a function that abandons the call. `ended` receives the receipt, the error, or None if
+        Otherwise returns a function that abandons the call. `ended` receives the receipt, the error, or None if
         `go_on` has to follow.
         """
         if (request := self._prepare_nowait(state)) is None:
@@ -260,7 +260,7 @@ class Sender:
         return state.tries_left > 1 and self._queues.has_untried_broker(state)
 
     def _judge_first(self, state: SendState, answer: Command | RocketMQError | None) -> Receipt | None:
-        """Ends a first try. Returns None if it has to be made again: nothing was sent, or the answer is GO_AWAY."""
+        """Ends a first try. Returns None if it has to be repeated, since nothing was sent or the answer is GO_AWAY."""
         if state.queue is None or answer is None or (isinstance(answer, Command) and answer.code == GO_AWAY):
             return None
         return self._judge(state, state.queue, answer)
@@ -308,7 +308,6 @@ class Sender:
         return self.settings.retry_another_broker_when_not_store_ok and isinstance(state.to, AnyQueue)
 
     def _end(self, error: RocketMQError, state: SendState) -> Receipt:
-        """Ends a send whose last try failed: returns an earlier try's receipt, or raises with all attempts."""
         if state.stored is not None:
             return state.stored
         if not state.attempts:
@@ -333,7 +332,6 @@ class Sender:
             await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, state.seconds_left()))
 
     def _awaits_master(self, state: SendState) -> bool:
-        """Returns whether to wait for a master: all of the topic's brokers lack one, and the send has time left."""
         if isinstance(state.to, ThisQueue) or state.stored is not None or state.seconds_left() < MIN_ATTEMPT_SECONDS:
             return False
         return self._queues.awaits_master(state.payload.topic)

@@ -22,10 +22,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """A consumer group's subscription to one topic.
-
-    `code_set` has the Java hashes of `tags_set`, by which the broker filters.
-    """
+    """A group's subscription to one topic. Brokers filter by `code_set`, the Java hashes of `tags_set`."""
 
     topic: str
     sub_string: str = "*"

@@ -1,6 +1,6 @@
-"""Administration of 4.9's plain ACL: requests 50 to 54.
+"""Administration of 4.9's plain ACL: put (50) or remove (51) an account, read versions (52), set white addresses (53),
+and read all accounts (54).
 
-Request 50 puts an account, 51 removes one, 52 returns versions, 53 sets white addresses, and 54 returns all accounts.
 50, 51 and 53 are answered with success alone. Left out: 5.x, which has users and policies instead (3001 to 3010).
 Sources: common/protocol/header/CreateAccessConfigRequestHeader.java, DeleteAccessConfigRequestHeader.java,
 UpdateGlobalWhiteAddrsConfigRequestHeader.java, GetBrokerAclConfigResponseHeader.java,
@@ -43,10 +43,7 @@ class DeleteAclConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateWhiteAddresses(HeaderRequest):
-    """A request to set the global white addresses in an account file, joined by commas.
-
-    No `file` means plain_acl.yml.
-    """
+    """A request to set an account file's global white addresses, joined by commas. No `file` is plain_acl.yml."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
     white_addresses: str = wire("globalWhiteAddrs")
@@ -67,10 +64,7 @@ class GetAclVersion(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class AclVersion(HeaderResponse):
-    """The answer to `GetAclVersion`.
-
-    `version` is that of plain_acl.yml, `all_versions` a JSON object of versions by file.
-    """
+    """The answer to `GetAclVersion`: the version of plain_acl.yml, and a JSON object of versions by file."""
 
     version: str = wire("version")
     all_versions: str = wire("allAclFileVersion")

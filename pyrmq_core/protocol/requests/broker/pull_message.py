@@ -114,10 +114,7 @@ class PullAnswer:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Returns the answer.
-
-        Raises `HeaderError` if an offset is missing, since its default of 0 would restart a reader.
-        """
+        """Returns the answer. Raises `HeaderError` for a missing offset, whose default of 0 would restart a reader."""
         for name in REQUIRED_FIELDS:
             if name not in command.ext:
                 raise HeaderError(f"a PULL_MESSAGE answer ({command.code}) lacks the field {name}")

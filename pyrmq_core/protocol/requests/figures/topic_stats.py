@@ -43,10 +43,7 @@ class GetTopicStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicOffset:
-    """One queue's range:
-
-    its first offset, the offset after its last message, and the store time of that (0 for none).
-    """
+    """One queue: its first offset, the offset after its last message, and the last's store time (0 for none)."""
 
     min_offset: int = member("minOffset", 0, long_member)
     max_offset: int = member("maxOffset", 0, long_member)

@@ -34,10 +34,7 @@ class GetConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class OffsetWrapper:
-    """A group's progress in one queue.
-
-    `last_timestamp_ms` is the store time of the last message before `consumer_offset`.
-    """
+    """A group's progress in one queue. `last_timestamp_ms` is that of the last message before `consumer_offset`."""
 
     broker_offset: int = member("brokerOffset", 0, long_member)
     consumer_offset: int = member("consumerOffset", 0, long_member)

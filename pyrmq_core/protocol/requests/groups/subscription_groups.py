@@ -96,10 +96,7 @@ class AllSubscriptionGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSubscriptionGroup(HeaderRequest):
-    """A request to delete a group.
-
-    To delete its offsets too, set both flags: 5.x reads `clean_offset`, 4.9 `remove_offset`.
-    """
+    """A request to delete a group. `clean_offset` (5.x) and `remove_offset` (4.9) delete its offsets too."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_SUBSCRIPTIONGROUP
     group_name: str = wire("groupName")

@@ -101,8 +101,7 @@ class Assignments:
 class SetRequestMode:
     """A request to let a group pull or pop a topic.
 
-    A member of a popping group shares its queues with the `share_queues` members after it. With 0 all members share
-    them.
+    A popping member shares its queues with the `share_queues` members after it. With 0 all members share them.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.SET_MESSAGE_REQUEST_MODE

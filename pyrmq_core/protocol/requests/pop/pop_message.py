@@ -8,9 +8,8 @@ answer say which offsets of which queues they are, so that each message gets its
     msgOffsetInfo       MARK QUEUE OFFSET,OFFSET,...
     orderCountInfo      MARK QUEUE COUNT, or MARK qoQUEUE%OFFSET COUNT for one message (ordered pops only)
 
-Records of retry topics that name the popped topic carry their receipt as the property POP_CK.
-Sources: remoting/protocol/header/PopMessageRequestHeader.java, PopMessageResponseHeader.java, ExtraInfoUtil.java,
-5.4.0.
+Records of retry topics that name the popped topic carry their receipt as the property POP_CK. Sources:
+remoting/protocol/header/PopMessageRequestHeader.java, PopMessageResponseHeader.java, ExtraInfoUtil.java, 5.4.0.
 """
 
 from __future__ import annotations

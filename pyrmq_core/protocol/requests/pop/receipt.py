@@ -1,6 +1,4 @@
-"""The receipt of a popped message, and the retry topics of groups that pop.
-
-Later requests about the message carry the receipt as `extraInfo`:
+"""The receipt of a popped message, sent as `extraInfo` with later requests, and the retry topics of groups that pop.
 
     word    content
     0       first offset of the messages that one pop took from the queue

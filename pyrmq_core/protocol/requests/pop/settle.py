@@ -117,10 +117,7 @@ class AckEntry:
 
 @dataclass(frozen=True, slots=True)
 class BatchAckMessage:
-    """Acknowledgements of any number of messages of one broker.
-
-    The answer does not report which of them it accepted.
-    """
+    """Acknowledgements of messages of one broker. The answer does not report which of them it accepted."""
 
     CODE: ClassVar[RequestCode] = RequestCode.BATCH_ACK_MESSAGE
     broker_name: str
