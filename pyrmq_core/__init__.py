@@ -4,8 +4,8 @@ Every name here is public, and loaded when it is first used. `blocking` has the 
 `columnar` messages as Arrow columns, `embedded` a cluster in this process, `testing` the names that tests need,
 `nameserver` and `broker` the servers, `cli` the command `pyrmq`.
 
-Inside, imports run one way: `model`, `errors` and `filtering` are plain values, `protocol` is bytes and values without
-sockets or clocks, and `network` has the connections. `client` and the two servers use these.
+Imports inside the package run one way: `model`, `errors` and `filtering` are plain values, `protocol` is bytes and
+values without sockets or clocks, and `network` has the connections. `client` and the two servers use these.
 """
 
 from __future__ import annotations

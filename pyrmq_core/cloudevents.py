@@ -1,7 +1,7 @@
 """Reads and writes CloudEvents in messages, in the dialects that Java programs write.
 
-There is no form of CloudEvents for RocketMQ that all programs keep: the binding of CloudEvents' Java SDK, Spring and
-EventMesh each name the attributes in their own way. `read_event` knows all of them, and `event_message` writes one.
+CloudEvents has no standard form for RocketMQ: its Java SDK, Spring and EventMesh each name the attributes in their own
+way. `read_event` reads all of them, and `event_message` writes one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def read_event(message: MessageExt) -> CloudEvent | None:
     """Returns the event in a message, or None if it has none.
 
     A structured event keeps the text of its JSON data, numbers included. Raises `InvalidArgument` for an event that
-    lacks an attribute it must have, and for a structured one that cannot be read.
+    lacks a required attribute, and for an unreadable structured one.
     """
     queue = f"{message.topic}/{message.broker_name}/{message.queue_id}"
     return event_in(message.user_properties, message.body, f"message {message.queue_offset} of {queue}")
@@ -79,7 +79,7 @@ def event_in(properties: Mapping[str, str], body: bytes, place: str = "the messa
 
 
 def event_message(topic: str, event: CloudEvent, *, dialect: Dialect = "java", keys: str | None = None) -> Message:
-    """Makes a message of the event, for `Producer.send`.
+    """Returns a message with the event, for `Producer.send`.
 
     Dialect `java` is the binding of CloudEvents' Java SDK, `spring` and `eventmesh` use those programs' names in the
     same form, and `structured` is one JSON text. Raises `InvalidArgument` for an event that cannot be written.
@@ -107,7 +107,6 @@ def event_message(topic: str, event: CloudEvent, *, dialect: Dialect = "java", k
 def _from_properties(
     properties: Mapping[str, str], body: bytes, place: str, before: str, extended: str, content_type: str
 ) -> CloudEvent:
-    """Reads an event from properties. Attributes' names have the prefix `before`, those of extensions `extended`."""
     attributes = {name: properties[before + name] for name in ATTRIBUTES if before + name in properties}
     if content_type in properties:
         attributes["datacontenttype"] = properties[content_type]

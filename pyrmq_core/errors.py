@@ -79,10 +79,7 @@ class RocketMQError(Exception):
     attempts: tuple[Attempt, ...] = ()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Makes copies and pickles keep the error's attributes.
-
-        Constructors take these as keywords, which Exception's own `__reduce__` drops.
-        """
+        """Keeps the error's attributes in copies and pickles. Exception's own `__reduce__` drops keyword arguments."""
         return _remade, (type(self), self.args, self.__dict__)
 
 
@@ -334,7 +331,7 @@ BatchPart: TypeAlias = "Sequence[SendResult] | StoredRows | RocketMQError"
 class BatchFailed(SendFailed):
     """Some parts of a divided batch failed. `parts` has, in order, each part's results or its error.
 
-    For `send_arrow`, `parts` are the summary of the stored rows, and the error.
+    After `send_arrow`, `parts` are the summary of the stored rows, and the error.
     """
 
     condition = "RMQ_BATCH_FAILED"

@@ -1,6 +1,6 @@
 """Loads a package's public names at their first use (PEP 562), so that a process imports only what it uses.
 
-Such a package writes a lazy name three times: imported under `TYPE_CHECKING`, in `__all__`, and beside its module in
+Such a package names each one three times: imported under `TYPE_CHECKING`, in `__all__`, and beside its module in
 `_LAZY`. `tests/test_lazy_names.py` compares the three. A type checker reads only the first two. `_LAZY` cannot be
 computed from these: a frozen program has no source, a compiled one has no bytecode.
 """
@@ -16,7 +16,7 @@ from typing import Any
 def load_when_named(
     package: str, names: Sequence[str], modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Returns a package's `__getattr__` and `__dir__`. `modules` maps a module to its lazy names, as one text."""
+    """Returns a package's `__getattr__` and `__dir__`. `modules` has, by module, its lazy names in one text."""
     module_of = {name: module for module, lazy in modules.items() for name in lazy.split()}
 
     def load(name: str) -> Any:

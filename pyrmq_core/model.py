@@ -44,9 +44,9 @@ SYSTEM_NAMES: Final = KEPT_NAMES | {"TRANSACTION_CHECK_TIMES"}
 class Message:
     """A message for a producer to send (common/message/Message.java).
 
-    `keys` are words under which a broker's index finds the message (a string is split at spaces). `tags` is one word
-    that brokers filter by. `sharding_key` keeps messages of one key in one queue, in order. `delay_level` is 1 to 18 (1
-    s to 2 h), while `deliver_at` and `delay` need a broker of 5.0 or later. `flag` is stored and never interpreted.
+    `keys` are words under which a broker's index finds the message (a string is split at spaces). `tags` is one word by
+    which brokers filter. `sharding_key` keeps messages of one key in one queue, in order. `delay_level` is 1 to 18 (1 s
+    to 2 h), while `deliver_at` and `delay` need a broker of 5.0 or later. `flag` is stored and never interpreted.
     `priority` (0 or more) is the id of the queue in which brokers of 5.4 or later store the message, at most the last.
     `lite_topic` names a lite topic of `topic`: brokers of 5.5 with `enableLmq` and `enableMultiDispatch` have a queue
     for each.
@@ -129,8 +129,6 @@ _set_class = object.__dict__["__class__"].__set__
 
 
 class _MessageDraft:
-    """A message under construction: it has the slots of `Message`, but is not frozen."""
-
     __slots__ = tuple(field.name for field in fields(Message))
 
 
@@ -182,7 +180,7 @@ class MessageExt:
     def user_properties(self) -> dict[str, str]:
         """The properties that users set, without RocketMQ's own. A new `Message` can be sent with them.
 
-        A sharding key is among them, as `__SHARDINGKEY`.
+        A sharding key is included, as `__SHARDINGKEY`.
         """
         return {name: text for name, text in self.properties.items() if name not in SYSTEM_NAMES}
 
@@ -244,9 +242,10 @@ class SendResult:
 
 
 class LocalTransactionState(enum.IntEnum):
-    """The state of a local transaction (client/producer/LocalTransactionState.java). The value is the wire's number.
+    """The state of a local transaction (client/producer/LocalTransactionState.java). The value is the number in
+    requests.
 
-    UNKNOW is RocketMQ's own spelling: the broker checks again later.
+    UNKNOW is RocketMQ's own spelling. After it the broker checks again later.
     """
 
     UNKNOW = 0
@@ -278,7 +277,7 @@ class PullStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """The answer to one pull. The next pull starts at `next_offset`, also when `messages` is empty."""
+    """The answer to one pull. The next pull starts at `next_offset`, even when `messages` is empty."""
 
     status: PullStatus
     messages: tuple[MessageExt, ...]
@@ -289,7 +288,7 @@ class PullResult:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The queue offsets from `start` up to `end`, without `end`."""
+    """The queue offsets from `start` to before `end`."""
 
     start: int
     end: int
@@ -306,7 +305,7 @@ EVERYTHING = OffsetRange(0, 2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class TopicQueues:
-    """A topic's queues as a NameServer knows them.
+    """A topic's queues as a NameServer reports them.
 
     `unreadable` queues exist, but lack the permission to read them. The brokers in `masterless` have only slaves left.
     """
@@ -346,8 +345,9 @@ class MessageModel(enum.Enum):
 class ConsumeReturnType(enum.IntEnum):
     """The result of one call of a consumer's handler (client/consumer/listener/ConsumeReturnType.java).
 
-    The value is Java's ordinal, which trace records carry. EXCEPTION: the handler raised. FAILED: it gave the messages
-    back for later. TIME_OUT: it took longer than the limit, whatever it returned. RETURNNULL exists in Java alone.
+    The value is Java's ordinal, which trace records contain. EXCEPTION: the handler raised. FAILED: it gave the
+    messages back for later. TIME_OUT: it took longer than the limit, whatever it returned. RETURNNULL exists in Java
+    alone.
     """
 
     SUCCESS = 0
@@ -368,7 +368,10 @@ class Permission(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A broker's settings of one topic (common/TopicConfig.java). `attributes` are new in 5.0, such as `queue.type`."""
+    """A broker's settings of one topic (common/TopicConfig.java).
+
+    `attributes`, such as `queue.type`, exist since 5.0.
+    """
 
     topic: str
     read_queue_nums: int = 16
@@ -382,10 +385,10 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A background request that has failed at least twice in a row, and is tried again.
+    """A background request that has failed at least twice in a row, and is retried.
 
     `work` describes the request, `error` is the last failure, `since` the time of the first one. A problem `is_lasting`
-    if waiting does not help: a server refuses a key, a right or a group.
+    if waiting does not help, because a server refuses a key, a right or a group.
     """
 
     work: str

@@ -1,7 +1,7 @@
 """The client for asyncio: the same names and arguments as `pyrmq_core`'s, awaited in an asyncio program.
 
-Every call runs on the library's own trio loop, in one daemon thread that `pyrmq_core.blocking` shares. The call's
-result returns to the asyncio loop that waits for it. Cancelling the waiting task ends the call.
+Every call runs on the library's own trio loop, in one daemon thread that `pyrmq_core.blocking` shares. Its result
+returns to the asyncio loop of the caller. Cancelling the waiting task ends the call.
 """
 
 from __future__ import annotations

@@ -29,14 +29,14 @@ class Client(AsyncioFace[TrioClient]):
 
     @property
     def client_id(self) -> str:
-        """The id that brokers know this client by. Raises `InvalidState` before it is open."""
+        """The id by which brokers know this client. Raises `InvalidState` before it is open."""
         if self._held is None or not self._held.has_opened:
             raise InvalidState(f"{self!r} has no client_id before it is open: async with, or await open()")
         return self._held.value.client_id
 
     @property
     def state(self) -> ServiceState:
-        """The state of the client's life: just created, running, shut down, or start failed."""
+        """The state of the client: just created, running, shut down, or start failed."""
         return self._service_state()
 
     def __repr__(self) -> str:
@@ -54,5 +54,5 @@ class OwnerFace(AsyncioFace[Owner]):
 
     @property
     def state(self) -> ServiceState:
-        """The state of the object's life: just created, running, shut down, or start failed."""
+        """The state of the object: just created, running, shut down, or start failed."""
         return self._service_state()

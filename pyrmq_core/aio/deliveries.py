@@ -19,9 +19,9 @@ from pyrmq_core.model import MessageExt
 
 
 class Delivery:
-    """One message: `async with delivery as message:`. Leaving the block acknowledges it, an exception gives it back.
+    """One message: `async with delivery as message:`. The end of the block acknowledges it, an exception gives it back.
 
-    A cancelled block leaves the message unacknowledged: the group gets it again when its queue is read anew.
+    A cancelled block leaves the message unacknowledged: the group gets it again when its queue is read again.
     """
 
     def __init__(self, delivery: TrioDelivery) -> None:
@@ -44,7 +44,7 @@ class Delivery:
 
 
 class Deliveries:
-    """The iterator of a consumer's deliveries. It ends with the consumer's `stop`. Several tasks may iterate."""
+    """The iterator of a consumer's deliveries, which ends with the consumer's `stop`. Several tasks may iterate."""
 
     def __init__(self, begin: Callable[[], Awaitable[Future[TrioDeliveries]]]) -> None:
         self._begin = begin

@@ -46,7 +46,7 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         return self
 
     async def close(self) -> None:
-        """Closes the object, after waiting for work under way as the trio class does. A second call does nothing."""
+        """Closes the object, after the waits of the trio class's end. A second call does nothing."""
         held, self._held, self._closed = self._held, None, True
         if held is not None:
             await close_held(held, self._closing_seconds(held))
@@ -96,7 +96,6 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         return held.value
 
     def _begun(self, client: TrioClient | None) -> HeldContext[T]:
-        """Starts opening the trio object, once for all callers. After a failed opening, starts again."""
         with _lock:
             if self._closed:
                 raise InvalidState(f"{self!r} is closed; make a new one")
@@ -130,7 +129,7 @@ def asyncio_form(
 def asyncio_form_of_function(
     method: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
-    """Returns the asyncio form of a method that is no coroutine, which is called on the library's loop."""
+    """Returns the asyncio form of a plain method, which is called on the library's loop."""
 
     @wraps(method)
     async def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -176,7 +175,7 @@ _END: Final = _End()
 class LoopElements(Generic[R]):
     """The elements of an async iterator on the library's loop, each fetched by one call to that loop.
 
-    If a wait is cancelled, its element goes to the next wait, so that a time-out loses no element.
+    If a wait is cancelled, its element is kept for the next wait, so that a time-out loses no element.
     """
 
     def __init__(self, elements: AsyncIterator[R]) -> None:
@@ -230,7 +229,10 @@ class LoopContext(Generic[R]):
 
 
 class AsyncioIterator(LoopContext[AsyncIterator[R]], AsyncIterator[R]):
-    """An iterator over what a consumer reads: `async with consumer.read(...) as pulls: async for pull in pulls`."""
+    """An iterator over the values that a consumer reads:
+
+    `async with consumer.read(...) as pulls: async for pull in pulls`.
+    """
 
     _elements: LoopElements[R] | None = None
 

@@ -20,7 +20,7 @@ CANCEL_SECONDS: Final = CLOSE_SECONDS
 
 
 class LoopReturns:
-    """A queue of functions for an asyncio loop to call, filled by other threads. One wake of the loop runs them all."""
+    """A queue of functions that other threads schedule on an asyncio loop. One wake of the loop runs them all."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -28,7 +28,7 @@ class LoopReturns:
         self._woken = False
 
     def soon(self, function: Callable[..., object], *args: object) -> bool:
-        """Schedules a call on the asyncio loop, from any thread. Returns False if that loop is closed."""
+        """Schedules a function on the asyncio loop, from any thread. Returns False if that loop is closed."""
         self._queue.append((function, args))
         if self._woken and not self.loop.is_closed():
             return True
@@ -66,7 +66,10 @@ def here() -> LoopReturns:
 
 
 async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:
-    """Runs the call on the library's loop and returns its result. If cancelled, cancels the call and waits for it."""
+    """Runs the call on the library's loop and returns its result.
+
+    On cancellation, cancels the call and waits for it.
+    """
     returns = here()
     running = _LoopCall(returns, call)
     future = portal().submit(running.run, *args)
@@ -108,7 +111,7 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
 
 
 class _LoopCall(Generic[R]):
-    """A call on the library's loop, whose end a cancelled asyncio task can wait for."""
+    """A call on the library's loop. A cancelled asyncio task can wait for its end."""
 
     def __init__(self, returns: LoopReturns, call: Callable[..., Awaitable[R]]) -> None:
         self._returns = returns

@@ -44,7 +44,7 @@ class PopDelivery(AsyncOnly):
 
     @property
     def is_settled(self) -> bool:
-        """True once the message was acknowledged or given back."""
+        """True after the message was acknowledged or given back."""
         return self._delivery.is_settled
 
     async def ack(self) -> None:
@@ -57,7 +57,7 @@ class PopDelivery(AsyncOnly):
         await on_library_loop(partial(self._delivery.give_back, delay))
 
     def _extend_on(self, seconds: float) -> Future[None]:
-        """Extends the message in the library's loop, also while a task blocks this one, until it is settled."""
+        """Extends the message until it is settled, on the library's loop, even while a task blocks the asyncio loop."""
         return portal().submit(self._delivery._extend_on, seconds)
 
     ack.__doc__ = TrioPopDelivery.ack.__doc__
@@ -119,9 +119,9 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
         sql: str | None = None,
         order: bool = False,
     ) -> None:
-        """Receives until `stop`: calls `handler(message)` for up to `at_once` messages at a time.
+        """Receives messages until `stop`, and calls `handler(message)` for up to `at_once` of them at a time.
 
-        A coroutine function runs as tasks of this asyncio loop, a plain one in worker threads. Returning acknowledges
+        A coroutine function runs in tasks of this asyncio loop, a plain one in worker threads. Returning acknowledges
         the message, raising has it delivered again, as `pyrmq_core.PopConsumer.run` says.
         """
         consumer = await self._async()

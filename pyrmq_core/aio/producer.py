@@ -1,4 +1,4 @@
-"""The asyncio `Producer` and its `SendWindow`: the caller's thread checks and encodes, the library's loop sends."""
+"""The asyncio `Producer` and its `SendWindow`. The caller's thread checks and encodes, the library's loop sends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class SendFutures:
-    """Makes the futures of one producer's background sends, and counts failures that the program has not read."""
+    """The futures of one producer's background sends, with a count of failures that the program has not read."""
 
     def __init__(self, group: str) -> None:
         self.failures = UnseenFailures(group)
@@ -55,7 +55,7 @@ class SendFutures:
         return SendFuture(self, loop)
 
     def report(self) -> None:
-        """Logs, as the producer closes, how many failures the program has not read."""
+        """Logs at the producer's end how many failures the program has not read."""
         for future in self.failed:
             future.note_look()
         self.failures.report()
@@ -92,7 +92,10 @@ CALLS_BETWEEN_TURNS: Final = 64
 
 
 class SendWindow(LoopContext[TrioSendWindow]):
-    """The asyncio form of `pyrmq_core.SendWindow`. One call to the library's loop hands over a payload, unanswered."""
+    """The asyncio form of `pyrmq_core.SendWindow`.
+
+    Payloads are passed to the library's loop without waiting for a result.
+    """
 
     _USE = "a window is used in its block: async with producer.open_window() as window"
 
@@ -114,7 +117,7 @@ class SendWindow(LoopContext[TrioSendWindow]):
         return await on_library_loop(self._entered().drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`). Others of their batches are stored."""
+        """Returns messages refused since the last call (`keep_refused`). Others of their batches are stored."""
         return self._entered().take_refused()
 
 
@@ -152,7 +155,7 @@ class Producer(OwnerFace[TrioProducer]):
             held.on_crash(parts.in_flight.fail)
 
     async def close(self) -> None:
-        """Closes the producer, after waiting for the sends under way. A second call does nothing."""
+        """Closes the producer, after waiting for its open sends. A second call does nothing."""
         try:
             await super().close()
         finally:
@@ -166,10 +169,10 @@ class Producer(OwnerFace[TrioProducer]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> SendResult:
-        """Returns when the message is stored. Raises the errors of `pyrmq_core.Producer.send`.
+        """Sends a message, and returns when it is stored. Raises the errors of `pyrmq_core.Producer.send`.
 
-        `select` is a plain function, called on the library's own loop: it must not wait. If the task is cancelled, the
-        request is withdrawn if it is not yet written. Otherwise the message is perhaps stored.
+        `select` is a plain function, called on the library's own loop: it must not wait. If the task is cancelled, an
+        unwritten request is withdrawn. A written message is perhaps stored.
         """
         producer = await self._async()
         if select is not None or self._batches:
@@ -216,7 +219,7 @@ class Producer(OwnerFace[TrioProducer]):
         queue: MessageQueue | None = None,
         wait: bool = True,
     ) -> asyncio.Future[Sequence[SendResult]]:
-        """Sends as `send_batch`, in the background. The future has one result a message."""
+        """Starts a `send_batch` in the background. The future has one result for each message."""
         producer = await self._async()
         return await self._begun_send(
             partial(producer.send_batch_soon, messages, timeout=timeout, queue=queue, wait=wait)

@@ -57,7 +57,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     async def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
 
-        A coroutine function runs as tasks of this asyncio loop, a plain one in worker threads, up to `consume_threads`
+        A coroutine function runs in tasks of this asyncio loop, a plain one in worker threads, up to `consume_threads`
         at once. Returning acknowledges the messages, raising has them delivered again, as `pyrmq_core.PushConsumer.run`
         says. When the call is cancelled, handlers are cancelled too, and acknowledged offsets are stored.
         """
@@ -67,9 +67,9 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
         await on_library_loop(partial(consumer.run, orderly=orderly), handler)
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Ends `run` or the iteration, and returns when that is done, in a handler at once.
+        """Ends `run` or the iteration, and waits until it has ended, but not in a handler.
 
-        No more messages are pulled. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        No more messages are pulled. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish,
         then they are cancelled and their messages are delivered again. Offsets are stored and the group is left.
         """
         await on_library_loop(stop_consumer, await self._async(), timeout, self._is_handler())
@@ -122,7 +122,10 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
 
 class HandlerOnLoop:
-    """The user's coroutine handler, called in tasks of the user's asyncio loop. If that closes, the consumer stops."""
+    """A user's coroutine handler, called in tasks of the user's asyncio loop.
+
+    When that loop closes, the consumer stops.
+    """
 
     def __init__(self, handler: Callable[..., Any], returns: LoopReturns, loop: Portal, consumer: Stoppable) -> None:
         self._handler = handler
@@ -133,7 +136,7 @@ class HandlerOnLoop:
         self._context.run(HANDLING.set, consumer)
 
     async def handle(self, received: Any) -> object:
-        """Calls the user's handler with a list of messages, or of a pop consumer with one message."""
+        """Calls the user's handler with a list of messages, or, for a pop consumer, with one message."""
         call: UserCall[object] = UserCall(self._returns, self._loop, self._context_here())
         try:
             return await call.call(self._handler, received)
@@ -143,7 +146,7 @@ class HandlerOnLoop:
                 await stop_consumer(self._consumer, 0, is_handler=True)
 
     def _context_here(self) -> Context:
-        """Returns a copy of `run`'s context with the variables that hooks set in this task, such as a span."""
+        """Returns a copy of `run`'s context with variables that hooks set in this task, such as a span."""
         context = self._context.copy()
         for variable, value in copy_context().items():
             if context.get(variable) is not value:

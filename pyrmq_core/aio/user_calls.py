@@ -38,7 +38,7 @@ class UserCall(Generic[R]):
         self._task: asyncio.Task[R] | None = None
 
     async def call(self, function: Callable[..., Awaitable[R]], *args: Any) -> R:
-        """Runs the function on the asyncio loop and returns its result. If cancelled, cancels its task and waits."""
+        """Runs the function on the asyncio loop and returns its result. On cancellation, cancels its task and waits."""
         if not self._returns.soon(self._start, function, args):
             raise self._loop_closed()
         try:
@@ -67,7 +67,6 @@ class UserCall(Generic[R]):
         return task.result()
 
     def _start(self, function: Callable[..., Awaitable[R]], args: tuple[Any, ...]) -> None:
-        """Starts the task on the asyncio loop, where `_cancel` and `_done` run too."""
         if self._is_cancelled:
             return self._done(None)
 

@@ -1,7 +1,7 @@
-"""The client for threads without a loop: the same names and arguments as `pyrmq_core`'s, no await.
+"""The client for threads without a loop: the same names and arguments as `pyrmq_core`'s, without `await`.
 
-One trio loop in one daemon thread serves the whole process, and runs every call. Safe from many threads, in a
-child after `fork` (which drops the parent's connections unclosed and opens its own on first use), and at exit.
+One trio loop in one daemon thread runs every call of the process. It is safe from many threads and at exit. A
+child after `fork` drops the parent's connections unclosed and opens its own on first use.
 """
 
 from __future__ import annotations

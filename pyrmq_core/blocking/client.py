@@ -34,7 +34,7 @@ class Client(BlockingFace[AsyncClient]):
 
     @property
     def state(self) -> ServiceState:
-        """The state of the client's life: just created, running, shut down, or start failed."""
+        """The state of the client: just created, running, shut down, or start failed."""
         return self._service_state()
 
     def __repr__(self) -> str:
@@ -45,7 +45,7 @@ class Client(BlockingFace[AsyncClient]):
 
 
 class OwnerFace(BlockingFace[Owner]):
-    """The base of the blocking producer, consumers and `Admin`. After `fork` a child makes its own object anew."""
+    """The base of the blocking producer, consumers and `Admin`. A child after `fork` makes its own objects."""
 
     group: str
 
@@ -61,7 +61,7 @@ class OwnerFace(BlockingFace[Owner]):
 
     @property
     def state(self) -> ServiceState:
-        """The state of the object's life: just created, running, shut down, or start failed."""
+        """The state of the object: just created, running, shut down, or start failed."""
         return self._service_state()
 
     def _make(self) -> AbstractAsyncContextManager[Owner]:

@@ -38,7 +38,7 @@ class BlockingFace(Generic[T]):
         return self
 
     def close(self) -> None:
-        """Closes the object, after waiting for work under way as the async class does. A second call does nothing."""
+        """Closes the object, after the waits of the async class's end. A second call does nothing."""
         opened, self._opened, self._closed = self._opened, None, True
         if opened is not None and self._pid == os.getpid():
             opened.close(self._closing_seconds(opened))
@@ -66,7 +66,7 @@ class BlockingFace(Generic[T]):
         )
 
     async def __aexit__(self, *_: object) -> None:
-        """Is never called: `async with` fails when it begins."""
+        """Does nothing, since `__aenter__` raises."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -95,7 +95,7 @@ class BlockingFace(Generic[T]):
 
 
 class Runner(Protocol[T_co]):
-    """An object whose `_run` runs a call on an async object and waits for it, as blocking forms need."""
+    """An object whose `_run` runs a call on an async object and waits for it, which blocking forms need."""
 
     def _run(self, call: Callable[[T_co], Awaitable[R]]) -> R: ...
 
@@ -111,7 +111,7 @@ def blocking_form(method: Callable[Concatenate[T, P], Awaitable[R]]) -> Callable
 
 
 def blocking_form_of_function(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Runner[T], P], R]:
-    """Returns the blocking form of a method without `async`. The library's loop runs the call."""
+    """Returns the blocking form of a plain method, which is called on the library's loop."""
 
     @wraps(method)
     def call(self: Runner[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -130,7 +130,7 @@ class OpenContext(Generic[T]):
         self._opened = opened
 
     def close(self) -> None:
-        """Closes the context manager. Its requests under way are cancelled."""
+        """Closes the context manager. Its open requests are cancelled."""
         self._opened.abandon()
         self._opened.close()
 
@@ -150,7 +150,7 @@ def blocking_form_of_context(
     method: Callable[Concatenate[T, P], AbstractAsyncContextManager[V]],
     form: Callable[[HeldContext[V]], R],
 ) -> Callable[Concatenate[BlockingFace[T], P], R]:
-    """Returns the blocking form of a method that returns a context manager: it opens that and returns `form(it)`."""
+    """Returns the blocking form of a method that returns a context manager. The form opens it for `form`."""
 
     @wraps(method)
     def call(self: BlockingFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

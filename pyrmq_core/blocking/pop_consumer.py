@@ -44,7 +44,7 @@ class PopDelivery:
 
     @property
     def is_settled(self) -> bool:
-        """True once the message was acknowledged or given back."""
+        """True after the message was acknowledged or given back."""
         return self._delivery.is_settled
 
     ack = blocking_form(AsyncPopDelivery.ack)
@@ -109,10 +109,10 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
         sql: str | None = None,
         order: bool = False,
     ) -> None:
-        """Receives until `stop`: calls `handler(message)` in up to `at_once` threads.
+        """Receives messages until `stop`, and calls `handler(message)` in up to `at_once` threads.
 
         Returning acknowledges the message, raising has it delivered again, as `pyrmq_core.PopConsumer.run` says. In the
-        main thread Ctrl-C, SIGTERM and SIGHUP stop it: handlers under way have `stop_timeout` seconds. Then
+        main thread Ctrl-C, SIGTERM and SIGHUP stop it: running handlers have `stop_timeout` seconds. Then
         `KeyboardInterrupt` or `SystemExit` is raised. A second signal does not wait for handlers.
         """
         if is_async(handler):
@@ -129,9 +129,9 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
             )
 
     def stop(self, timeout: float | None = None) -> None:
-        """Ends every `run`, and returns when that is done. In a handler it returns at once.
+        """Ends every `run`, and waits until all have ended. In a handler it returns at once.
 
-        No more messages are received. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        No more messages are received. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish,
         then their messages come again at once. It may be called from any thread.
         """
         portal().run(stop_consumer, self._async(), timeout, self._is_handler())

@@ -40,7 +40,10 @@ R = TypeVar("R")
 
 
 class SendWindow(OpenContext[AsyncSendWindow]):
-    """The blocking form of `pyrmq_core.SendWindow`. A call to the library's loop hands over a payload, unanswered."""
+    """The blocking form of `pyrmq_core.SendWindow`.
+
+    Payloads are passed to the library's loop without waiting for a result.
+    """
 
     @property
     def summary(self) -> WriteSummary:
@@ -63,7 +66,7 @@ class SendWindow(OpenContext[AsyncSendWindow]):
             raise
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns the messages refused since the last call (`keep_refused`). Others of their batches are stored."""
+        """Returns messages refused since the last call (`keep_refused`). Others of their batches are stored."""
         return self._opened.value.take_refused()
 
     drain = blocking_form(AsyncSendWindow.drain)
@@ -95,12 +98,12 @@ class Producer(OwnerFace[AsyncProducer]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> SendResult:
-        """Returns when the message is stored, with its queue, offset and id.
+        """Sends a message, and returns its queue, offset and id when it is stored.
 
         `timeout` is for the whole send with its retries, in seconds (`send_timeout` without it). `queue`, or
         `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
-        sent, and `NoRoute` or `NoNameServer` without a broker to send to. Else it raises `SendFailed`: its `outcome` is
-        *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
+        sent, and `NoRoute` or `NoNameServer` if no broker is found. Any other failure raises `SendFailed`: its
+        `outcome` is *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
         """
         if select is not None or self._batches:
             return self._run(lambda producer: producer.send(message, timeout=timeout, queue=queue, select=select))
@@ -130,8 +133,8 @@ class Producer(OwnerFace[AsyncProducer]):
         """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the result's future.
 
         With `wait=False` it raises `WindowFull` instead of waiting. A broker's refusal is final, as in Java's async
-        send, and network failures are tried again. With a `sharding_key` or `lite_topic` a temporary refusal is tried
-        again, too, which may store a second copy. In asyncio, `pyrmq_core.aio` has the same with `await`.
+        send, and network failures are retried. With a `sharding_key` or `lite_topic` a temporary refusal is also
+        retried, which may store a second copy. In asyncio, `pyrmq_core.aio` has the same with `await`.
         """
         future: SendFuture[SendResult] = SendFuture()
         if select is not None:  # the user's function chooses the queue, on the loop
@@ -165,10 +168,10 @@ class Producer(OwnerFace[AsyncProducer]):
         queue: MessageQueue | None = None,
         wait: bool = True,
     ) -> Future[Sequence[SendResult]]:
-        """Sends as `send_batch`, in the background. Waits only for room, where the list counts as one message.
+        """Starts a `send_batch` in the background. Waits only for room, where the list counts as one message.
 
-        The future has one result a message, or the error of `send_batch`. With `wait=False` it raises `WindowFull`
-        instead of waiting. Refusals are as in `send_soon`.
+        The future has one result for each message, or the error of `send_batch`. With `wait=False` it raises
+        `WindowFull` instead of waiting. Refusals are as in `send_soon`.
         """
         future: SendFuture[Sequence[SendResult]] = SendFuture()
 
@@ -250,7 +253,6 @@ class SendFuture(Future[R]):
 
 
 def _settle(future: SendFuture[R], failures: UnseenFailures, pending: Pending[R]) -> None:
-    """Sets the send's result or error in the future, unless it was cancelled. Logs exceptions of its callbacks."""
     try:
         error = pending.error
         if not future.set_running_or_notify_cancel():

@@ -57,7 +57,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         """Subscribes to a topic, or changes its subscription. A running consumer reports it to its brokers at once.
 
         `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead. If the topic's brokers
-        are known, a broker checks the expression now: raises `ResponseError` if it cannot evaluate it.
+        are known, one of them checks the expression now. Raises `ResponseError` if it cannot evaluate the expression.
         """
         self._run(lambda consumer: consumer.subscribe(topic, tags=tags, sql=sql))
         self._subscribed[topic] = (tags, sql)
@@ -71,7 +71,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         """Consumes until `stop`: calls `handler(messages)` in up to `consume_threads` threads.
 
         Returning acknowledges the messages, raising has them delivered again, as `pyrmq_core.PushConsumer.run` says. In
-        the main thread Ctrl-C, SIGTERM and SIGHUP stop it in the same orderly way: pulling ends, handlers under way
+        the main thread Ctrl-C, SIGTERM and SIGHUP stop it in the same orderly way: pulling ends, running handlers
         have `stop_timeout` seconds, offsets are stored, the group is left. Then `KeyboardInterrupt` or `SystemExit` is
         raised. A second signal does not wait for handlers.
         """
@@ -85,11 +85,10 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
             self._run(lambda consumer: consumer.run(handler, orderly=orderly))
 
     def stop(self, timeout: float | None = None) -> None:
-        """Ends `run` or the iteration, and returns when that is done.
+        """Ends `run` or the iteration, and waits until it has ended. In a handler it returns at once.
 
-        No more messages are pulled. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
-        then their messages are delivered again. Offsets are stored and the group is left. In a handler it returns at
-        once. It may be called from any thread.
+        No more messages are pulled. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish, then
+        their messages are delivered again. Offsets are stored and the group is left. It may be called from any thread.
         """
         portal().run(stop_consumer, self._async(), timeout, self._is_handler())
 
@@ -140,7 +139,7 @@ async def _subscribe(consumer: AsyncPushConsumer, topic: str, tags: str, sql: st
 
 
 class Delivery:
-    """One message: `with delivery as message:`. Leaving the block acknowledges it, an exception gives it back."""
+    """One message: `with delivery as message:`. The end of the block acknowledges it, an exception gives it back."""
 
     def __init__(self, delivery: AsyncDelivery) -> None:
         self._delivery = delivery
@@ -156,7 +155,7 @@ class Delivery:
 
 
 class Deliveries:
-    """The iterator of a consumer's deliveries. It ends with the consumer's `stop`. Safe to use from many threads."""
+    """The iterator of a consumer's deliveries, which ends with the consumer's `stop`. Safe to use from many threads."""
 
     def __init__(self, deliveries: AsyncDeliveries) -> None:
         self._deliveries = deliveries

@@ -1,4 +1,4 @@
-"""The blocking reader of a range of offsets. It gets each element by one call to the library's loop."""
+"""The blocking reader of a range of offsets. It fetches each element by one call to the library's loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RangeReader(OpenContext[AsyncIterator[R]]):
         """Decodes each element, and yields the values one at a time. No value may be None.
 
         `decode` is called in the loop's thread, and must not wait. A second thread for decoding would read a tenth to a
-        sixth slower, since both share the interpreter.
+        sixth slower, since both threads share the interpreter.
         """
         decoding = _Decoding(self._opened.value, decode)
         while (value := portal().run(decoding.next)) is not None:

@@ -1,4 +1,4 @@
-"""`StopSignals`: at Ctrl-C, SIGTERM or SIGHUP a blocking `run` stops in order, and then the process ends as usual."""
+"""`StopSignals`: at Ctrl-C, SIGTERM or SIGHUP a blocking `run` stops in order, before the process ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if hasattr(signal, "SIGHUP"):  # Windows has no SIGHUP
 class StopSignals:
     """A `with` block in the main thread that calls `stop` at the first signal. A second signal ends the block at once.
 
-    The program's own signal handlers stay in place. `stop` interrupts the main thread at any point: it must not wait.
+    The program's own signal handlers stay in place. `stop` may interrupt the main thread at any point: it must not
+    wait.
     """
 
     def __init__(self, stop: Callable[[], object]) -> None:

@@ -20,4 +20,4 @@ class AsyncOnly:
         )
 
     def __exit__(self, *_: object) -> None:
-        """Never called, since `__enter__` raises."""
+        """Does nothing, since `__enter__` raises."""

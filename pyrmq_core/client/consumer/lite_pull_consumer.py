@@ -175,9 +175,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return (*self._session.problems.present, *own)
 
     async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue, in their order, or none if none came in time.
+        """Returns up to `pull_batch_size` messages of one queue, in their order, or an empty list if none came in time.
 
-        The messages of the poll before count as consumed from now on. Queues take turns. When the consumer is closed
+        The messages of the previous poll count as consumed from now on. Queues take turns. When the consumer is closed
         during a poll, the poll raises `InvalidState` at once.
         """
         _, messages = await self._poll(timeout, None)
@@ -237,7 +237,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await self._seek(wrapped, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Makes the next polls return the queue's messages from the oldest kept one on."""
+        """Makes the next polls return the queue's messages from the oldest one on."""
         wrapped = self._own(queue)
         await self._seek(wrapped, await self._lookups.min_offset(wrapped))
 
@@ -281,7 +281,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return await self._lookups.offset_at(self._wrapped(queue), first_millisecond(when))
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues the topic may be read from. Raises `NoRoute` if no NameServer knows it."""
+        """Returns the queues from which the topic may be read. Raises `NoRoute` if no NameServer knows it."""
         self._life.check_running()
         check_topic(topic)
         queues = await self._lookups.message_queues(with_namespace(topic, self._settings.namespace))

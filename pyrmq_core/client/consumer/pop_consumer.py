@@ -151,9 +151,9 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
             ended.set()
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Ends every `run`, and returns when that is done. In a handler it returns at once.
+        """Ends every `run`, and waits until all have ended. In a handler it returns at once.
 
-        No more messages are received. Handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        No more messages are received. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish,
         then they are cancelled and their messages come again at once.
         """
         if timeout is not None:
