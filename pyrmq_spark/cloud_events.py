@@ -21,7 +21,7 @@ def cloudevents(frame: DataFrame) -> DataFrame:
     The frame needs the columns `body` and `properties`. The columns are `id`, `source`, `type`, `time`, `subject`,
     `datacontenttype` and `dataschema` (texts), `extensions` (a map of texts) and `data` (binary). All dialects are
     read: those of CloudEvents' Java SDK, Spring and EventMesh, and structured JSON. A query fails with
-    `InvalidArgument` at an event that cannot be read. Raises it here if a column is missing, or there already.
+    `InvalidArgument` at an unreadable event. The same error is raised here if a column is missing, or already present.
     """
     if missing := [name for name in ("body", "properties") if name not in frame.columns]:
         raise InvalidArgument(f"the frame has no column {', '.join(missing)}; the source has them by default")

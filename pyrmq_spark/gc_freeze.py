@@ -1,7 +1,7 @@
 """Hides loaded modules from the garbage collector, which Spark runs after each step of its Python processes.
 
 It also keeps these processes from printing a traceback when Spark ends them (`end_quietly`). With `session_settings()`
-the file `sitecustomize.py` does that at their start.
+the file `sitecustomize.py` calls these functions when such a process starts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def freeze_loaded_objects() -> None:
     Every Spark step calls it twice. The call after the step's modules are loaded shortens the collection that Spark
     runs at the end. Otherwise that collection takes 10 ms after a step on the driver's side and 20 ms after a task: a
     twentieth of the processor time of a job of half a million rows. The call before loading shortens Python's own
-    collections during loading, which would walk through PySpark's modules each time: a task with only one of the calls
+    collections during loading, which would walk through PySpark's modules each time. A task with only one of the calls
     took 20 ms more.
     """
     global _modules_frozen
@@ -39,7 +39,7 @@ def freeze_loaded_objects() -> None:
 def loading() -> Iterator[None]:
     """Pauses the garbage collector while modules are loaded, in Spark's own processes, and then freezes their objects.
 
-    A query's process spends a tenth less on loading the source. Without the freeze, the next collection would walk
+    A query's process takes a tenth less time to load the source. Without the freeze, the next collection would walk
     through all objects loaded meanwhile.
     """
     if not (gc.isenabled() and started_by_spark()):

@@ -1,11 +1,11 @@
 """Parses JSON texts to rows of Spark, by expressions of Spark SQL alone, exactly: no rest is ignored, no digit lost.
 
-Spark's `from_json` reads the first value of a text and ignores what follows, makes infinity of 1e400, and writes a
-number in a column of strings anew, from a double. So the text is put inside an object, `{"body":[TEXT],"end":"MARK"}`,
+Spark's `from_json` reads the first value of a text and ignores the rest, makes infinity of 1e400, and rewrites a
+number in a column of strings from a double. So the text is put inside an object, `{"body":[TEXT],"end":"MARK"}`,
 which has one object and its end only if the text is one object. And where a string of a row may be such a number, the
 text is read again for the strings alone, with each number in quotes and behind a mark.
 
-Nothing here analyzes a frame or has the JVM parse a schema: Spark refuses both in the functions of a pipeline.
+Nothing here analyzes a frame or parses a schema in the JVM: Spark refuses both in the functions of a pipeline.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ Shape = Struct | Container | str
 
 @dataclass(frozen=True, slots=True)
 class JsonRow:
-    """Texts that were read as one JSON object each: two columns of the frame, from which values are computed.
+    """Texts that were each read as one JSON object: two columns of the frame, from which values are computed.
 
-    `row` is as `from_json` reads the text. `strings` has the strings as they stand in the text where they may differ.
+    `row` has the values as `from_json` reads them. `strings` has the exact strings of the text, where they may differ.
     """
 
     row: Column
@@ -75,7 +75,7 @@ class JsonRow:
     shape: Shape | None
 
     def value(self, *names: str) -> Column:
-        """Returns the member of that path, null for a text that is no JSON object or has no such member."""
+        """Returns the member at this path, null for a text that is no JSON object or has no such member."""
         value, strings, shape = _only_row(self.row), self.strings, self.shape
         strings = None if strings is None else F.get(strings, F.lit(0))
         for name in names:
@@ -85,7 +85,7 @@ class JsonRow:
         return value if shape is None or strings is None else exact(value, strings, shape)
 
     def fits(self) -> Column:
-        """Returns whether the text is one JSON object, and its members fit their types. False for null."""
+        """Returns whether the text is one JSON object whose members fit their types. A null does not fit."""
         is_whole = _only_row(self.row).isNotNull() & (self.row.getField("end") == MARK)
         return F.coalesce(is_whole & self.row.getField(CORRUPT).isNull(), F.lit(False))
 
@@ -95,7 +95,7 @@ def with_json(
 ) -> tuple[DataFrame, JsonRow]:
     """Returns the frame with up to two further columns, whose names begin with `name`, and the JSON objects in them.
 
-    `fields` are the DDL of the objects' members. Names that differ by case alone cannot be selected: `own_fields` are
+    `fields` are the DDL of the objects' members. Names that differ by case alone cannot be selected. `own_fields` are
     then the same types with other names, and a cast renames them by position.
     """
     own_fields = fields if own_fields is None else own_fields
@@ -142,7 +142,7 @@ def _only_row(row: Column) -> Column:
 
 
 def _may_differ(plain: Column, shape: Shape) -> Column:
-    """Returns whether `from_json` may have changed a string in the value. It changes no null."""
+    """Returns whether `from_json` may have changed a string in the value. Nulls are never changed."""
     match shape:
         case Struct(fields):
             differ = [_may_differ(plain.getField(name), inner) for name, inner in fields if inner is not None]
@@ -155,7 +155,7 @@ def _may_differ(plain: Column, shape: Shape) -> Column:
 
 
 def exact(plain: Column, strings: Column, shape: Shape) -> Column:
-    """Returns the value with its strings as the text has them: those of `strings`, unless that is null."""
+    """Returns the value with its strings exactly as in the text: those of `strings`, unless that is null."""
     match shape:
         case Struct(fields):
             parts = [
@@ -174,7 +174,7 @@ def exact(plain: Column, strings: Column, shape: Shape) -> Column:
 
 
 def shape_of(type_: str) -> Shape | None:
-    """Returns where a type of Spark's SQL has strings, or None if it has none."""
+    """Returns where a type of Spark's SQL contains strings, or None if it contains none."""
     head, _, parameters = type_.partition("<")
     inner = parameters.rpartition(">")[0]
     match head.strip().lower():
@@ -204,7 +204,7 @@ def type_of(shape: Shape) -> str:
 
 
 def split_at_commas(ddl: str) -> Iterator[str]:
-    """Yields the parts of a DDL between commas outside of types, names and comments."""
+    """Yields the parts of a DDL between commas, except those in types, names and comments."""
     start = depth = 0
     for mark in QUOTED_OR_MARK.finditer(ddl):
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(mark[0], 0)

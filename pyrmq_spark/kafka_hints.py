@@ -1,4 +1,4 @@
-"""The counterparts here of options and columns of Spark's Kafka connector, for error texts. Pure."""
+"""The options and columns here that replace those of Spark's Kafka connector, for error texts. Pure."""
 
 from __future__ import annotations
 

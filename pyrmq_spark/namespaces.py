@@ -1,6 +1,6 @@
 """Names in a tenant's namespace: `NS%topic` on brokers, `topic` in options and rows. Pure.
 
-A name that already has the namespace is left as it is. Checkpoints and `lag` hold the names on brokers.
+A name that already has the namespace is left unchanged. Checkpoints and `lag` hold the names on brokers.
 """
 
 from __future__ import annotations

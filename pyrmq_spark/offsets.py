@@ -1,8 +1,7 @@
-"""Turns positions into offsets: the start of each queue, and the offset before which it ends. Pure.
+"""Turns positions into offsets: the start of each queue, and the offset before which its read ends. Pure.
 
 The answers of brokers are arguments. The checks follow Spark's Kafka source (KafkaOffsetReaderAdmin.scala): every queue
-has a position, and no start is after its end. The order is checked before and after the look-up, with different
-messages.
+has a position, and no start is after its end. This is checked before and after the look-up, with different messages.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class NoMatchStrategy(enum.Enum):
 
 
 def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, Point]:
-    """Returns the point, an offset or a time, of each queue. Raises `InvalidOffsets` if JSON names others.
+    """Returns the point, an offset or a time, of each queue. Raises `InvalidOffsets` if JSON names other queues.
 
     `option` is the name of the option with the position, for the error.
     """
@@ -58,7 +57,7 @@ def check_batch_start(position: Position, option: str) -> None:
 
 
 def check_order(start: Mapping[MessageQueue, Point], end: Mapping[MessageQueue, Point]) -> None:
-    """Raises `InvalidOffsets` if an end is before its start by the options alone, without a query to brokers."""
+    """Raises `InvalidOffsets` if the options alone show that an end is before its start."""
     for queue in sorted(start):
         first, last = start[queue], end[queue]
         ordered = type(first) is not type(last) or (
@@ -85,7 +84,7 @@ class BrokerAnswers:
     """The answers of brokers about the queues of a read.
 
     `bounds` are each queue's lowest kept offset and the offset of its next message. `at_time` is the offset of the
-    first message stored at or after the time of the option, or the upper bound if there is none. `committed` is the
+    first message stored at or after the time in the option, or the upper bound if there is none. `committed` is the
     group's offset, or None. For brokers in `masterless` a slave reported the bounds, and the master may keep more
     messages.
     """
@@ -114,8 +113,8 @@ def resolve_start(
     """Returns the offset at which each queue starts.
 
     Raises `InvalidOffsets` for a time after a queue's last message, unless `none_as_young` allows it. Raises `DataLost`
-    for an offset outside the queue's bounds, or `BrokerNotFound` if only a slave reports the bounds. If
-    `fail_on_data_loss` is off, the nearest offset inside is used instead.
+    for an offset outside the queue's bounds, or `BrokerNotFound` if only a slave reports the bounds. Without
+    `fail_on_data_loss` the nearest offset inside is used instead.
     """
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
@@ -137,9 +136,9 @@ def resolve_start(
 def resolve_end(
     points: Mapping[MessageQueue, Point], answers: BrokerAnswers, *, fail_on_data_loss: bool = True
 ) -> ResolvedOffsets:
-    """Returns the offset before which each queue's read ends. It is the queue's end for a time after all messages.
+    """Returns the offset before which each queue's read ends. For a time after all messages, it is the queue's end.
 
-    Raises as `resolve_start` for an offset above the queue's upper bound.
+    Raises the errors of `resolve_start` for an offset above the queue's upper bound.
     """
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
@@ -160,7 +159,7 @@ def ranges_between(
 ) -> dict[MessageQueue, OffsetRange]:
     """Returns the range to read of each queue. Raises `InvalidOffsets` for an end before its start.
 
-    For queues in `by_time`, with a start or end by time, the range is empty instead: no message lies between them.
+    For queues in `by_time`, with a start or end by time, the range is then empty, since no message lies between them.
     """
     ranges = {}
     for queue, first in start.offsets.items():

@@ -31,14 +31,14 @@ def addresses(value: str, name: str) -> str:
 
 
 def page(value: str, name: str) -> str:
-    """Returns the text. Raises `InvalidOption` unless it is the URL of a page with a list of NameServers."""
+    """Returns the text. Raises `InvalidOption` unless it is a URL, from which the list of NameServers is fetched."""
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value.strip()):
         raise InvalidOption(f"option {name} is {value!r}; it must be the URL of a page with host:port;host:port")
     return value.strip()
 
 
 class Secret(str):
-    """The text of a secret, whose `repr` hides it: Spark and debuggers may show the values of all locals."""
+    """The text of a secret, whose `repr` hides it, since Spark and debuggers may show the values of all locals."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class Secret(str):
 
 
 def secret(value: str, name: str) -> str:
-    """Returns the text as a `Secret`. No error shows it."""
+    """Returns the text as a `Secret`, which no error shows."""
     if not value:
         raise InvalidOption(f"option {name} is empty")
     return Secret(value)
@@ -101,7 +101,7 @@ TIME_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0,
 
 
 def time_span(value: str, name: str) -> float:
-    """Returns the seconds of Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`. A number alone is milliseconds."""
+    """Returns the seconds in Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`. A number alone is milliseconds."""
     match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
     if match is None:
         raise InvalidOption(f"option {name} is {value!r}; it must be a time such as 500ms, 30s, 15m, 1h or 1d")

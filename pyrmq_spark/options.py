@@ -1,4 +1,4 @@
-"""Every option of the source `rocketmq`, a line each with name, type and default. Case does not matter.
+"""Every option of the source `rocketmq`, one line each with name, type and default. Case does not matter.
 
 The options become three frozen values: `ConnectionOptions` (both directions), `SourceOptions` and `SinkOptions`.
 NAMESRV_ADDR is read on the driver, since executors may lack it. No secret appears in a repr or an error.
@@ -133,7 +133,7 @@ class SourceOptions:
     LIMITS: ClassVar = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
     def start(self, default: Word) -> tuple[Position, str]:
-        """Returns the start and the option that sets it. A time wins over times by queue, and these over offsets."""
+        """Returns the start and the option that sets it: a time before times by queue, and these before offsets."""
         for position, name in (
             (self.starting_timestamp, "startingTimestamp"),
             (self.starting_offsets_by_timestamp, "startingOffsetsByTimestamp"),
@@ -167,7 +167,7 @@ class SourceOptions:
         return self.manifest_topic or manifest_of((self.topics or ("",))[0])
 
     def of_manifest(self) -> SourceOptions:
-        """Returns the options by which a committed read reads its manifest, or `self` for any other read.
+        """Returns the options with which a committed read reads its manifest, or `self` for any other read.
 
         The positions and limits of a committed read are about the manifest's queue.
         """
@@ -256,7 +256,7 @@ T = TypeVar("T", bound=Table)
 
 
 def hide_secrets(raw: Options) -> dict[str, str]:
-    """Returns the options with the values of secrets hidden, and of unknown names, which may be misspelled secrets."""
+    """Returns the options without the values of secrets and of unknown names, which may be misspelled secrets."""
     return {name: value if name.lower() in SHOWN else Secret(value) for name, value in raw.items()}
 
 
@@ -301,7 +301,7 @@ def read_connection(raw: Options, environment: Mapping[str, str]) -> ConnectionO
 
 
 def read_source(raw: Options) -> SourceOptions:
-    """Returns the options of a read, with every topic by its name on brokers, namespace included."""
+    """Returns the options of a read. Topics have their names on brokers, with the namespace."""
     options = _read(SourceOptions, raw)
     chosen = [
         name

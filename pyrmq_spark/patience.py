@@ -33,7 +33,7 @@ T = TypeVar("T")
 def retry_until_timeout(
     ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool], remedy: str = READ_AGAIN
 ) -> T:
-    """Returns the result of `ask(False)`. After errors that `passes` accepts, calls `ask(True)` until it succeeds.
+    """Returns the result of `ask(False)`. After an error that `passes` accepts, calls `ask(True)` until it succeeds.
 
     Raises `BrokerUnavailable` after `seconds`, with `remedy` at the end of its text. Raises any other error at once.
     """
@@ -64,5 +64,5 @@ def of_a_stream(error: RocketMQError) -> bool:
 
 
 def of_a_batch(error: RocketMQError) -> bool:
-    """Returns whether a batch should wait after this error: only if a known broker of the topic is missing."""
+    """Returns whether a batch should wait after this error, which says that a known broker of the topic is missing."""
     return isinstance(error, BrokerNotFound)

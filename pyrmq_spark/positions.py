@@ -1,4 +1,4 @@
-"""The start and end of a read, as options write them: words, times, or JSON of offsets by topic, broker and queue.
+"""The start and end of a read in options: words, times, or JSON of offsets by topic, broker and queue.
 
     {"orders": {"broker-a": {"0": 23, "1": -2}}, "audit": "earliest"}        -2 earliest, -1 latest
 
@@ -30,7 +30,7 @@ NUMBER: Final = re.compile("-?[0-9]{1,20}")
 
 
 class Word(enum.Enum):
-    """A position that is given by a word, such as `earliest`."""
+    """A position as a word, such as `earliest`."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -39,7 +39,7 @@ class Word(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first message stored at or after this many milliseconds since 1970."""
+    """The position of the first message stored at or after a time in milliseconds since 1970."""
 
     ms: int
 
@@ -50,7 +50,7 @@ Point = int | Word | AtTime
 
 @dataclass(frozen=True, slots=True)
 class PerQueue:
-    """A point for each queue: given for the queue, or for its topic."""
+    """A point for each queue, set for the queue itself or for its topic."""
 
     queues: Mapping[MessageQueue, Point]
     topics: Mapping[str, Point]
@@ -70,7 +70,7 @@ def parse_start(text: str, option: str) -> Position:
 
 
 def parse_end(text: str, option: str) -> Position:
-    """Parses `latest`, or the JSON form. Raises `InvalidOffsets`, also for `earliest` anywhere in it."""
+    """Parses `latest`, or the JSON form. Raises `InvalidOffsets`, even for `earliest` anywhere in it."""
     return _parse_offsets(text, option, (Word.LATEST,))
 
 
@@ -85,7 +85,7 @@ def parse_times(text: str, option: str) -> Position:
 
 
 def parse_assign(text: str, option: str) -> tuple[MessageQueue, ...]:
-    """Parses `{"orders": {"broker-a": [0, 1]}}`, and returns the queues sorted, each once."""
+    """Parses `{"orders": {"broker-a": [0, 1]}}`. Returns the queues sorted, each once."""
     queues: list[MessageQueue] = []
     for topic, brokers in _json_object(text, option).items():
         if not isinstance(brokers, dict) or not brokers:
@@ -181,7 +181,7 @@ def _per_queue(text: str, option: str, point: Callable[[object, str], Point]) ->
 
 
 def _refuse_kafkas_form(option: str, text: str, topic: str, broker_name: str) -> None:
-    """Raises `InvalidOffsets` for a number in the place of a broker's name: Kafka's JSON has no level of brokers."""
+    """Raises `InvalidOffsets` for a number in a broker's place, since Kafka's JSON has no level of brokers."""
     if broker_name.isdecimal():
         form = "[0, 1]" if option == "assign" else '{"0": ...}'
         _refuse(
@@ -193,7 +193,7 @@ def _refuse_kafkas_form(option: str, text: str, topic: str, broker_name: str) ->
 
 
 def _json_object(text: str, option: str) -> dict[str, Any]:
-    """Returns the JSON object in `text`. Refuses an object that has a name twice, since one value would be lost."""
+    """Returns the JSON object in `text`. Refuses an object with a name twice, since one of its values would be lost."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]

@@ -1,7 +1,7 @@
 """The differences between the supported releases of PySpark, 4.0 to 4.3.
 
 They are detected by the features of a release, not by its number. A module imports a name of streams from here only
-when it needs it, so that other processes load nothing of streams.
+when it needs it, so that other processes do not load PySpark's streams.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FLOOR: Final = (4, 0)
 
 
 def check_pyspark() -> None:
-    """Raises `OldPySpark` under an older PySpark, which would find the source and then fail in a task."""
+    """Raises `OldPySpark` under an older PySpark, which would find the source and later fail in a task."""
     import pyspark
 
     release = tuple(int(part) for part in pyspark.__version__.split(".")[:2] if part.isdecimal())
@@ -61,7 +61,7 @@ def has_stream_arrow_writer() -> bool:
 def has_unix_sockets() -> bool:
     """Returns whether the JVM can talk to Python workers over sockets of the file system (4.1, SPARK-51688).
 
-    Python cannot see the setting itself, but the writer of a stream's Arrow batches is of the same release.
+    Python cannot see the setting itself, but `has_stream_arrow_writer` detects the same release.
     """
     return has_stream_arrow_writer()
 

@@ -1,7 +1,7 @@
-"""The number of offsets that a micro-batch takes of the backlog. Pure.
+"""The number of offsets that a micro-batch reads of the backlog. Pure.
 
 `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` work as in Spark's Kafka source
-(KafkaMicroBatchStream.scala: rateLimit, delayBatch), but the remainder of its division is distributed, too. A limit on
+(KafkaMicroBatchStream.scala: rateLimit, delayBatch), but the remainder of its division is distributed too. A limit on
 bytes divides in the same way.
 """
 
@@ -19,7 +19,7 @@ Backlog = Mapping[MessageQueue, int]
 class ReadLimits:
     """The limits that options set on one micro-batch: the most and fewest offsets, and the most bytes.
 
-    A batch waits for the fewest offsets at most `max_delay` seconds.
+    A batch waits at most `max_delay` seconds for the fewest offsets.
     """
 
     max_offsets: int | None = None
@@ -43,7 +43,7 @@ def is_held_back(backlog: Backlog, limits: ReadLimits, since_last: float | None)
 
 
 def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
-    """Returns how many offsets to take of each queue with a backlog: at least one, so that no queue starves.
+    """Returns how many offsets to read of each queue with a backlog: at least one, so that no queue starves.
 
     `backlog` is the number of unread offsets by queue. The sum is the limit, or the backlog if that is less. It exceeds
     a limit only by queues that still get one offset. `mean_sizes` are bytes of a message, for a limit on bytes alone.
@@ -57,9 +57,9 @@ def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQu
 
 
 def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
-    """Returns each queue's share of the limit in proportion to its backlog: rounded up if below one, else down.
+    """Returns each queue's share of the limit in proportion to its backlog, rounded up if below one, else down.
 
-    Rounding leaves a remainder: the queues that lost most by rounding get one offset more each.
+    The remainder gives one offset more to each of the queues that lost most by rounding.
     """
     total = sum(backlog.values())
     if total <= limit:
@@ -73,7 +73,7 @@ def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
 
 
 def _by_bytes(backlog: Backlog, limit: int, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
-    """Returns each queue's share of a limit in bytes. The remainder goes to queues whose next message fits."""
+    """Returns each queue's share of a limit in bytes. The remainder is for queues whose next message fits."""
     sizes = {queue: max(1.0, mean_sizes.get(queue, 1.0)) for queue in backlog}
     total = sum(size * sizes[queue] for queue, size in backlog.items())
     if total <= limit:

@@ -38,7 +38,7 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     the setting: there TCP is used.
 
     `spark.executorEnv.PYTHONPATH`: a folder of this package, from which Spark's Python processes import an installed
-    PySpark with its bytecode. Otherwise each new query compiles it anew. These processes also compute with one thread
+    PySpark with its bytecode. Otherwise each new query compiles PySpark. These processes also compute with one thread
     where `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway. A query's process collects garbage more rarely, and
     a worker that Spark no longer needs prints no traceback. Append paths of your own with `os.pathsep`. Spark passes
     the folder to a registered source (`register(spark)`). For a source that Spark finds itself, set the driver's
@@ -48,9 +48,9 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     shown as its message. `spark.conf.set` with "false" brings back its traceback.
 
     An interrupt (Ctrl-C, the stop button of a notebook) takes the active session from the main thread, and Spark then
-    finds no Python source to write to. After this call, `format("rocketmq")` of a writer gives it back.
+    finds no Python source to write to. After this call, `format("rocketmq")` of a writer restores it.
 
-    Logs a warning if Spark would start another Python than this.
+    Logs a warning if Spark would start another Python than this one.
     """
     warn_of_another_python()
     _mend_interrupted_writers()
@@ -66,10 +66,10 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
 def activate_session(spark: SparkSession) -> None:
     """Makes `spark` the active session of the calling thread, where Spark looks for the source of a write or a stream.
 
-    Spark 4.3 finds a Python source by its name only in a thread with an active session, which a new thread has not:
+    Spark 4.3 finds a Python source by its name only in a thread with an active session, which a new thread lacks:
     `df.write...save()` and `writeStream...start()` fail there with DATA_SOURCE_NOT_FOUND. Call it at the beginning of
     each thread: `ThreadPoolExecutor(initializer=activate_session, initargs=(spark,))`. A session of Spark Connect needs
-    no such call, and is left as it is.
+    no such call, and is left unchanged.
     """
     from pyspark.sql import SparkSession
 

@@ -1,6 +1,6 @@
 """The data source `rocketmq`, as Spark calls it, and its batch reader, whose offsets are fixed at planning.
 
-Heavy modules are loaded where they are needed: Spark starts a Python process for each step of a job, and most need few.
+Heavy modules are loaded late: Spark starts a Python process for each step of a job, and most steps need few of them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RocketMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Returns the name that `format` takes: rocketmq.
+        """Returns the name for `format`: rocketmq.
 
         It is the first call in a process that looks for sources, and in a driver that registers this source.
         """
@@ -180,9 +180,9 @@ class RocketMQDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the source `rocketmq` with a session, also repeatedly, or if Spark has found it.
+    """Registers the source `rocketmq` with a session, even repeatedly, or if Spark has found it.
 
-    PySpark 4.0 refuses to register a source that it finds by its name, which then serves the session as it is. Later
+    PySpark 4.0 refuses to register a source that it finds by its name, and then uses the source that it found. Later
     releases use the registered one.
     """
     from pyspark.errors import PySparkException
@@ -198,7 +198,7 @@ class RocketMQReader(DataSourceReader):
     """A batch read from a fixed start to a fixed end, which Spark's planning resolves once for each `load()`.
 
     It has no `pushFilters`. Spark 4.3 keeps one plan of a Python source for each `load()`, and the filter that is
-    pushed last decides what every scan of it reads: two filters over one frame would give wrong rows.
+    pushed last decides what every scan of it reads, so two filters over one frame would give wrong rows.
     """
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:

@@ -1,7 +1,7 @@
 """The errors that a job raises: one line of text that begins with a stable condition in brackets.
 
 Spark shows an error of a Python source as text only, so the line holds everything that a reader needs. Inside this
-package errors are `RocketMQError`s with a `condition`. `as_spark_error` alone turns them into that line.
+package errors are `RocketMQError`s with a `condition`. Only `as_spark_error` turns them into that line.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ class ConcurrentWrite(RocketMQError):
 class RocketMQSparkError(Exception):
     """The error that Spark shows: `[CONDITION] fault, where it is, and remedy`.
 
-    It passes between processes and to terminals, and may quote a peer: so it has no character that cannot be encoded in
-    UTF-8 or that steers a terminal.
+    It passes between processes and to terminals, and may quote a peer. So it has no character that cannot be encoded in
+    UTF-8 or that controls a terminal.
     """
 
     def __init__(self, text: str) -> None:
@@ -147,7 +147,7 @@ def one_line(error: RocketMQError, where: str = "") -> str:
 
 @contextmanager
 def as_spark_error(where: str = "") -> Iterator[None]:
-    """Raises errors of the core as `RocketMQSparkError`. The traceback goes to the debug log."""
+    """Raises errors of the core as `RocketMQSparkError`. Tracebacks are written to the debug log."""
     try:
         yield
     except RocketMQError as error:

@@ -2,8 +2,8 @@
 
 A view is a batch read of its topic: each query reads the messages stored at that time. No body makes a query fail.
 
-Spark plans a Python source once for the life of a view that is made of a frame. So a view's SQL calls a table function
-of the session, and each query that names the view calls it anew: a function of this process, which loads the source.
+Spark plans a Python source only once for the life of a view of a frame. So a view's SQL calls a table function of the
+session, and each query of the view calls it again: a function of this process, which loads the source.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def topics(
     spark: SparkSession, *, pattern: str = ".*", sample: int = 100, limit: int = 100, **options: str
 ) -> dict[str, str]:
-    """Makes a temporary view of each topic whose full name matches `pattern`, and returns the views' SQL names by
-    topic.
+    """Makes a temporary view of each topic whose full name matches `pattern`. Returns the views' SQL names by topic.
 
     RocketMQ's own topics, retries and dead letters have none. A view has the columns of a message, then the columns of
     its bodies, inferred from each queue's newest `sample` messages, as in `typed`. `sample=0` leaves them out. A topic
@@ -46,7 +45,7 @@ def topics(
     view, so more than `limit` topics are refused. `options` are options of the source: nameServer, accessKey,
     startingOffsets, ...
 
-    Over Spark Connect a view shows what its first query read, and a warning says so: call `topics` again.
+    Over Spark Connect a view shows the rows of its first query, of which a warning is logged: call `topics` again.
     """
     options = hide_secrets(options)
     restore_session(spark)
@@ -98,7 +97,7 @@ class _Load:
 
 
 def _make_view(name: str, load: _Load) -> None:
-    """Makes a view that is planned for each query, or, where the session has no JVM here, a view of a frame."""
+    """Makes a view that is planned for each query or, if the session has no JVM here, a view of a frame."""
     session: Any = load.spark
     if not hasattr(session, "_jsparkSession"):
         log.warning(
@@ -124,7 +123,7 @@ def infer_schema(
     """Returns the columns of a topic's bodies, inferred from each queue's newest `sample` messages. Needs no session.
 
     `options` describe the connection, and with `tags` or `sql` the messages. The default of `nameServer` is
-    NAMESRV_ADDR. `on_progress` is called with the number of bodies looked at so far. Logs a warning if the bodies have
+    NAMESRV_ADDR. `on_progress` is called with the number of bodies read so far. Logs a warning if the bodies have
     more names than columns are made for.
     """
     options = hide_secrets(options)
@@ -135,8 +134,8 @@ def infer_schema(
 def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
     """Returns the batch or streaming frame with further columns: those of `schema`, read from `body`, and `_corrupt`.
 
-    `_corrupt` is the text of a body that does not fit the schema: its unfit columns are null. All are null for a body
-    that is not one JSON object.
+    `_corrupt` is the text of a body that does not fit the schema, whose unfit columns are null. All columns are null
+    for a body that is not one JSON object.
     """
     text = F.col("body").cast("string")
     if schema.form == "text":
@@ -158,7 +157,7 @@ def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
 def unframed(body: Column, *, protobuf: bool = False) -> Column:
     """Returns the bodies without the five bytes that serializers of Confluent's schema registry write before them.
 
-    With `protobuf`, it also removes the byte that means the first message of a schema. Other bodies become null.
+    With `protobuf`, the byte for the first message of a schema is removed too. Bodies without these bytes become null.
     """
     head = "00" if protobuf else ""
     start = 7 if protobuf else 6

@@ -1,8 +1,8 @@
-"""The clients of this Python worker: one for each connection's settings, made when first needed, kept between tasks.
+"""The clients of this Python worker, one for each set of connection options, made when needed and kept between tasks.
 
-Spark reuses its workers from task to task, and ends them at any moment without notice: nothing here needs to be closed,
-nothing is ever pickled, and a child after `fork` opens its own connections (`pyrmq_core.blocking`). Each class is
-loaded when its name in `blocking` is first used, so a process that only reads does not load the producer.
+Spark reuses its workers from task to task, and ends them at any moment without notice. So nothing here needs to be
+closed, nothing is ever pickled, and a child after `fork` opens its own connections (`pyrmq_core.blocking`). Each class
+is loaded when its name in `blocking` is first used, so a process that only reads does not load the producer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Messages as Arrow columns (extra `arrow`): `encoding` turns rows into payloads, `decoding` pulls into record batches.
 
-`arrays` joins Arrow's arrays with NumPy's vectors for both. The results equal the results of
+`arrays` has functions over Arrow's arrays and NumPy's vectors for both. The results equal those of
 `protocol/messages/payload.py` for each message alone.
 """
 

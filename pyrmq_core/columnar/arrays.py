@@ -1,4 +1,4 @@
-"""Arrow arrays and NumPy vectors that share bytes: gathers spans, slices without a copy, reads text as Java does."""
+"""Arrow arrays and NumPy vectors that share bytes: copied spans, slices without a copy, and text read as in Java."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ KEPT_BYTES: Final = 16 * 1024 * 1024
 def keep_freed_memory() -> None:
     """Makes glibc keep freed blocks of up to 16 MiB for the next batch. Call it before columns are encoded or decoded.
 
-    glibc keeps blocks up to the size of the largest block that was ever freed (its dynamic mmap threshold), so this
-    allocates and frees one of 16 MiB. Otherwise each batch's memory returns to the system, and allocating it again
-    takes a third of the time.
+    glibc keeps blocks up to the size of the largest block that was ever freed (its dynamic mmap threshold), so one of
+    16 MiB is allocated and freed. Otherwise each batch's memory returns to the system, and allocating it again takes a
+    third of the time.
     """
     np.empty(KEPT_BYTES, np.uint8)
 
@@ -62,7 +62,7 @@ def windows(octets: Octets, width: int) -> npt.NDArray[np.void]:
 
 
 def take_unchecked(array: pa.Array, places: pa.Array) -> pa.Array:
-    """Returns `array[index]` for each index in `places`, null for a null one. A wrong index reads other memory."""
+    """Returns `array[index]` for each index in `places`, null for a null index. A wrong index reads other memory."""
     return _TAKE.call([array, places], _UNCHECKED)
 
 
@@ -74,7 +74,7 @@ def strided_indices(step: int, first: int, count: int) -> pa.Array:
 def slices_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
     """Returns the binary array whose element i is `data[bounds[i]:bounds[i + 1]]`. Nothing is copied.
 
-    An element may have a negative length if no caller reads it.
+    A negative length is allowed in an element that no caller reads.
     """
     if bounds[0] > bounds[-1]:  # Arrow refuses an array whose first bound is above its last
         bounds = np.append(bounds, np.int32(data.size))
@@ -121,7 +121,7 @@ def as_text(array: pa.Array) -> pa.Array:
 
 
 def of_type(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Returns the column with the type of its field. Bytes of a body become text as in Java."""
+    """Returns the column in the type of its field. Bytes of a body become text as in Java."""
     if array.type == field.type:
         return array
     return as_text(array) if field.name == "body" and field.type == pa.string() else array.cast(field.type)
@@ -133,7 +133,7 @@ def as_string(array: pa.Array) -> pa.Array:
 
 
 def is_utf8(array: pa.Array) -> bool:
-    """Returns whether all elements of a binary array without nulls are UTF-8. ASCII takes a sixth of the time."""
+    """Returns whether all elements of a binary array without nulls are UTF-8. ASCII is found in a sixth of the time."""
     bounds = offsets_of(array)
     octets = byte_view(array)[bounds[0] : bounds[-1]]
     if not len(octets) or octets.max() < FIRST_BEYOND_ASCII:
@@ -173,8 +173,8 @@ def constant(text: str, count: int) -> pa.Array:
 def name_twice(codes: Int32s, counts: Ints, name_count: int) -> Bools:
     """Returns a mask of the messages that have a property name more than once.
 
-    `codes` has the number of the name of each pair, all messages' pairs in order. `counts` has each message's number of
-    pairs. There are `name_count` names.
+    `codes` has a number for each pair's name, for all messages in order. `counts` has each message's number of pairs.
+    `name_count` is the number of names.
     """
     twice = np.zeros(len(counts), np.bool_)
     filled = np.flatnonzero(counts)

@@ -1,6 +1,6 @@
 """Infers the columns of message bodies from a sample of them, which may be JSON objects, texts or bytes. Pure.
 
-Types are Spark's, as text. A type can represent every sampled value. Numbers that no number type represents exactly,
+Types are Spark's, as text, and can represent every sampled value. Numbers that no number type represents exactly,
 and values of several kinds, become `string`.
 """
 
@@ -68,8 +68,8 @@ class BodySchema:
     """The columns of a topic's bodies, inferred from `sampled` bodies, of which `fitting` have this form.
 
     The form is `json`, `text` (one column, `text`), `bytes` (no column but the body), or `empty` without a body. With
-    `is_cut` there were more names than columns may have (10,000, of which 2,000 at the top, or 256 KiB of schema): the
-    rest stays in the body.
+    `is_cut` there were more names than columns may have (10,000, of which 2,000 at the top, or 256 KiB of schema).
+    Other values stay in the body.
     """
 
     form: Form
@@ -90,7 +90,7 @@ class BodySchema:
 
 
 class BodySampler:
-    """A summary of the added bodies, for `schema`. Its memory grows with their different names, up to a bound."""
+    """A summary of the added bodies, for `schema`. Its memory grows with their different names, up to a limit."""
 
     def __init__(self) -> None:
         self._room = _Room()
@@ -146,7 +146,7 @@ def _json_object(text: str) -> Mapping[str, Any] | None:
 
 
 class _Room:
-    """The remaining number of names and bytes of schema text, one budget for all parts of a sample's schema."""
+    """The names and bytes of schema text that are left for all parts of a sample's schema together."""
 
     __slots__ = ("bytes_left", "is_over", "names_left")
 
@@ -206,10 +206,6 @@ class _Shape:
         self.is_map = False
 
     def add(self, value: object, depth: int) -> None:
-        """Adds a value of any kind at this path, `depth` levels below the body. Nulls are ignored.
-
-        Objects and lists below `MAX_DEPTH` levels are not looked into.
-        """
         if value is None:
             return
         self.values += 1
@@ -403,7 +399,6 @@ def quoted(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Returns whether Spark can have a column of this name: it is not empty, and has no lone surrogate."""
     try:
         return bool(name.encode())
     except UnicodeEncodeError:

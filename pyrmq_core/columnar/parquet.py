@@ -40,7 +40,7 @@ SHORT_COLUMNS: Final = [
 
 
 class ParquetWriter:
-    """The writer of one Parquet file, which cannot be read before `close` has written its footer."""
+    """The writer of one Parquet file. The file cannot be read before `close` has written its footer."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._writer = pq.ParquetWriter(
@@ -61,7 +61,7 @@ def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a file by `ParquetWriter`, or of any file with columns of the same names.
 
     Values have the types of the file's columns. At most 512 rows are in memory at once, fewer if they are large on
-    average. A body that several of these rows have is there once. Raises `InvalidArgument`, which names the file, if it
+    average. Equal bodies of these rows are one object. Raises `InvalidArgument`, which names the file, if it
     cannot be read or lacks the column `body`.
     """
     try:

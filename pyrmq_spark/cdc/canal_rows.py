@@ -1,6 +1,6 @@
 """The changes of a table from Canal's flat messages, in which every value is a text.
 
-The format: Canal's FlatMessage.java and MQMessageUtils.java (1.1.8).
+The format is that of Canal's FlatMessage.java and MQMessageUtils.java (1.1.8).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def canal(
     ends the query with an error that names the message, or with `corrupt="skip"` is left out.
 
     `timestamp_zone` is the time zone of Canal's JVM, in which it writes TIMESTAMP. It is needed to read such a column
-    as `timestamp`. `sequence` is `(read, queueOffset, index)`, of which Canal's messages have no `read`. In a batch,
-    changes of a key in several queues are brought into order, or refused. A batch that has changes, and none of
-    `table`, ends with an error. A batch of `foreachBatch` and a stream have no look at that.
+    as `timestamp`. `sequence` is `(read, queueOffset, index)`, where `read` is always 0 for Canal. In a batch, changes
+    of a key in several queues are brought into order, or refused. A batch that has changes, but none of `table`, ends
+    with an error. Streams and batches of `foreachBatch` are not checked for that.
     """
     rows = canal_rows(frame, schema, key=key, table=table, corrupt=corrupt, timestamp_zone=timestamp_zone)
     return with_named_table(in_order(rows, COLUMNS, logged=False), frame, table)
@@ -126,7 +126,7 @@ def _message(row: Row) -> str:
 def _lacking(row: Row) -> Column:
     """Returns the name of the first declared column that the row of a message lacks, or null.
 
-    Spark reads an absent member as null. So for each null the body itself is searched for the member. The searches are
+    Spark reads an absent member as null, so for each null the body itself is searched for the member. The searches are
     within `when`, which Spark evaluates only where the condition is true.
     """
     texts, body = F.col("texts"), F.col("body")
@@ -189,7 +189,6 @@ def _now(row: Row, zone: str | None) -> Column:
 
 
 def _row_before(row: Row, zone: str | None) -> Column:
-    """Returns the row before an update: the columns of `old`, and the others as now. `_typed` explains `zone`."""
     old = F.col("old")
     values = []
     for field in row:
@@ -209,7 +208,6 @@ def _fits(row: Row) -> Column:
 
 
 def _fault(row: Row, zone: str | None) -> Column:
-    """Returns the text of an error about a column that is absent, or whose values Canal cannot write, or null."""
     lacks = (
         "lacks the column ",
         F.col("lacking"),

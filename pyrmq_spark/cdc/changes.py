@@ -1,9 +1,9 @@
 """Makes rows of changes from the parts of a tool's messages: an operation, the row before and after, and faults.
 
-The order of the changes of a key is the order in which the tool read them, which is the database's. Canal sends in that
-order, so the offset in the queue has it. Debezium's sink sends up to `max.batch.size` changes at once, so their offsets
-are mixed, and the time at which it read each comes first. No position in the database's log has the order, nor Canal's
-time of an event. MySQL stamps a row with the time at which its statement began, before it waited for locks. LSNs of
+The order of a key's changes is that in which the tool read them, which is the database's. Canal sends in that order, so
+the offset in the queue has it. Debezium's sink sends up to `max.batch.size` changes at once, so their offsets are
+mixed, and the time at which it read each comes first. No position in the database's log has the order, nor Canal's time
+of an event. MySQL stamps a row with the time at which its statement began, before it waited for locks. LSNs of
 transactions that were open at a snapshot are below the snapshot's. Log files of a promoted replica have other names.
 """
 
@@ -34,7 +34,7 @@ DEFAULT_SCHEMAS: Final = ("", "public")  # of PostgreSQL; other databases have n
 
 
 def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: Column) -> DataFrame:
-    """Returns a row for each change, as a struct `change`, beside the place of its message and its hints.
+    """Returns a row for each change: a struct `change`, the place of its message, and its hints.
 
     `rows` have the place of a message, `op` (a word of a change, or `pass`), `before`, `after`, `index` in the message,
     `read` (the time at which the tool read the change, or 0), `fits` (false for a corrupt message), `fault` (the text
@@ -95,7 +95,7 @@ def fault_at(kind: type[RocketMQError], *words: Column | str) -> Column:
 
 
 def is_table(table: str, database: Column, name: Column, schema: Column | None = None) -> Column:
-    """Returns the condition that a message is of `table`.
+    """Returns the condition that a message is about `table`.
 
     `table` is `name`, `database.name`, `schema.name` or `database.schema.name`. Names may have dots. The result is null
     for a message without a table name, or without the owner that `table` names.
@@ -113,7 +113,7 @@ def is_table(table: str, database: Column, name: Column, schema: Column | None =
 
 
 def is_without_schema(table: str, database: Column, name: Column, schema: Column) -> Column:
-    """Returns the condition that a message's schema is no default schema, and that `table` does not name it.
+    """Returns the condition that a message's schema is no default schema, and is not in `table`.
 
     Tables of several schemas may then have the name `table`.
     """

@@ -1,6 +1,6 @@
-"""The columns that a caller declares for a table: a struct of Spark, or DDL that Python reads itself.
+"""The columns that a caller declares for a table: a struct of Spark, or DDL that Python parses itself.
 
-Nothing here analyzes a frame or has the JVM parse a schema: Spark refuses both in the functions of a pipeline.
+Nothing here analyzes a frame or parses a schema in the JVM: Spark refuses both in the functions of a pipeline.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Field(NamedTuple):
 
     @property
     def element(self) -> str:
-        """The type of an array's elements in lower case, without blanks, and empty for another type."""
+        """The type of an array's elements in lower case, without blanks. It is empty for any other type."""
         text = re.sub(r"\s", "", self.type.lower())
         return text.removeprefix("array<").removesuffix(">") if self.kind == "array" else ""
 
@@ -93,7 +93,7 @@ def _parts(ddl: str) -> Iterator[str]:
 
 
 def _type(data: DataType) -> str:
-    """Returns a type as SQL text, with quoted names in structs, which `simpleString` does not quote."""
+    """Returns a type as SQL text. Names in structs are quoted, unlike in `simpleString`."""
     match data:
         case StructType():
             return f"struct<{', '.join(f'{quoted(field.name)}: {_type(field.dataType)}' for field in data)}>"

@@ -1,4 +1,4 @@
-"""Errors of envelopes of Debezium that cannot be read: their texts name the setting to change."""
+"""Errors of unreadable Debezium envelopes, whose texts name the setting to change."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def fault_of(row: Row, keys: Sequence[str], table: str, unavailable: Unavailable
 
 
 def _decimal_as_bytes(row: Row) -> Column:
-    """Returns the first column of texts that is a decimal of bytes by the schema in the message, or null."""
+    """Returns the first text column that is a decimal in bytes by the schema in the message, or null."""
     fields = after_fields(F.from_json("text", f"schema {SCHEMA}").getField("schema")["fields"])
     names = [field.name for field in row if field.kind == "string"]
     return F.coalesce(
@@ -119,7 +119,7 @@ def _unfit(fault: Column, row: Row, *, full_images: bool) -> Column:
 def lacking(row: Row) -> Column:
     """Returns the name of the first declared column that the row of a message lacks, or null.
 
-    Spark reads an absent member as null. So for each null the body itself is searched for the member.
+    Spark reads an absent member as null, so for each null the body itself is searched for the member.
     """
     text, after = F.col("text"), F.col("after")
     image = F.when(F.col("is_wrapped"), F.get_json_object(text, "$.payload.after")).otherwise(
@@ -137,7 +137,7 @@ def lacking(row: Row) -> Column:
 
 
 def _may_be_of_index(row: Row, keys: Sequence[str]) -> Column:
-    """Returns a condition: Debezium may have made up the zeros in a deleted row's key, which it lacks.
+    """Returns the condition that zeros in a deleted row's key may stand for values that Debezium does not have.
 
     With REPLICA IDENTITY USING INDEX PostgreSQL reports only the index's columns of the row.
     """

@@ -65,19 +65,19 @@ def debezium(
 
     `table` is `table`, `database.table`, `schema.table` or `database.schema.table`. Rows of a snapshot are inserts,
     tombstones are skipped. `sequence` is `(read, queueOffset, index)`, where `read` is the time in ns at which Debezium
-    read the change: its sink mixes the offsets of a batch.
+    read the change, since its sink mixes the offsets of a batch.
 
-    `schema` has the types of the JSON, in which a DATE is an int of days. As `date`, `timestamp_ntz`, and as a decimal
-    of bytes, a column is read by the schema in the message (`schemas.enable`), without which a value of more than one
-    meaning is refused.
+    `schema` has the types of the JSON, in which a DATE is an int of days. A column of type `date`, `timestamp_ntz`, or
+    `decimal` in bytes, is read by the schema in the message (`schemas.enable`). Without that schema, a value of more
+    than one meaning is refused.
 
-    A change that lacks an unchanged long value of PostgreSQL, for which it has the `placeholder`, ends the query. With
-    `unavailable="mark"` the changes have another column, `unavailable`, with the names of those columns of `after`,
-    which are null there. `full_images` says that PostgreSQL's table has REPLICA IDENTITY FULL. Without it, `before` of
-    its deletes has the key alone, since the other columns have values that no row had.
+    PostgreSQL does not send an unchanged long value, for which Debezium writes the `placeholder`. Such a change ends
+    the query. With `unavailable="mark"` the changes have another column, `unavailable`, with the names of those columns
+    of `after`, which are null there. Set `full_images` if PostgreSQL's table has REPLICA IDENTITY FULL. Without it,
+    `before` of deletes has the key alone, since the other columns have values that no row had.
 
-    After a kill Debezium sends changes again, with another `sequence`. A table of all versions (SCD 2) needs each once:
-    what was sent again has the same `keys` and `source`. So `frame` is then
+    After a kill Debezium sends changes again, with another `sequence` and the same `keys` and `source`. A table of all
+    versions (SCD 2) needs each only once, so `frame` is then
     `messages.withColumn("source", get_json_object(col("body").cast("string"), "$.source"))` with
     `dropDuplicates(["topic", "keys", "source"])`, or `$.payload.source` where messages have a schema. A stream keeps
     each `source` in its state, and must not divide a queue (`minPartitions`).
@@ -201,7 +201,6 @@ def _place_in_log(source: Column) -> Column:
 
 
 def _tokens(row: Row) -> Column:
-    """Returns the types that the schema in a message gives for the columns that need one, null without a schema."""
     fields = after_fields(F.col("fields"))
     tokens = F.struct(*(token_of(fields, field.name).alias(field.name) for field in row if field.kind in AS_TEXT))
     return F.when(F.size("fields") > 0, tokens).alias("tokens")
@@ -217,7 +216,7 @@ def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
 
 
 def _unavailable(row: Row, placeholder: Placeholder) -> Column:
-    """Returns the names of the columns whose unchanged long values PostgreSQL left out, or null if there are none."""
+    """Returns the names of columns whose unchanged long values PostgreSQL left out, or null if there are none."""
     conditions = [(field, placeholder.stands_in(F.col("after").getField(field.name), field)) for field in row]
     names = [F.when(stands, F.lit(field.name)) for field, stands in conditions if stands is not None]
     if not names:

@@ -1,4 +1,4 @@
-"""The values of Debezium's JSON in the types of a table: by the schema in the message where the JSON does not say it.
+"""Reads values of Debezium's JSON as the types of a table, by the schema in the message where the JSON is not enough.
 
 The names of types are those of `io.debezium.time`, `io.debezium.data` and `org.apache.kafka.connect.data` (3.6).
 """
@@ -44,7 +44,7 @@ INTEGERS: Final = ("int", "integer", "bigint", "long")
 
 
 class Parsed(NamedTuple):
-    """A value of a row in a message: as JSON has it (`value`), and the column that it is for (`field`).
+    """A value of a row in a message: the JSON's `value`, and the `field` to read it as.
 
     `token` is its type by the schema in the message, null without one. `exact` is the value read as the declared type,
     which keeps all digits of a number. `text` is the message, `connector` the database's connector that wrote it.
@@ -100,7 +100,7 @@ def _decimal(parsed: Parsed) -> Column:
     """Returns a decimal from a text, a number, or the bytes of `decimal.handling.mode=precise`, or null if unsure.
 
     Without a schema, a text of digits may also be such bytes in base 64. A JSON number with more digits than a double
-    has may have lost some. A negative integer of MySQL may be an unsigned one beyond `bigint`.
+    may have lost some. A negative integer of MySQL may be an unsigned one beyond `bigint`.
     """
     value, field, token = parsed.value, parsed.field, parsed.token
     plain = value.try_cast(field.type)
@@ -126,7 +126,6 @@ def _decimal(parsed: Parsed) -> Column:
 
 
 def _decoded(value: Column, scale: Column, field: Field) -> Column:
-    """Returns the decimal of a number in two's complement, in base 64, of up to 16 bytes."""
     digits = F.hex(F.try_to_binary(value, F.lit("base64")))
     sign = F.when(digits.rlike("^[89A-F]"), "F").otherwise("0")
     padded = F.lpad(digits, 32, sign)
@@ -164,13 +163,13 @@ def _local_timestamp(parsed: Parsed) -> Column:
 
 
 def _binary(parsed: Parsed) -> Column:
-    """Returns bytes from base 64. A text that may be hexadecimal as well is one only where the schema says it."""
+    """Returns bytes from base 64. Ambiguous text, which may be hexadecimal, needs a schema that says bytes."""
     maybe_hex = parsed.value.rlike("^[0-9a-fA-F]+$") & F.coalesce(parsed.token["type"] != "bytes", F.lit(True))
     return F.when(~maybe_hex, F.try_to_binary(parsed.value, F.lit("base64")))
 
 
 class Placeholder(NamedTuple):
-    """The placeholder that Debezium writes for an unchanged long value of PostgreSQL, which it does not have."""
+    """The placeholder that Debezium writes for an unchanged long value, which PostgreSQL does not send."""
 
     word: str
 
@@ -182,7 +181,7 @@ class Placeholder(NamedTuple):
         return self.word, in_base_64, octets.hex(), f'{{"{self.word}":"{self.word}"}}'
 
     def stands_in(self, value: Column, field: Field) -> Column | None:
-        """Returns the condition that `value` is the placeholder, or None for a type that has none."""
+        """Returns the condition that `value` is the placeholder, or None for a type without one."""
         match field.kind:
             case "string" | "decimal" | "binary":
                 return value.isin(*self.texts)
@@ -208,7 +207,7 @@ def hidden(value: Column, field: Field) -> Column | None:
 
 
 def is_flattened(value: Column, field: Field) -> Column | None:
-    """Returns a condition: an array has only nulls, as Debezium writes PostgreSQL's arrays of several dimensions."""
+    """Returns the condition that an array has only nulls, as Debezium writes arrays of several dimensions."""
     if field.kind != "array":
         return None
     return (F.size(value) > 0) & ~F.exists(value, lambda item: item.isNotNull())
@@ -222,5 +221,4 @@ def first_name(row: Row, conditions: list[Column | None]) -> Column:
 
 
 def _uuid_of(word: str) -> uuid.UUID:
-    """Returns the UUID that Java's `UUID.nameUUIDFromBytes` makes of the placeholder."""
     return uuid.UUID(bytes=hashlib.md5(word.encode(), usedforsecurity=False).digest(), version=3)

@@ -1,6 +1,6 @@
-"""Orders a key's changes in a batch by the offsets of their queue, and refuses those that have no certain order.
+"""Orders a key's changes in a batch by the offsets of their queue, and refuses changes without a certain order.
 
-A stream is not examined in this way. Its changes are in order if each key stays in one queue.
+Streams are not examined in this way. Their changes are in order if each key stays in one queue.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
 
 
 def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
-    """Returns three columns by which the database's log shows that a key's changes are in a wrong order.
+    """Returns two columns by which the database's log shows that a key's changes are in a wrong order.
 
-    `stored` is the place in the log of the change that is last in the queue, `observed` that of the change that is last
-    by Debezium's clock. `taker` is the transaction of an insert that gave the key to another row while a row still had
-    it.
+    `is_set_back` is true if the change that is last in the queue has a later place in the log than the change that is
+    last by Debezium's clock, because the clock was set back. `taker` is the transaction of an insert that gave the key
+    to another row while a row still had it.
     """
     before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
     is_other_row = (before["log"] < F.col("log")) | before["snapshot"]
@@ -119,9 +119,9 @@ def _is_set_back() -> Column:
 def _place_among(items: Column) -> Column:
     """Returns the position of a change among `items`, the changes of its key in several queues, or a fault.
 
-    Only the delete of a key that became another one lies in another queue than the key's own: in that of the new key.
-    Canal's time of writing orders both. Where it is the same, each insert over a row that is there needs a delete
-    before it, and a delete that is left over is the last change.
+    Only one kind of change lies in another queue than its key's own: the delete that comes from a change of the key. It
+    is in the queue of the new key. Canal's time of writing orders both. Where that is the same, each insert over a
+    present row needs a delete before it, and a delete that is left over is the last change.
     """
 
     def divided(homes: Column) -> Column:

@@ -23,7 +23,7 @@ QUEUE: Final = ("topic", "brokerName", "queueId")
 
 
 class Finding(NamedTuple):
-    """A setting of a tool that the messages show to be off, and the `place` of such a message.
+    """A wrong setting of a tool, as messages show it, and the `place` of such a message.
 
     With `wrong` the table would differ from the database.
     """
@@ -69,13 +69,13 @@ SEVERAL_TABLES: Final = "the name that was given fits several tables, whose keys
 
 
 def check(frame: DataFrame, *, table: str | None = None, limit: int = 1000) -> list[Finding]:
-    """Returns what a sample of messages shows to be off in the settings of Canal or Debezium.
+    """Returns the settings of Canal or Debezium that are wrong according to a sample of messages.
 
     `frame` is a batch of messages with `body`, `topic`, `brokerName`, `queueId` and `queueOffset`, of which `limit` are
-    read. With `table`, named as in `canal` and `debezium`, it is a finding that no change is of this table, or that its
-    name fits several.
+    read. With `table`, named as in `canal` and `debezium`, it is also a finding that no change is of this table, or
+    that its name fits several.
 
-    No message shows a setting that drops messages, as truncations do: see the page on change data.
+    A setting that drops messages, such as truncations, cannot be found: see the page on change data.
     """
     read = frame.select(*PLACE, F.col("body").cast("string").alias("body")).limit(limit)
     read = read.select(*PLACE, "body", F.from_json("body", MESSAGE).alias("m")).select(*PLACE, *_parts())

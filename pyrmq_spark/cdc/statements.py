@@ -1,4 +1,4 @@
-"""The statements (DDL) in the messages of both tools, which change rows without change rows."""
+"""The statements (DDL) in the messages of Canal and Debezium, which may change rows without change rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def statements(frame: DataFrame) -> DataFrame:
     """Returns the statements (DDL) in Canal's and Debezium's messages: `database`, `table`, `statement`, `time`.
 
-    Among them are truncations, which delete rows without change rows. Debezium writes these only with
+    They include truncations, which delete rows without change rows. Debezium writes truncations only with
     `skipped.operations=none`. The last column is the frame's `queueOffset`.
     """
     inner = "ddl string, databaseName string, op string, ts_ms bigint, source struct<db:string,`table`:string>"

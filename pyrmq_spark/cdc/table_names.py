@@ -1,4 +1,4 @@
-"""An error, in place of an empty table, for a table's name that no message of a batch has."""
+"""An error for a table's name that no message of a batch has, which would otherwise give an empty table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> Dat
 
 
 def is_all_there_is(changes: DataFrame) -> bool:
-    """Returns whether a frame is a batch outside of any streaming query. False where a pipeline refuses to say."""
+    """Returns whether a frame is a batch outside of any streaming query. It is False where a pipeline hides that."""
     try:
         return not changes.isStreaming and changes.sparkSession.sparkContext.getLocalProperty(QUERY_ID) is None
     except PySparkException:

@@ -1,4 +1,4 @@
-"""Statements of a table that change its rows without change rows: truncations, and those that end `apply`."""
+"""Statements about a table that change its rows without change rows: truncations, and statements that end `apply`."""
 
 from __future__ import annotations
 

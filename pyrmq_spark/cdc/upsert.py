@@ -1,10 +1,10 @@
 """Keeps a table equal to its database by changes: the latest row of each key, and the offsets that are applied.
 
-The table is a directory of Parquet, or a table of a catalog that takes MERGE. A row has the columns of the schema, and
-`_change`, which names the change that wrote it. A deleted row stays, as its key with the operation `delete`, so that an
-older change is recognized when it comes late. So a batch that is applied again changes nothing.
+The table is a directory of Parquet, or a table of a catalog with MERGE. A row has the columns of the schema, and
+`_change`, which names the change that wrote it. A deleted row stays, as its key with the operation `delete`, so that a
+late older change is recognized. A batch that is applied again therefore changes nothing.
 
-A plan is built anew for each batch. PySpark records the caller's line for each expression, which doubles the time of
+A plan is built for each batch. PySpark records the caller's line for each expression, which doubles the time of
 building it. A session that starts with `spark.python.sql.dataFrameDebugging.enabled=false` does not, and Spark's errors
 then name no line.
 """
@@ -65,14 +65,14 @@ def apply(
     `brokerName`, `queueId` and `queueOffset`. `schema`, `key`, `table` and `options` are those of `canal` or
     `debezium`, which `tool` names.
 
-    `into` is a directory of Parquet, or with `merge` the name of a table of a catalog that takes MERGE, which is
-    created if it is not there. Then `positions` is a directory for the offsets up to which messages are applied.
+    `into` is a directory of Parquet, or with `merge` the name of a table of a catalog with MERGE, which is created if
+    it does not exist. In the latter case, `positions` is a directory for the offsets up to which messages are applied.
     `table` reads the rows, `applied` the offsets.
 
-    A first look by `check` ends with `RMQ_UNFIT_CAPTURE` where the table would differ from its database, unless
-    `accept` has the setting. The first batch of a stream may have changes of other tables alone: then a warning is
-    logged. `RMQ_MISSING_CHANGES` is raised where messages between the table's and the batch's are not there,
-    `RMQ_LACKING_COLUMN` where a row begins with a change that does not have all values.
+    The first batch is checked with `check`, which raises `RMQ_UNFIT_CAPTURE` where the table would differ from its
+    database, unless `accept` has the setting. The first batch of a stream may have changes of other tables alone: then
+    a warning is logged. `RMQ_MISSING_CHANGES` is raised if messages between the table's and the batch's are missing,
+    `RMQ_LACKING_COLUMN` if a row begins with a change that does not have all values.
     """
     with as_spark_error("cdc"):
         if tool not in READERS:
@@ -119,9 +119,9 @@ def table(spark: SparkSession, into: str | os.PathLike[str], *, merge: bool = Fa
 
 
 def applied(spark: SparkSession, positions: str | os.PathLike[str]) -> DataFrame:
-    """Returns up to where changes are applied: `topic`, `brokerName`, `queueId`, `queueOffset`, the next of each queue.
+    """Returns the next offset of each queue to apply: `topic`, `brokerName`, `queueId`, `queueOffset`.
 
-    `positions` is the directory of that name, or that of a table in Parquet.
+    `positions` is the directory of that name, or the directory of a table in Parquet.
     """
     name = os.fspath(positions)
     ends = _positions(spark, f"{name}/positions")[0] or _positions(spark, name)[0]
@@ -158,14 +158,14 @@ def _positions(spark: SparkSession, directory: str) -> tuple[Positions, int]:
 
 
 def _write_positions(spark: SparkSession, directory: str, ends: Positions, version: int) -> None:
-    """Makes `version` of the table the current one, and stores its offsets, by writing one file."""
+    """Stores the offsets of `version` of the table and makes it the current one, by writing one file."""
     rows = [(version, [(*queue, offset) for queue, offset in sorted(ends.items())])]
     form = "version bigint, ends array<struct<topic:string,brokerName:string,queueId:int,queueOffset:bigint>>"
     spark.createDataFrame(rows, form).coalesce(1).write.mode("append").parquet(directory)
 
 
 def _ends(batch: DataFrame, offsets: Positions) -> Positions:
-    """Returns each queue's next offset after the batch. Raises an error if messages before or in it are missing.
+    """Returns each queue's next offset after the batch. Raises an error if messages before or in the batch are missing.
 
     `offsets` are those at which the batch should begin, by queue.
     """
@@ -202,7 +202,7 @@ def _rows(spark: SparkSession, into: str, version: int) -> DataFrame | None:
 
 
 def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[str]) -> DataFrame:
-    """Returns each key's latest row. A value that its change lacks is that of the change, or `old` row, before it."""
+    """Returns each key's latest row. A value that its change lacks comes from an earlier change, or the `old` row."""
     if old is not None:
         changes = changes.unionByName(_as_changes(old, row, keys))
     of_key = Window.partitionBy(*KEY).orderBy("position")
@@ -225,7 +225,6 @@ def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[
 
 
 def _value_so_far(field: Field) -> Column:
-    """Returns the latest value of a column among the changes of a key that have the column, as an aggregate."""
     value = F.struct(F.col("after").getField(field.name).alias("value"))
     if field.kind not in MAY_BE_UNAVAILABLE:
         return F.last(value)
@@ -268,7 +267,7 @@ def _merge(
 
 
 def _newest(spark: SparkSession, name: str) -> DataFrame:
-    """Returns a table as it is now: a catalog, as Iceberg's, may keep it for a while as this session last saw it."""
+    """Returns a table as it is now. A catalog such as Iceberg's may otherwise return an older state."""
     spark.catalog.refreshTable(name)
     return spark.table(name)
 

@@ -1,11 +1,11 @@
 """Makes Spark's Python processes load PySpark faster. Python runs this file before anything else.
 
 Spark puts `pyspark.zip` and py4j's archive first on the path of these processes. They hold no bytecode, so each process
-compiles PySpark anew, for half a second of a processor. If the archives belong to a PySpark that pip installed, the
-same modules lie beside them, compiled: then the archives are removed from the path. The rest of the path stays. The
-archives stay too if the path would lead to another PySpark.
+compiles PySpark, for half a second of a processor. If the archives belong to a PySpark that pip installed, the same
+modules lie beside them, compiled. The archives are then removed from the path, unless the rest of it would lead to
+another PySpark.
 
-Spark has its tasks compute with one thread (`OMP_NUM_THREADS`), but not the process of a query. In a query's process
+Spark makes its tasks compute with one thread (`OMP_NUM_THREADS`), but not the process of a query. In a query's process
 OpenBLAS, which PyArrow loads with NumPy, starts a thread for each processor, and these spin for a tenth of a second. So
 this file sets `OMP_NUM_THREADS` to 1 there, unless it has a value. The process of a query also collects garbage more
 rarely: while it loads modules, nearly nothing is garbage, and the collections took 40 ms.
@@ -30,7 +30,7 @@ OBJECTS_BEFORE_COLLECTION = 100_000
 
 
 def without_archives(path: list[str]) -> list[str]:
-    """Returns the path without the archives of the PySpark that it finds installed, or else the same path."""
+    """Returns the path without the archives of an installed PySpark, or else the same path."""
     for entry in path:
         if entry.endswith(ARCHIVE):
             folder, installed = os.path.dirname(entry), os.path.join(entry.removesuffix(ARCHIVE), "__init__.py")
@@ -45,8 +45,8 @@ def end_quietly() -> None:
     """Keeps Spark's daemon from printing a traceback for a worker whose socket Spark has closed.
 
     Spark closes the socket of a worker that was idle for a minute, or whose task was cut short. The worker then reports
-    the end of its input, and that last write fails: over TCP never, over a socket of the file system always. An error
-    of a task goes to Spark through an open socket.
+    the end of its input. That last write never fails over TCP, but always over a socket of the file system. An error
+    of a task is sent to Spark through an open socket.
     """
     import traceback
 

@@ -1,6 +1,6 @@
 """The possible columns of a read, and the error for a schema that does not fit them. Pure.
 
-Names are compared without regard to case, as Spark compares them.
+Names are compared without regard to case, as in Spark.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def read_ranges(
 class _Unread:
     """The ranges that a task has not read yet. The first begins at the next offset to read.
 
-    `deadline` is set while that offset cannot be read: tries end at this time of the monotonic clock.
+    `deadline` is set while that offset cannot be read. Tries end at this time of the monotonic clock.
     """
 
     ranges: deque[QueueRange]
@@ -77,7 +77,6 @@ class _Unread:
         return self.ranges[0]
 
     def go_on(self, offset: int, finished: int = 0) -> None:
-        """Records that the first `finished` ranges are read completely, and the next one up to `offset`."""
         self.deadline = None
         for _ in range(finished):
             self.ranges.popleft()
@@ -108,7 +107,7 @@ def _rows(
 def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, unread: _Unread) -> int:
     """Returns the offset at which to continue after an error: after lost offsets, or the same offset after a pause.
 
-    Raises an error that stays, or that outlasts the time allowed for it.
+    Raises an error that lasts, or that lasts longer than allowed.
     """
     current = unread.current
     match error:
@@ -188,7 +187,7 @@ def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequenc
 
 
 def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:
-    """Returns the offset to continue at with failOnDataLoss=false: the first after the lost offsets.
+    """Returns the offset at which to continue with failOnDataLoss=false: the first after the lost offsets.
 
     Raises `lost` with failOnDataLoss=true, or if that offset is not greater than `position`.
     """
@@ -227,8 +226,8 @@ def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceO
 def _is_gone(connection: ConnectionOptions, options: SourceOptions, queue: MessageQueue) -> bool:
     """Returns whether a queue was deleted: its broker has a master, and the topic's route no longer names the queue.
 
-    An unreadable queue in the route is not deleted. A slave denies a queue until it has learned its master's topics,
-    which is no loss. While no NameServer answers, no queue counts as deleted.
+    An unreadable queue in the route is not deleted. A slave denies a queue until it has its master's topics, which is
+    no loss. While no NameServer answers, no queue counts as deleted.
     """
     try:
         consumer = consumer_of(connection, options)

@@ -53,7 +53,7 @@ CANNOT_FILTER: Final = (1, 23)
 
 
 def plan_batch(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]:
-    """Returns the ranges that a batch read covers. Waits for a missing broker if the topic is known to be on it."""
+    """Returns the ranges of a batch read. Waits for a missing broker if the topic is known to be on it."""
     return retry_until_timeout(lambda _: _planned(consumer, options), options.pull_timeout, of_a_batch)
 
 
@@ -69,7 +69,7 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
 def committed_ranges(
     consumer: PullConsumer, options: SourceOptions, records: Mapping[MessageQueue, OffsetRange]
 ) -> list[QueueRange]:
-    """Returns the topic's ranges with the rows of the batches that `records`, offsets in the manifest, commit."""
+    """Returns the topic's ranges of rows that records of the manifest, at the offsets `records`, commit."""
     commits = [
         commit
         for queue, offsets in records.items()
@@ -83,7 +83,7 @@ def committed_ranges(
 
 @contextmanager
 def naming_manifest(consumer: PullConsumer, options: SourceOptions) -> Iterator[None]:
-    """Replaces `NoRoute` in a committed read by an error that names the manifest, or its broker if that is away."""
+    """Replaces `NoRoute` in a committed read by an error that names the manifest, or its broker that is away."""
     try:
         yield
     except NoRoute as error:
@@ -137,7 +137,7 @@ def stream_start(consumer: PullConsumer, options: SourceOptions) -> dict[Message
 
 
 def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
-    """Raises `InvalidOption` if a broker cannot evaluate the option `sql`: such a broker would return every row.
+    """Raises `InvalidOption` if a broker cannot evaluate the option `sql`, since such a broker would return every row.
 
     Each broker is queried once, with one of its queues.
     """
@@ -179,7 +179,7 @@ def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> tuple[list[
     """Returns the queues that the options choose, in order, and their brokers without a master.
 
     A pattern may match no topic. Raises `NotReadable` for a queue without READ permission, and `BrokerNotFound` while a
-    broker is not registered that a topic is known to be on: their rows would be missing without notice.
+    known broker of a topic is not registered, because rows would be missing without notice.
     """
     topics = candidate_topics(consumer, options)
     routes = consumer.topic_queues(topics)  # None for a topic that was deleted since it was listed
@@ -234,8 +234,8 @@ def _check_registered(consumer: PullConsumer, routed: Mapping[str, TopicQueues])
 def missing_topic(consumer: PullConsumer, topic: str) -> RoutingError:
     """Returns the error for a topic without a route: its brokers are away, or no NameServer knows it.
 
-    An order configuration, or the route of another NameServer, names the brokers of a topic that exists. For any other
-    topic, the text suggests the existing topic with the nearest name.
+    The brokers of an existing topic are found in an order configuration, or in the route of another NameServer. For any
+    other topic, the text suggests the existing topic with the nearest name.
     """
     if away := sorted(consumer.expected_brokers([topic])[topic] - consumer.cluster_info().broker_addr_table.keys()):
         return broker_is_away(topic, away)
@@ -254,7 +254,7 @@ def broker_is_away(topic: str, away: Sequence[str]) -> BrokerNotFound:
 
 
 def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence[str]:
-    """Returns the topics that the options name, or the existing topics that match the pattern, without manifests."""
+    """Returns the topics in the options, or the existing topics that match the pattern, without manifests."""
     if options.assign is not None:
         return sorted({queue.topic for queue in options.assign})
     if options.topic_pattern is None:
@@ -269,7 +269,7 @@ def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence
 def matching(pattern: str, topics: Iterable[str], namespace: str | None = None) -> list[str]:
     """Returns the topics whose full name, without the namespace, matches the pattern.
 
-    RocketMQ's own topics, retry topics and dead-letter topics are never among them.
+    RocketMQ's own topics, retry topics and dead-letter topics are left out.
     """
     names_matching = re.compile(pattern)
     return sorted(

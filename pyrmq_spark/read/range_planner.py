@@ -5,7 +5,7 @@ long, and if there are still fewer ranges than `min_partitions`, large ranges ar
 
 Kafka's source has a task for each range. Here small ranges share a task, in their order: running a task in Python takes
 Spark about as long as reading 10,000 small messages. The driver does not know the cores of the cluster, so the number
-of tasks follows the work alone. `min_partitions` is for more.
+of tasks follows from the work alone, unless `min_partitions` requires more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyrmq_core import MessageQueue, OffsetRange
 class QueueRange:
     """The offsets of one queue that one task reads: from `start` to before `end`.
 
-    `ids` are the required ids of committed messages among them, by offset.
+    `ids` are pairs of an offset and the id that the committed message there must have.
     """
 
     queue: MessageQueue
@@ -56,7 +56,7 @@ UNKNOWN_BYTES: Final = 1000.0
 
 
 class RangePartition(InputPartition):
-    """The ranges that one task reads. A task gets no other result of the plan: its reader was pickled before."""
+    """The ranges that one task reads, and all that it gets of the plan: its reader was pickled before."""
 
     def __init__(self, *ranges: QueueRange) -> None:
         super().__init__(None)
@@ -105,7 +105,7 @@ def share_out(
     """Returns each task's ranges, in the order of `pieces`. Small consecutive ranges share a task.
 
     A task of several ranges has at most `max_records`. Returns at least `min_partitions` tasks if there are that many
-    pieces. `mean_bytes` is the mean size of a message by topic. It decides which ranges are small.
+    pieces. `mean_bytes`, the mean size of a message by topic, decides which ranges are small.
     """
     tasks: list[list[QueueRange]] = []
     work = records = 0.0

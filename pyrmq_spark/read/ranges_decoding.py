@@ -1,7 +1,7 @@
 """`RangesDecoding`: decodes one task's pulls to record batches, several small ranges together.
 
-Decoding costs some hundred microseconds however few the rows, so the pulls of several ranges are decoded as one where
-that is possible. If that fails, each range is decoded alone, up to its own error.
+Decoding costs some hundred microseconds even for few rows, so the pulls of several ranges are decoded as one if
+possible. If that fails, each range is decoded alone, up to its own error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Decode = Callable[[Sequence[RawPull], OffsetRange, bool], "Iterator[DecodedBatch
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The progress of a read: `whole_ranges` further ranges are read, and the range after them up to `offset`."""
+    """The progress of a read: the number of further complete ranges, and the offset reached in the next one."""
 
     whole_ranges: int
     offset: int

@@ -1,4 +1,4 @@
-"""Plans the tasks of a read. Brokers' answers about message sizes decide which ranges share a task.
+"""Plans the tasks of a read. Message sizes, which brokers report, decide which ranges share a task.
 
 A wrong or missing size costs only time: there are then too few or too many tasks, with the same rows.
 """

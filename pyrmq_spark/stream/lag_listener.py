@@ -1,6 +1,6 @@
-"""`LagListener`: lag and batch figures of every query of a session, as a page for Prometheus and for OpenTelemetry.
+"""`LagListener`: lag and batch figures of every query of a session, for Prometheus and OpenTelemetry.
 
-The figures come from each query's last progress, so reading them queries no server.
+The figures come from each query's last progress, so no server is queried for them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Labels = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """The figures of the queries of one name, or of one id where they have no name.
+    """The figures of the queries with one name, or of the query with one id if it has no name.
 
     `failures`, `batches` and `rows` are sums since the listener was added. The figures after them are of the last
     batch.
@@ -136,7 +136,7 @@ class LagListener(StreamingQueryListener):
         )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Does nothing: the figures of an idle query stay the same."""
+        """Does nothing, since the figures of an idle query stay the same."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         name = self._names.pop(str(event.runId), str(event.id))

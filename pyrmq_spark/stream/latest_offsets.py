@@ -42,7 +42,7 @@ T = TypeVar("T")
 class QueueBounds:
     """The offsets that the broker keeps of each existing queue, and the deleted queues with the reasons.
 
-    For a queue without new messages the lowest offset may be unknown: then its end is used instead.
+    For a queue without new messages, the lowest offset may be unknown and its end stands for it.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
@@ -87,7 +87,7 @@ class QueueWatch:
     def look(self, start: Offsets) -> QueueBounds:
         """Returns each queue's lowest and end offset now, and the deleted queues. Waits for brokers without an answer.
 
-        `start` has by queue the offset at which the query reads on. If nothing has changed since the last call, and
+        `start` has, by queue, the offset at which the query continues. If nothing has changed since the last call, and
         `start` is the same object, the result is the same object.
         """
         if self._reached == start:
@@ -160,8 +160,8 @@ class QueueWatch:
     def _discover(self, start: Offsets) -> None:
         """Finds new and deleted queues.
 
-        A broker counts as registered if it is registered before and after the request for routes: a broker that comes
-        or goes in between may be missing in the routes.
+        A broker counts as registered if it is registered before and after the request for routes, since a broker that
+        comes or goes in between may be missing in the routes.
         """
         options = self._options
         before = self._brokers()

@@ -1,7 +1,7 @@
 """`LineageListener`: run events of OpenLineage for streaming queries and batch jobs, with topics as datasets.
 
-Spark's progress names the topics that a query reads. It names neither their cluster nor the topic of a sink, so these
-are arguments. Spark reports no batch job to Python, so a `with` block says where one begins and ends.
+Spark's progress names the topics that a query reads, but neither their cluster nor the topic of a sink, so these
+are arguments. Spark reports no batch job to Python, so a `with` block marks its beginning and end.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class QueryRun:
 class LineageListener(StreamingQueryListener):
     """Emits run events of OpenLineage: `spark.streams.addListener(LineageListener(emit, nameServer="..."))`.
 
-    `emit` takes an event as a dict. By default `openlineage-python` sends events as its own configuration says. A topic
-    is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` has, by
+    `emit` receives an event as a dict. By default `openlineage-python` sends events as its own configuration says. A
+    topic is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` has, by
     `queryName`, the datasets that a query writes: a topic, or namespace and name of another dataset. `inputs` has the
-    datasets that it reads, in place of the topics of its progress. Both name a batch job's as well. RUNNING comes with
-    new topics, and every `running_every` seconds at most. An event that cannot be emitted is logged, and the query
-    continues.
+    datasets that it reads, in place of the topics of its progress. Both have those of batch jobs by the job's name.
+    RUNNING is emitted for new topics, and every `running_every` seconds at most. An event that cannot be emitted is
+    logged, and the query continues.
     """
 
     def __init__(

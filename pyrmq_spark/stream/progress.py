@@ -1,8 +1,8 @@
 """The progress of a query: its lag by queue, and offsets published to brokers under a consumer group.
 
 Published offsets are for monitoring (`mqadmin consumerProgress`) alone: a query continues from its checkpoint. A query
-with the option `consumerGroup` publishes by itself, one batch late and never its last batch, since Spark does not
-inform a source of that. `OffsetPublisher` and `commit_offsets` also publish the last batch.
+with the option `consumerGroup` publishes by itself, one batch late and never its last batch, of whose end Spark does
+not inform a source. `OffsetPublisher` and `commit_offsets` also publish the last batch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ RETRY_PREFIX: Final = "%RETRY%"
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """One queue: the query's next offset, the queue's end at the last look, and the lag between them.
+    """One queue: the query's next offset, the queue's end at the last look-up, and the lag between them.
 
-    The queue of a committed stream is the queue of the manifest, so its offsets count records. `rows` are the rows of
+    For a committed stream it is the queue of the manifest, so its offsets count records. `rows` are the rows of
     the records between, None if there are more than 4,096 records. For every other stream it is None.
     """
 
@@ -51,15 +51,15 @@ class QueueLag:
 
     @property
     def behind(self) -> int:
-        """The number of messages that wait, or of records of the manifest for a committed stream."""
+        """The number of waiting messages, or of records of the manifest for a committed stream."""
         return max(0, self.latest - self.offset)
 
 
 def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
     """Returns the lag of every queue that the query reads, by its last progress.
 
-    A listener passes its event instead of the query. Raises `NoProgress` before the first progress, and `OldPySpark`
-    before 4.2: there a query's progress has no ends of queues, and every lag would be 0.
+    A listener passes its event instead of the query. Raises `NoProgress` before the first progress. Raises `OldPySpark`
+    before 4.2, where a query's progress has no ends of queues and every lag would be 0.
     """
     if not has_admission_control():
         raise OldPySpark(
@@ -99,7 +99,7 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
 
 
 class OffsetPublisher(StreamingQueryListener):
-    """A listener that publishes offsets after every batch, also the last, of the session's queries of RocketMQ.
+    """A listener that publishes offsets of the session's queries of RocketMQ after every batch, even the last.
 
     `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. Failures are logged, and the query
     continues. `query_name` restricts it to one query.

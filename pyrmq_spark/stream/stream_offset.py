@@ -84,7 +84,7 @@ class StreamOffset:
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.began.items()}
 
     def bounds(self) -> dict[MessageQueue, OffsetRange]:
-        """Returns the offsets from `beginnings` to `offsets`: those that brokers kept when this end was chosen."""
+        """Returns the offsets from `beginnings` to `offsets`, which brokers kept when this end was chosen."""
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.beginnings.items()}
 
 
@@ -107,8 +107,8 @@ def follow(
     """Returns the next batch after the offsets `start`, up to the ends in `bounds`, the offsets that brokers keep now.
 
     `gone` are deleted queues, with reasons. A queue that is not in `start` is new and begins at its first message,
-    wherever the query itself started. A queue that has become shorter continues at its end, as in Spark's Kafka source:
-    from its beginning every row would be read again.
+    wherever the query itself started. A queue that has become shorter continues at its end, as in Spark's Kafka source.
+    From its beginning every row would be read again.
     """
     losses = [
         _lost(queue, f"{queue} is gone after offset {start[queue]}: {reason}", start[queue], None)
@@ -149,7 +149,7 @@ def all_lost(losses: tuple[DataLost, ...]) -> DataLost:
 def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) -> dict[MessageQueue, OffsetRange]:
     """Returns the offsets that an AvailableNow run may read: up to `targets`, the ends when the run began.
 
-    Raises an error, whatever failOnDataLoss says, if a queue cannot be read up to its target.
+    Raises an error, even without failOnDataLoss, if a queue cannot be read up to its target.
     """
     ends = {queue: available.end for queue, available in bounds.items()}
     missing = sorted(set(targets) - set(ends))

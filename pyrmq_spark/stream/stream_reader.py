@@ -1,4 +1,4 @@
-"""The stream reader as Spark sees it: it chooses offsets in one process, and reads ranges in tasks.
+"""The stream reader that Spark calls: it chooses offsets in one process, and reads ranges in tasks.
 
 Spark calls `latestOffset` and the other methods for offsets in one Python process that lives as long as the query.
 `read` runs in tasks, on a copy without these methods' state.
@@ -107,7 +107,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Methods that Spark calls in the query's own process.
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Returns a placeholder: the limits are in the options, since Spark has no limit of several parts."""
+        """Returns a placeholder. The limits are in the options, since Spark has no limit of several parts."""
         limits = self._options.limits
         return ReadMaxRows(limits.max_offsets or MAX_LONG) if limits.are_set else ReadAllAvailable()
 
@@ -117,8 +117,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Returns the offsets at which the query starts, the same in both calls that Spark makes in batch 0.
 
-        Spark also calls it to repeat a planned batch 0, which is read by its plan, without the result. So an error is
-        kept until a new batch is planned, and `UNRESOLVED` returned instead. PySpark before 4.2 always gets
+        Spark also calls it, and ignores the result, to repeat a planned batch 0, which is read by its plan. So an error
+        is kept until a new batch is planned, and `UNRESOLVED` returned instead. PySpark before 4.2 always gets
         `UNRESOLVED`, by which `partitions` recognizes batch 0.
         """
         if not has_admission_control():
@@ -239,9 +239,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns `end` with the batch's first offsets, which are those that the query has `reached`.
+        """Returns `end` with the offsets that the query has `reached` as the batch's first offsets.
 
-        The end was chosen before Spark passed these. A queue whose broker was away then is not in it, so its offset is
+        The end was chosen before Spark passed them. It lacks queues whose broker was away then, so their offsets are
         lost.
         """
         forgotten = sorted(reached.keys() - end.offsets.keys())
@@ -296,11 +296,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return admitted(backlog, limits, sizes)
 
     def _next_commits(self, followed: FollowedOffsets, limits: ReadLimits, since: float | None) -> Backlog | None:
-        """Returns how many records of the manifest the next batch reads, or None if `is_held_back` has it wait.
+        """Returns how many records of the manifest the next batch reads, or None if `is_held_back` makes it wait.
 
         It stops before the record whose rows exceed the limit on offsets, or whose ranges exceed `MOST_RANGES_A_BATCH`.
-        The first record is always read. `since` is the time since the last batch in seconds, None before the first
-        batch.
+        The first record is always read. `since` is the seconds since the last batch, None before the first batch.
         """
         rows, ranges, is_first = 0, 0, True
         for queue, size in followed.backlog.items():  # a committed stream has one queue
@@ -330,9 +329,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start += size
 
     def _rows_waiting(self, ends: Offsets) -> int | None:
-        """Counts the committed rows that no batch has read, by the manifest's records up to `ends`.
+        """Returns the number of committed rows that no batch has read, by the manifest's records up to `ends`.
 
-        Returns None for too many records, or if they cannot be read.
+        Returns None for too many records, or unreadable ones.
         """
         backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
         if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:

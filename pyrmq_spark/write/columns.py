@@ -1,7 +1,7 @@
 """The columns that a write accepts, and the errors for a schema that does not fit. Pure.
 
-`rows` checks the rows themselves. Names are compared without regard to case, as Spark compares them.
-Arrow is not loaded: the processes that plan a write and close it need none.
+`rows` checks the rows themselves. Names are compared without regard to case, as in Spark.
+Arrow is not loaded, since the processes that plan a write and close it do not need it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BODY_NAMES: Final = ("body", "value")
 
 @dataclass(frozen=True, slots=True)
 class SinkSchema:
-    """The columns of a frame that messages are made of: the number of the column for each of the sink's names.
+    """The columns of a frame from which messages are made: the number of the column for each of the sink's names.
 
     `left_out` are columns from a read that no sender writes, such as `queueOffset`.
     """
@@ -51,7 +51,7 @@ class SinkSchema:
     def message_type(self) -> str | None:
         """The type of the messages that the columns make, as a value of `messageType`, or None for normal messages.
 
-        A delay takes precedence over a sharding key, that over a priority, and that over a lite topic
+        The first of these decides: a delay, a sharding key, a priority, a lite topic
         (common/attribute/TopicMessageType.java, parseFromMessageProperty).
         """
         if "delayLevel" in self.columns or "deliverAt" in self.columns:
@@ -63,7 +63,7 @@ class SinkSchema:
         return "lite" if "liteTopic" in self.columns else None
 
     def check_not_delayed(self) -> None:
-        """Raises `InvalidColumn` for columns that delay rows: a commit can list only rows that the topic has."""
+        """Raises `InvalidColumn` for columns that delay rows, since a commit can list only rows that the topic has."""
         for name in ("delayLevel", "deliverAt"):
             if name in self.columns:
                 raise InvalidColumn(

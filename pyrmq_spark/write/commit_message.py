@@ -51,7 +51,7 @@ class WriteAttempt:
 class PartitionWritten(WriterCommitMessage):
     """One task's report of its write, with queues and statuses by their names.
 
-    The report of a repeat counts only its own rows: Spark drops an earlier attempt's report. In a committed write
+    The report of a repeat counts only its own rows, since Spark drops an earlier attempt's report. In a committed write
     `ranges` are the queues and offsets of the rows, by names on brokers. With `is_batch_committed` the batch
     was committed before, and none of the rows was sent.
     """

@@ -1,7 +1,7 @@
-"""Looks up the topics of a write, and makes a missing one: on the driver, or in the first task with a row for it.
+"""Looks up the topics of a write, and creates missing ones, on the driver or in the first task with a row for one.
 
 Both wait for brokers and NameServers that are away, up to `sendTimeoutMs`. A NameServer forgets a broker that is away
-with all its topics: while no master is registered, a topic without a route is no missing topic.
+with all its topics, so while no master is registered, a topic without a route does not count as missing.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def sending_topic(
 
 
 def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str, columns_type: str | None) -> None:
-    """Creates the topic on every master. An existing topic stays as it is. Two tasks may create it at once.
+    """Creates the topic on every master. An existing topic stays unchanged. Two tasks may create it at once.
 
-    Each call queries a NameServer: a topic may be deleted between two writes of one worker. `createTopic=batch` leaves
-    a plain topic plain. Returns when a NameServer lists the topic at all masters that made it. `columns_type` is the
-    type of message that the columns make, for a topic without `messageType`. Brokers before 5.0 keep no types, and make
-    the topic without it.
+    Each call queries a NameServer, since a topic may be deleted between two writes of one worker. `createTopic=batch`
+    leaves a plain topic plain. Returns when a NameServer lists the topic at all masters that made it. `columns_type` is
+    the type of message that the columns make, for a topic without `messageType`. Brokers before 5.0 keep no types, and
+    make the topic without one.
     """
     wait_to_write(lambda: _create(connection, options, topic, columns_type), options.send_timeout)
 

@@ -55,11 +55,11 @@ _last_look: tuple[tuple[object, ...], bool] | None = None
 
 
 def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None:
-    """Creates the manifest with one queue, at the topic's first master by name. Raises for a manifest with more queues.
+    """Creates the manifest with one queue, at the topic's first master by name. Refuses a manifest with more queues.
 
-    With a second manifest at another broker, a batch could be committed twice. So the place is kept twice, for the time
-    when its broker is away: NameServers have an order configuration, and every other master the topic without a queue.
-    While a broker of the topic is away, no manifest is created. Each step may be repeated: the topic comes first.
+    With a second manifest at another broker, a batch could be committed twice. So the manifest's broker is recorded for
+    the time when it is away: NameServers have an order configuration, and every other master has the topic without a
+    queue. While a broker of the topic is away, no manifest is created. Each step may be repeated.
     """
     manifest = worker.name_on_brokers(connection, options.manifest)
     if (connection, manifest) in _ensured:
@@ -168,7 +168,7 @@ def _keep_place(connection: ConnectionOptions, options: SinkOptions, broker_name
 
 
 def is_batch_committed(connection: ConnectionOptions, options: SinkOptions, attempt: WriteAttempt) -> bool:
-    """Returns whether a task's batch is committed already. The tasks of a stage in one worker share one reading."""
+    """Returns whether a task's batch is committed. The tasks of a stage in one worker read the manifest once."""
     global _last_look
     context = TaskContext.get()
     manifest = worker.name_on_brokers(connection, options.manifest)
@@ -198,8 +198,8 @@ class BatchCommit:
     def commit(self, reports: Sequence[PartitionWritten]) -> str:
         """Commits the batch, and returns the outcome as text.
 
-        Raises `NotCommitted` if no record is acknowledged in time: the batch may be committed or not, and a repeated
-        commit finds out. Raises `ConcurrentWrite` if another writer of this name committed it with other rows.
+        Raises `NotCommitted` if no record is acknowledged in time. The batch may then be committed or not, which a
+        repeated commit finds out. Raises `ConcurrentWrite` if another writer of this name committed it with other rows.
         """
         ranges = [part for report in reports for part in report.ranges]
         sent = sum(report.rows for report in reports if not report.is_batch_committed)
@@ -234,7 +234,7 @@ class BatchCommit:
     def _record(self, ranges: Sequence[StoredRange], end: ManifestEnd, first: int) -> CommitRecord | None:
         """Returns the record to append, or None if the batch is committed.
 
-        A writer that commits once is in no list: its record is looked for from the offset `first` on.
+        A writer that commits once is in no list, so its record is looked for from the offset `first` on.
         """
         if not self._is_named and end.end > first:  # no list has it
             commits = _consumer(self._connection).read_manifest(self._manifest, first, end.end).commits
@@ -252,7 +252,7 @@ class BatchCommit:
         )
 
     def _name_forgotten(self, record: CommitRecord, end: ManifestEnd) -> None:
-        """Logs the writers that the record's list leaves out, though they may come again."""
+        """Logs the writers that the record's list leaves out, though they may write again."""
         for writer in end.decided.keys() - (end.decided if record.decided is None else record.decided).keys():
             last = end.decided[writer]
             if last.is_named:

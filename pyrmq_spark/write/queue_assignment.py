@@ -1,8 +1,8 @@
 """The queue of each row of an Arrow batch: the named queue, the key's queue, or the next queue in turn.
 
-Rows whose keys share a queue share a target, so that their requests go one after another, in order. They wait for the
-queue's broker. A key's queue comes from the publish list at the write's first row of the topic. Only if the broker no
-longer has that queue, it comes from the new route. Rows that name a queue are never moved.
+Rows whose keys share a queue share a target, so that their requests are sent one after another, in order. They wait for
+the queue's broker. A key's queue is chosen from the queues at the write's first row of the topic. Only if the broker no
+longer has that queue, it is chosen from the new route. Rows that name a queue are never moved.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Fixed: TypeAlias = KeyedQueue | ThisQueue
 
 @dataclass(frozen=True, slots=True)
 class AssignedRows:
-    """Rows grouped by queue. Group i ends before row `ends[i]`, and goes to `queues[i]`, or for None to any queue."""
+    """Rows grouped by queue. Group i ends before row `ends[i]`, and is for `queues[i]`, where None means any queue."""
 
     rows: CheckedRows
     ends: tuple[int, ...]
@@ -55,11 +55,10 @@ class AssignedRows:
 
 
 class QueueAssignment:
-    """Chooses the queue of each row of one partition. Rows in turn begin at the partition's own counter, for each
-    topic.
+    """Chooses the queue of each row of one partition. Rows in turn begin at the partition's own number, for each topic.
 
     The queues are interleaved by broker, so that few partitions use all brokers. `queueSelection=partition` keeps the
-    first queue, with one request under way. `request` uses the next queue for each request.
+    first queue, with one open request. `request` uses the next queue for each request.
     """
 
     def __init__(
@@ -152,11 +151,11 @@ class _TopicPlaces:
         self._lane_of_lite: dict[MessageQueue, int] = {}
 
     def next_queue(self) -> MessageQueue | None:
-        """Returns the next queue in turn, or None if no broker has a master, which the send then waits for."""
+        """Returns the next queue in turn, or None if no broker has a master, for which the send then waits."""
         return self.walk.select_one_message_queue() if self.walk.queues else None
 
     def lanes(self, rows: CheckedRows | pa.RecordBatch) -> Lanes | None:
-        """Returns the lane of each row, by its named queue or else its key or lite topic, or None without.
+        """Returns the lane of each row by its named queue, else its key or lite topic. Returns None if no row has one.
 
         Raises `InvalidMessage` for a queue that is not among the `named` queues.
         """
@@ -209,7 +208,7 @@ class _TopicPlaces:
         return np.array(lanes, np.int64)[indices.ravel()]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
-        """Returns the index in `fixed` of a named queue, even if its broker is missing: the send then waits for it."""
+        """Returns the index in `fixed` of a named queue, even if its broker is away, for which the send then waits."""
         queue = MessageQueue(self.walk.topic, broker_name, queue_id)
         there = [other.queue_id for other in self.named if other.broker_name == broker_name]
         if there and queue_id not in there:

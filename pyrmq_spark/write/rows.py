@@ -92,9 +92,9 @@ def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
 
 
 def by_topic(rows: CheckedRows, topic: str | None) -> Iterator[tuple[str, CheckedRows]]:
-    """Yields each topic and its rows, in their order. Topics come by their first appearance.
+    """Yields each topic and its rows, in their order. Topics are ordered by their first appearance.
 
-    A `topic` overrides the column: all rows are then of this topic.
+    A `topic` overrides the column, so that all rows are of this topic.
     """
     if topic is not None:
         yield topic, rows

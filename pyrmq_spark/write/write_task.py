@@ -1,7 +1,7 @@
 """One task's write: every row is acknowledged by a broker, or the task fails with a report of the stored rows.
 
-Rows are counted where Arrow batches arrive, acknowledgements where answers are read (`WriteSummary`): the two have to
-agree.
+Rows are counted where Arrow batches arrive, acknowledgements where answers are read (`WriteSummary`). The two numbers
+have to agree.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MAX_REASON: Final = 500
 class PartitionWrite:
     """The write of one task, which sends the rows of one partition. `run` does it, and returns the task's report.
 
-    `summary` counts the acknowledged rows, `dead_letters` the rows that brokers refused and a topic of their own has.
+    `summary` counts the acknowledged rows, `dead_letters` the refused rows that the dead-letter topic has.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class PartitionWrite:
 
     @contextmanager
     def _naming_rows(self, first_row: int) -> Iterator[None]:
-        """Adds the numbers of the batch's rows to errors that `check_rows` cannot detect, as for large properties."""
+        """Adds the numbers of the batch's rows to errors that `check_rows` cannot find, as for large properties."""
         try:
             yield
         except InvalidMessage as error:
@@ -227,7 +227,7 @@ def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRow
 
 
 def ids_of(rows: CheckedRows) -> Ids:
-    """Returns a function that takes a number and returns the ids of so many next rows, from a column or new."""
+    """Returns a function that returns the ids of a number of next rows, from a column or new ones."""
     if ID_COLUMN not in rows.schema.names:
         return unique_id_runs
     ids, first = rows.column(ID_COLUMN), 0
@@ -247,14 +247,14 @@ def texts_of_ids(rows: CheckedRows) -> list[str]:
 
 
 class DeadLetters:
-    """A writer of rows that brokers refuse because of their content, to a topic of their own.
+    """Sends rows that brokers refuse because of their content to a dead-letter topic.
 
-    property         is
-    refusedTopic     the topic they were sent to
+    property         value
+    refusedTopic     the topic that the row was for
     refusedCode      the broker's response code
     refusedReason    its remark, in one line, cut to the room that the row's own properties leave
 
-    Without a topic there is no window, and a write never fetches refused rows.
+    Without such a topic there is no window, and a write never fetches refused rows.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The writers as Spark uses them: made on the driver, run in tasks (`write_task`), ended with one line in the log.
+"""The writers that Spark uses: made on the driver, run in tasks (`write_task`), ended with one line in the log.
 
 Spark starts a Python process for each of these steps. Modules for tasks alone are loaded in a task.
 """
@@ -143,7 +143,7 @@ def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) ->
     """Returns a line about the rows that a failed write left in the topic.
 
     `written` are the reports of finished tasks, of `tasks` in all. `again` says when the same rows are stored once
-    more. A task that was cancelled or killed reports nothing, and may have sent all of its rows. It may also go on:
+    more. A task that was cancelled or killed reports nothing, and may have sent all of its rows. It may also still run:
     Spark does not wait for the end of an interrupted job's tasks, and `abort` cannot end them.
     """
     if len(written) == tasks > 0:
@@ -157,7 +157,7 @@ def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) ->
 def summary_line(written: Sequence[PartitionWritten]) -> str:
     """Returns one line about a write from its tasks' reports: rows, bytes, rows per queue, retries, refusals, repeats.
 
-    Rows of a batch that was committed before are named as not sent, apart from the acknowledged rows.
+    Rows of a batch that was committed before count as not sent, apart from the acknowledged rows.
     """
     queues: Counter[str] = Counter()
     statuses: Counter[str] = Counter()
@@ -200,10 +200,10 @@ TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
 
 
 def show(log: logging.Logger) -> None:
-    """Sends the records of `log` from INFO on to standard error, which Spark copies to that of the driver.
+    """Prints the records of `log` from INFO on to standard error, which Spark copies to the driver's.
 
-    If a level or a handler is set for the logger or the package, nothing is changed. The records go to the process's
-    own stream: with worker logging on, `sys.stderr` is `python_worker_logs()`, which gets the record anyway.
+    If a level or a handler is set for the logger or the package, nothing is changed. The records are written to the
+    process's own stream, since with worker logging on `sys.stderr` is `python_worker_logs()`, which gets them anyway.
     """
     package = logging.getLogger("pyrmq_spark")
     if any(logger.handlers or logger.level for logger in (log, package)):

@@ -1,7 +1,4 @@
-"""Replaces rows that are batch records by rows of the messages inside them.
-
-`protocol/messages/batch.py` describes their layout.
-"""
+"""Replaces rows that are batch records by rows of the messages inside them (`protocol/messages/batch.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ INNER_HEAD: Final = np.dtype(
 def unwrapped(rows: Rows, batches: Bools) -> Rows:
     """Returns the rows with each batch record, which `batches` marks, replaced by its messages.
 
-    These have their own offset, flag, body and properties. All other fields are those of the record.
+    Messages have their own offset, flag, body and properties. All other fields are those of the record.
     """
     if (batches & (rows.head("sys_flag") & COMPRESSED != 0)).any():
         raise Unreadable  # no broker stores a compressed batch record

@@ -1,7 +1,7 @@
-"""Bodies that contain bytes or match a regular expression, compared by whole columns.
+"""Finds bodies that contain bytes or match a regular expression, by whole columns.
 
 The batches have the columns `queueOffset` and `body`, as bytes. Regular expressions are those of RE2, which is part of
-Arrow: the time of a comparison grows with the body, and no pattern makes it grow faster.
+Arrow: the time of a comparison grows with the body alone, whatever the pattern.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def parts_to_match(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields slices of the batch whose bodies have at most 64 KiB together, or a slice of one message that has more."""
+    """Yields slices of the batch whose bodies have at most 64 KiB together. A larger message is a slice of its own."""
     ends = np.minimum(pc.binary_length(batch.column("body")).to_numpy(zero_copy_only=False), MATCHED_BYTES).cumsum()
     start = 0
     while start < len(ends):
@@ -48,10 +48,7 @@ def parts_to_match(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def offsets_matching(part: pa.RecordBatch, pattern: str) -> list[int]:
-    """Returns the offsets of the messages with a match in the first 64 KiB of the body.
-
-    Bytes that are no UTF-8 match nothing.
-    """
+    """Returns the offsets of the messages with a match in the first 64 KiB of the body. Only UTF-8 can match."""
     begins = pc.binary_slice(part.column("body"), 0, MATCHED_BYTES)
     return _offsets(part, pc.match_substring_regex(begins.view(pa.string()), pattern))
 

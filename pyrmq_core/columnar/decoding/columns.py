@@ -28,7 +28,7 @@ Value = Callable[[MessageExt], object]
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column that a read can have: its Arrow type, the function for its value in a message, and if it may be null."""
+    """A possible column of a read: its Arrow type, the function for its value in a message, and if it may be null."""
 
     type: pa.DataType
     value: Value
@@ -76,7 +76,7 @@ DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
 def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
     """Returns the schema of the named or default columns. Raises `InvalidArgument` for an unknown name.
 
-    A `pa.Schema` is returned as it is: it may have other types that hold the same values.
+    A `pa.Schema` is returned unchanged. It may have other types that hold the same values.
     """
     if isinstance(columns, pa.Schema):
         for name in columns.names:
@@ -87,7 +87,7 @@ def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
 
 
 def whole_number(text: str | None, most: int) -> int | None:
-    """Parses a property's text of decimal digits, from 0 to `most`. Returns None for another text."""
+    """Parses a property's text of decimal digits, from 0 to `most`. Returns None for any other text."""
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
         return None
     return number if (number := int(text)) <= most else None
@@ -106,7 +106,7 @@ def source_column(name: str) -> SourceColumn:
 
 
 class DecodedBatch(NamedTuple):
-    """A batch of messages, and the pulls with the messages that follow it."""
+    """A batch of messages, and the pulls that contain the messages after it."""
 
     batch: pa.RecordBatch
     rest: tuple[RawPull, ...] = ()

@@ -1,4 +1,4 @@
-"""Decodes pulls by the compiled decoder of the extra `native`, where it is installed and can read them.
+"""Decodes pulls by the compiled decoder of the extra `native`, if it is installed and can read them.
 
 The result is the batch that `decode` would make, or None for records and requests of another kind: filters, other
 columns, compressed or damaged bodies, gaps, namespaces, several brokers. The decoder's source is `native/`.
@@ -38,7 +38,7 @@ logger: Final = logging.getLogger(__name__)
 class Decoder:
     """The decoder of this process. `decode` is the compiled function, or None if records are decoded in Python.
 
-    `reason` says why. `is_refused` is True if pyrmq-native is installed, but of another version or impossible to load.
+    `reason` says why. `is_refused` is True if pyrmq-native is installed, but cannot be loaded or has another version.
     """
 
     decode: Callable[..., Mapping[str, Any] | None] | None
@@ -52,7 +52,7 @@ class Decoder:
 
 @cache
 def decoder() -> Decoder:
-    """Returns this process's choice between the compiled and the pure decoder. The first call makes and logs it."""
+    """Returns the decoder of this process, compiled or pure. The first call chooses it and logs the choice."""
     choice = _choice()
     logger.log(logging.WARNING if choice.is_refused else logging.INFO, "the decoder of records is %s", choice.text)
     return choice
@@ -99,9 +99,8 @@ def decode_compiled(
 
 
 def _inputs(pulls: Sequence[RawPull], within: OffsetRange) -> list[tuple[object, ...]] | None:
-    """Returns the decoder's arguments for each pull, or None if it cannot read them.
-
-    It cannot read unusual offsets, namespaces, filters, or pulls of several brokers.
+    """Returns the decoder's arguments for each pull, or None for unusual offsets, namespaces, filters or several
+    brokers.
     """
     low, high = max(within.start, EVERYTHING.start), min(within.end, EVERYTHING.end)
     if low > high:

@@ -85,11 +85,11 @@ def decode_records(
 ) -> pa.RecordBatch:
     """Returns the messages of `pulls` that lie in `within` and have one of `tags`, as a batch of exactly `columns`.
 
-    A broker filters by hashes of tags, while here their text is compared. `body` may have the type string: it is then
-    read as Java reads text. Faulty bodies are found only if `body` is one of `columns`.
+    A broker filters by hashes of tags, while their text is compared here. `body` may have the type string: it is then
+    read as in Java. Faulty bodies are found only if `body` is one of `columns`.
 
     Raises the errors of `decode`, `InvalidArgument` for an unknown column, and `BodyTooLarge` if decompression adds
-    more than 256 MiB: `decode_batches` yields such pulls in parts.
+    more than 256 MiB. `decode_batches` yields such pulls in parts.
     """
     pulls = list(pulls)
     room = min(MAX_ARRAY_BYTES, MAX_DECOMPRESSED_BYTES + sum(len(pull.records) for pull in pulls))
@@ -124,7 +124,7 @@ def decode_batches(
 ) -> Iterator[DecodedBatch]:
     """Yields the messages of `decode_records` in one or more batches.
 
-    A batch ends before the bodies decompressed for it take more than 32 MiB, unless a single body does.
+    A batch ends before its decompressed bodies take more than 32 MiB, unless a single body does.
     """
     rest = tuple(pulls)
     for name in columns.names:
@@ -175,7 +175,7 @@ def _batch(rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFi
 
 
 def _rest(rows: Rows, following: int, pulls: Sequence[RawPull]) -> tuple[RawPull, ...]:
-    """Returns the pulls that are still to be decoded, cut so that they begin at row number `following`."""
+    """Returns the pulls that are not decoded yet, cut so that they begin at row number `following`."""
     if following == len(rows):
         return ()
     number = int(rows.pull[following])
@@ -204,8 +204,6 @@ def _check_complete(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *
 
 
 class _Columns:
-    """The columns of `rows`. Parts that several columns need are computed once."""
-
     def __init__(self, rows: Rows, pulls: Sequence[RawPull]) -> None:
         self.rows = rows
         self._pulls = pulls
@@ -347,9 +345,9 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 
 
 def _by_version(rows: Rows, name: str, texts_of: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
-    """Calls `texts_of` for the IPv4 hosts and for the IPv6 hosts, and returns all texts in the order of the messages.
+    """Returns the texts of IPv4 and IPv6 hosts in the order of the messages. `texts_of` makes those of one kind.
 
-    `texts_of` receives packed hosts as the rows of a matrix, and the numbers of their messages.
+    It receives packed hosts as the rows of a matrix, and the numbers of their messages.
     """
     v6 = rows.has_v6(name)
     if not v6.any():

@@ -1,7 +1,6 @@
 """Decodes pulls to record batches one message after another.
 
-It is used for few messages, and for input that the columns cannot read: it reads such input, or raises an error that
-names the fault.
+It is used for few messages, and for input that cannot be decoded by columns, which it reads or whose fault it raises.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads properties strings of few layouts: a layout is the names of the pairs in their order.
+"""Reads properties strings of few layouts. A layout is a list of property names in their order.
 
 Most topics have few layouts: one program sends the same names, with or without an optional property or two. Strings of
 one layout differ only in their values, and so in the positions of names and separators. So only the separators are
@@ -57,7 +57,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPairs:
-    """The properties of `count` messages, in groups with the same names in the same order. Others have none."""
+    """The properties of `count` messages, grouped by layout. Messages in no group have none."""
 
     data: pa.Buffer
     count: int
@@ -97,8 +97,8 @@ class LayoutPairs:
 def read_layouts(strings: pa.Array) -> LayoutPairs | None:
     """Returns the pairs of the strings, a binary array of UTF-8 without nulls that begins where its buffer begins.
 
-    None for strings of many layouts, and if any string is not plain. A string is plain if every name and value has a
-    byte or more, no name occurs twice, and there are no other separators or zero bytes.
+    Returns None for strings of many layouts, and if any string is not plain: every name and value has a byte or more,
+    no name occurs twice, and there are no other separators or zero bytes.
     """
     bounds, count = offsets_of(strings), len(strings)
     if count > PROBED_OF * PROBED_STRINGS and _show_many(strings[:PROBED_STRINGS].to_pylist()):
@@ -139,7 +139,7 @@ def _show_many(texts: list[bytes]) -> bool:
 def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
     """Returns the positions of all separators, and for each string the index of its first one among them.
 
-    A last index is the number of all separators. The end of a string counts as a separator if it has none, as in 4.9.
+    A last index is the number of all separators. A string's end counts as one where a separator is missing, as in 4.9.
     """
     places: Int32s = np.flatnonzero(octets <= LAST_SEPARATOR).astype(np.int32)
     firsts: Ints = np.searchsorted(places, bounds)
@@ -181,7 +181,7 @@ def _signatures(octets: Octets, starts: Int32s, ends: Int32s) -> np.ndarray[tupl
 def _layout(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Layout | None:
     """Returns the layout of the strings, or None if their names differ, or the pairs of any are not plain.
 
-    Each name is compared together with the separators before and after it. The first name has none before it.
+    Each name is compared together with the separators around it. The first name has none before it.
     """
     names, begin = [], int(starts[0])
     for name_end, value_end in ends[0].reshape(-1, 2).tolist():

@@ -1,7 +1,7 @@
 """Reads the properties strings of many messages at once into columns: the values of one property, or maps.
 
-The format is that of `protocol/messages/properties.py`. That module also reads, one by one, the strings that are not
-UTF-8, are not made of plain pairs, or have a name twice.
+The format is that of `protocol/messages/properties.py`. That module reads, one by one, the strings that are not UTF-8,
+are not made of plain pairs, or have a name twice.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Pairs:
         return pa.MapArray.from_arrays(pa.array(offsets), as_string(names), self._taken(places))
 
     def _pairs_of(self, codes: list[int]) -> tuple[Int32s, Ints]:
-        """Returns the numbers of the pairs with the name numbers `codes`, and how many of them each message has."""
+        """Returns the indices of the pairs with the name numbers `codes`, and how many of them each message has."""
         messages = len(self.counts)
         pairs = np.flatnonzero(np.isin(self.codes, codes)).astype(np.int32)
         owners = np.repeat(np.arange(messages), self.counts)[pairs]
@@ -100,7 +100,7 @@ class Pairs:
 
 
 def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
-    """Returns the pairs of all strings: a binary array without nulls, which begins where its buffer begins."""
+    """Returns the pairs of all strings, a binary array without nulls that begins where its buffer begins."""
     if is_utf8(strings):
         if (of_layouts := read_layouts(strings)) is not None:
             return of_layouts
@@ -117,7 +117,7 @@ def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
     """Returns the pairs of all messages, or a mask of messages whose strings are not plain.
 
-    A second call without these messages may report more of them.
+    A second call without these messages may find more of them.
     """
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
@@ -146,7 +146,6 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
 
 
 def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
-    """Returns the pairs with a number for each different name, or a mask of the messages that have a name twice."""
     names = take_unchecked(_elements(data, pairs), strided_indices(4, 0, len(pairs)))
     encoded = names.dictionary_encode()
     codes = encoded.indices.to_numpy()
@@ -157,7 +156,6 @@ def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
 
 
 def _out_of_turn(bounds: Int32s, places: Int32s, kinds: Octets, open_ends: Int32s) -> Bools:
-    """Returns a mask of the messages whose separators 0x01 and 0x02 do not alternate."""
     inside = places - np.isin(places, open_ends) * (kinds == VALUE_END)
     message = np.searchsorted(bounds[1:], inside, side="right")
     counts = np.bincount(message, minlength=len(bounds) - 1)
@@ -179,7 +177,7 @@ def _emptied(strings: pa.Array, wrong: Bools) -> pa.Array:
 
 
 def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
-    """Returns the pairs of all messages: those of `read`, and those of the messages in `wrong`, decoded one by one."""
+    """Returns the pairs in `read` with those of the messages in `wrong`, which are decoded one by one."""
     parts: list[bytes | memoryview] = [memoryview(read.data)]
     counts, bounds = read.counts.copy(), []
     place = len(read.data)
@@ -202,8 +200,5 @@ def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
 
 
 def _elements(data: pa.Buffer, pairs: Int32s) -> pa.Array:
-    """Returns an array whose element 4 i is the name of pair i, and 4 i + 2 its value.
-
-    The elements between are separators, or bytes that belong to no pair. No caller reads them.
-    """
+    """Returns an array whose element 4 i is the name of pair i, and 4 i + 2 its value. No caller reads the others."""
     return slices_between(data, pairs.ravel() if len(pairs) else np.zeros(1, np.int32))

@@ -2,7 +2,7 @@
 
 A stretch is a sequence of items without gaps. An item begins with its size, so the next item's position is known only
 after that is read. If the first size divides the stretch, all items are assumed to have that size, and checked.
-Otherwise many stretches are followed together, one item of each in a step. Few stretches are followed by a loop.
+Otherwise many stretches are read together, one item of each in a step, and few are read in a loop.
 Nanoseconds for an item in 2 MiB of records: 10 for equal sizes, 30 with 200 stretches, 100 with few.
 """
 
@@ -50,7 +50,7 @@ def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, I
 def _equal_sizes(sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:
     """Returns the positions of all items in stretches whose items have one size, and each stretch's number of items.
 
-    The number is 0 for any other stretch.
+    The number is 0 for stretches with different sizes.
     """
     first, lengths = sizes[starts].astype(np.int64), ends - starts
     likely = (first >= least) & (lengths % np.maximum(first, 1) == 0)
@@ -68,10 +68,6 @@ def _equal_sizes(sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[In
 
 
 def _one_by_one(octets: Octets, sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[list[Ints], Ints]:
-    """Returns the positions of the items in all stretches, and each stretch's number of items.
-
-    Stretches are followed together while many are left, then each alone.
-    """
     counts = np.zeros(len(starts), np.int64)
     bounds: list[Ints] = []
     stretches, places, lasts = np.arange(len(starts)), starts, ends - least
@@ -99,7 +95,6 @@ def _one_by_one(octets: Octets, sizes: Sizes, starts: Ints, ends: Ints, least: i
 
 
 def _walk(data: memoryview, place: int, last: int, least: int, walked: list[int]) -> None:
-    """Appends the positions of one stretch's items to `walked`. `last` is the last position of an item's start."""
     unpack, append = SIZE.unpack_from, walked.append
     while place <= last:
         append(place)

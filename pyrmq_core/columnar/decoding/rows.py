@@ -92,7 +92,7 @@ class Rows:
         return spans(self.data, *bounds)
 
     def host(self, name: str, v6: bool) -> Octets:
-        """Returns the packed hosts `name` of all messages that have IPv6 (`v6`), or else IPv4, as rows of a matrix."""
+        """Returns the packed hosts `name` of all messages with IPv6 (`v6`), or else IPv4, as rows of a matrix."""
         rows = np.flatnonzero(self.has_v6(name) == v6)
         start = self.places[rows if self.record is None else self.record[rows]]
         if name == "born_host":
@@ -127,7 +127,7 @@ class Rows:
 
 
 def gathered(octets: Octets, places: Ints, width: int) -> npt.NDArray[np.void]:
-    """Returns `width` bytes from each position as opaque elements. A structured type would take twenty times longer."""
+    """Returns `width` bytes from each position as opaque elements. Structured types would take twenty times longer."""
     if not len(places):
         return np.empty(0, f"V{width}")
     return windows(octets, width)[places]

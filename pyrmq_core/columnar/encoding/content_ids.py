@@ -7,8 +7,8 @@
     counter              16 bits more of the hash
 
 A column's bytes are read as words of 8 bytes. Each word is multiplied by a factor that depends on its position, and the
-products are added up (multilinear hashing). So are the sums of the columns, by factors of their names. This is done
-twice, with different factors. Two different rows at the same position share an id with a probability of about 2**-64.
+products are added up (multilinear hashing). Columns' sums are added likewise, by factors of their names. All this is
+done twice, with different factors. Different rows at the same position share an id with a probability of about 2**-64.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ def content_ids(rows: pa.RecordBatch, seed: bytes, first: int) -> pa.Array:
 
 
 def _hashed(column: pa.Array) -> Hashes:
-    """Returns the two hashes of each element. Null is a value of its own."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _hashed(column.dictionary_decode())
@@ -79,10 +78,7 @@ def _hashed(column: pa.Array) -> Hashes:
 
 
 def _folded_bytes(column: pa.Array) -> Hashes:
-    """Returns the hashes of byte strings.
-
-    Strings of about the same length are hashed together, as the rows of a matrix of words, padded with zeros.
-    """
+    """Returns the hashes of byte strings. Those of similar length are hashed together, padded to a matrix of words."""
     high, low = np.zeros(len(column), np.uint64), np.zeros(len(column), np.uint64)
     bounds, octets = offsets_of(column).astype(np.int64), byte_view(column)
     length = np.diff(bounds)
@@ -119,7 +115,7 @@ def _block_end(words: Ints, start: int) -> int:
 def _words_of(octets: npt.NDArray[np.uint8], starts: Ints, length: Ints) -> Words:
     """Returns `octets[start:start + length]` of each row as a row of words, padded with zeros.
 
-    Two words that differ only in their highest bits would have products that differ only in these bits. So each word's
+    Words that differ only in their highest bits would have products that differ only in these bits. So each word's
     upper half is mixed into its lower half.
     """
     shortest = int(length.min())
@@ -142,7 +138,6 @@ def _words_of(octets: npt.NDArray[np.uint8], starts: Ints, length: Ints) -> Word
 
 
 def _folded_lists(column: pa.Array, elements: Hashes) -> Hashes:
-    """Returns the hashes of lists. `elements` are the hashes of the elements of all lists."""
     bounds = column.offsets.to_numpy().astype(np.int64)
     starts, ends = bounds[:-1], bounds[1:]
     count = (ends - starts).astype(np.uint64)

@@ -1,7 +1,7 @@
 """Encodes rows as the payloads of send requests: many rows at once, divided into requests without copying.
 
-Rows are divided by the size of a request, and by the kinds of bodies that may share a request. `sink_rows.py` lists the
-columns. The payloads equal the payloads of `protocol/messages` for the same messages.
+Rows are divided by the size of a request, and by whether their bodies may share one. `sink_rows.py` lists the columns.
+The payloads equal those of `protocol/messages` for the same messages.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class BatchLimit:
     def of_batch_topic(self) -> BatchLimit:
         """Returns the limit for a batch topic: as many messages as one record has room for, and no compression.
 
-        Such a request's cost to its broker does not grow with its messages.
+        A broker's cost for such a request does not grow with its messages.
         """
         return replace(self, messages=MAX_RECORD_MESSAGES, compression=None)
 
@@ -101,7 +101,7 @@ DEFAULT_LIMIT: Final = BatchLimit()
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows from `start` up to `end` for requests of one kind: each row `alone` or in batches, `compressed` or not."""
+    """Rows from `start` to before `end` for requests of one kind: each `alone` or in batches, `compressed` or not."""
 
     start: int
     end: int
@@ -110,7 +110,7 @@ class Run:
 
 
 def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
-    """Yields the rows in runs of one kind, in order. With `alone` no two rows share a request."""
+    """Yields the rows, in order, in runs of one kind. With `alone` no two rows share a request."""
     largest = int(body_bytes.max(initial=0))
     compressed_from = limit.compress_over_bytes if limit.compression is not None else largest + 1
     if largest < min(compressed_from, limit.max_batched_body_bytes + 1):
@@ -148,7 +148,7 @@ def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
 
 
 def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
-    """Yields groups of neighbouring cuts that have no more than `most_bytes` together. A larger cut is alone."""
+    """Yields groups of neighbouring cuts that have at most `most_bytes` together. A larger cut is alone."""
     group: list[Cut] = []
     for cut in cuts:
         if group and ends[cut[1] - 1] - ends[group[0][0]] > most_bytes:
@@ -160,7 +160,7 @@ def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[C
 
 
 def pieces_of(body_bytes: Int32s, run: Run, most_bytes: int) -> Iterator[Cut]:
-    """Yields a run of rows in pieces whose bodies have no more than `most_bytes` together. A larger body is alone."""
+    """Yields a run of rows in pieces whose bodies have at most `most_bytes` together. A larger body is alone."""
     for start, end in cuts_of(
         np.cumsum(body_bytes[run.start : run.end], dtype=np.int64), BatchLimit(run.end - run.start, most_bytes)
     ):
@@ -178,7 +178,7 @@ def encode_batches(
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Checks the rows, and yields them as requests of `topic`, in order. `encode_rows` explains the arguments.
+    """Checks rows, and yields them as requests of `topic`, in order. `encode_rows` explains the arguments.
 
     Raises `InvalidMessage` for the row that `first_fault` names, before any is encoded.
     """
@@ -214,7 +214,7 @@ def encode_rows(
     """Yields checked rows as requests of `topic`, in order. `ids(count)` returns the next unique ids.
 
     The bodies of payloads are views of larger buffers. `compress_all` maps a function over bodies, perhaps in threads
-    (`executor.map`). `single_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need.
+    (`executor.map`). With `single_tag` all rows have the same tag or none (`by_tag`), which batch topics need.
     `stops` are the ascending numbers of rows that begin a new request.
     """
     check_sent_topic(topic)
@@ -241,7 +241,7 @@ def encode_rows(
 
 
 def compresses(rows: pa.RecordBatch, limit: BatchLimit) -> bool:
-    """Returns whether `encode_batches` will compress any of the bodies, and so is worth a thread."""
+    """Returns whether `encode_batches` will compress any of the bodies, so that a thread for it pays."""
     if limit.compression is None or not rows.num_rows:
         return False
     return any(

@@ -1,7 +1,4 @@
-"""Groups the rows that belong together in requests: by topic, by the queue of the sharding key, by tag.
-
-Rows keep their order within a group.
-"""
+"""Groups the rows that share requests: by topic, by the queue of the sharding key, by tag. Rows keep their order."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from pyrmq_core.protocol.java.string_hash import string_hash_code
 def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yields each topic with its rows, without the column `topic`. Topics are in the order of their first appearance.
 
-    The argument `topic` overrides the column. `InvalidArgument` is raised if there is neither. Rows whose topic is null
-    are left out (`first_fault` names them).
+    The argument `topic` overrides the column. Without both, raises `InvalidArgument`. Rows whose topic is null are left
+    out (`first_fault` names them).
     """
     named = "topic" in rows.schema.names
     rest = rows.drop_columns(["topic"]) if named else rows
@@ -38,7 +35,7 @@ def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[s
 
 
 def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of each tag, and the rows without a tag, by first appearance, for requests to batch topics."""
+    """Yields the rows of each tag, and those without a tag, by first appearance, for requests to batch topics."""
     if "tags" not in rows.schema.names or rows.num_rows < 2:
         yield rows
         return
@@ -55,7 +52,7 @@ def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yields the rows of each of `queues` queues, by their sharding keys as Java's SelectMessageQueueByHash.
+    """Yields the rows of each of `queues` queues, by their sharding keys as Java's SelectMessageQueueByHash does.
 
     Each group comes with the key of one of its rows. The rows without a key come first, with None.
     """

@@ -86,8 +86,8 @@ def joined(parts: Sequence[RowPart], first: int, count: int) -> pa.Array:
 def column_part(array: pa.Array) -> RowPart:
     """Returns the part for a column that has no nulls, and at least one element.
 
-    If all elements have one size, as ids and codes do, they are a `FixedWidth`: joined with their neighbours these take
-    a tenth of the time.
+    Elements of one size, such as ids and codes, become a `FixedWidth`: joining these with their neighbours takes a
+    tenth of the time.
     """
     bounds = offsets_of(array)
     sizes = bounds[1:] - bounds[:-1]
@@ -124,7 +124,7 @@ def ids_of(ids: Ids, count: int) -> list[RowPart]:
 
 
 class IdsOfRows(Sequence[str]):
-    """The ids of the rows from `first` up to `end`. An id becomes text when it is read, since few are."""
+    """The ids of the rows from `first` to before `end`. An id becomes text when it is read, since few are."""
 
     __slots__ = ("_end", "_first", "_parts")
 
@@ -151,7 +151,7 @@ class IdsOfRows(Sequence[str]):
 
 
 def _element(part: RowPart, row: int) -> bytes:
-    """Returns the part's bytes in one row. Arrow's join of one row takes five times as long."""
+    """Returns the part's bytes in one row, in a fifth of the time of Arrow's join."""
     if isinstance(part, bytes):
         return part
     if isinstance(part, OptionalConstant):
@@ -239,7 +239,6 @@ def _text_parts(rows: SinkRows, name: str) -> list[RowPart]:
 
 
 def _user_parts(properties: UserProperties) -> list[RowPart]:
-    """Returns the parts for the users' properties. Rows with different names are joined to one part first."""
     if properties.names is None:
         return [_strings_of_pairs(properties)]
     parts: list[RowPart] = []

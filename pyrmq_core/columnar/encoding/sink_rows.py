@@ -69,10 +69,10 @@ class BytesColumn:
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Rows in known types. `texts` has the existing text columns. The values are unchecked and may be null.
+    """Rows in known types. `texts` has the present text columns. The values are unchecked and may be null.
 
-    `words` are those of `keys` if that was a list. `own_bytes` are the bytes that texts and properties take in each
-    row's properties string.
+    `words` are those of `keys` if that was a list. `own_bytes` are the bytes of texts and properties in each row's
+    properties string.
     """
 
     body: BytesColumn
@@ -86,7 +86,7 @@ class SinkRows:
         return len(self.body.sizes)
 
     def slice(self, start: int, end: int) -> SinkRows:
-        """Returns the rows from `start` up to `end`."""
+        """Returns the rows from `start` to before `end`."""
         count = end - start
         if count == len(self):
             return self
@@ -148,7 +148,7 @@ class CheckedRows:
         return replace(self, numbers=numbers if self.numbers is None else self.numbers.take(numbers))
 
     def filter(self, mask: pa.Array) -> CheckedRows:
-        """Returns those of the selected rows that the mask selects, too."""
+        """Returns those of the selected rows that the mask selects too."""
         return self.take(pc.indices_nonzero(mask))
 
     def slice(self, start: int, count: int) -> CheckedRows:
@@ -203,12 +203,11 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _is_large(rows: pa.RecordBatch) -> bool:
-    """Returns whether the rows exceed `WINDOW_BYTES`. First compares the size of their buffers, which is quick."""
     return bool(rows.get_total_buffer_size() > WINDOW_BYTES and rows.nbytes > WINDOW_BYTES)
 
 
 def outgoing_parts(rows: pa.RecordBatch) -> Iterator[SinkRows]:
-    """Yields the rows of each window in the form that `encode_rows` expects, without a check."""
+    """Yields the rows of each window, unchecked, in the form that `encode_rows` expects."""
     for _, part in windows(rows):
         yield outgoing_rows(part)
 
@@ -239,7 +238,7 @@ def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
 
 
 def fixed_bytes(name: str) -> int:
-    """Returns how many bytes a property of this name takes in a message, besides its value."""
+    """Returns how many bytes a property of this name takes in a message, without its value."""
     return len(name) + 2
 
 

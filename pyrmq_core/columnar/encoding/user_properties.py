@@ -35,7 +35,7 @@ class UserProperties:
         return type(self)(array, _names_of_all(array) if self.names is None or not len(array) else self.names)
 
     def pairs(self) -> tuple[Ints, Ints]:
-        """Returns the number of each row's first pair, and of the pair after its last. A null row has no pairs."""
+        """Returns the numbers of each row's first pair, and of the pair after its last. A null row has no pairs."""
         offsets = self.array.offsets.to_numpy().astype(np.int64)
         first, last = offsets[:-1], offsets[1:]
         if self.array.null_count:
@@ -69,7 +69,7 @@ def _flat_names(properties: pa.Array) -> pa.Array:
 
 
 def _names_of_all(properties: pa.Array) -> tuple[str, ...] | None:
-    """Returns the names of the first row if all rows have them, in their order. Compares bytes, all rows at once."""
+    """Returns the names of the first row if all rows have them in this order. Compares the bytes of all at once."""
     rows = len(properties)
     if not rows or properties.null_count:
         return None

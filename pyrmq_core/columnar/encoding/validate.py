@@ -1,7 +1,7 @@
 """Finds the first row that cannot become a message, and names its column and the reason.
 
 The rules of `payload.check_message` and `properties` are checked for a whole column at a time: first by a quick test
-that a correct column passes, then precisely.
+that a correct column passes, then exactly.
 """
 
 from __future__ import annotations
@@ -223,7 +223,6 @@ def _of_rows(column: str, row_faults: RowFaults) -> Iterator[Fault]:
 
 
 def _of_elements(column: str, offsets: Int32s, elements: pa.Array, row_faults: RowFaults) -> Iterator[Fault]:
-    """Yields faults of elements inside lists or maps. `offsets` has the index of each row's first element."""
     for broken, reason in row_faults:
         places = np.flatnonzero(broken)
         if len(places):
