@@ -17,7 +17,7 @@ from pyrmq_core.servers.access.user_file import UserFile, user_file, user_verdic
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """The enabled parts of a server's access control. If `guard` is None, every request is handled."""
+    """The guard of a server, and the rules behind it. Without a guard every request is handled."""
 
     guard: Guard | None = None
     plain: PlainAcl | None = None
@@ -27,7 +27,7 @@ class AccessControl:
         return None if self.guard is None else self.guard.denied(request, peer)
 
     async def run(self) -> None:
-        """Rereads the files of plain ACL when they change, until cancelled. Without plain ACL it returns at once."""
+        """Rereads the files of plain ACL when they change, until cancelled. Returns at once if plain ACL is off."""
         if self.plain is not None:
             await self.plain.run()
 
@@ -37,8 +37,8 @@ async def access_control(
 ) -> AccessControl:
     """Returns the access control that the settings enable, after reading its files.
 
-    Users are kept in a file in `folder`, or in memory alone if it is None. Raises `InvalidArgument` or `StoreError` for
-    files that cannot be used, and `MissingLibrary` if plain ACL needs PyYAML.
+    Users are kept in a file in `folder`, or in memory only if it is None. Raises `InvalidArgument` or `StoreError` if a
+    file cannot be used, and `MissingLibrary` if plain ACL needs PyYAML.
     """
     plain = await trio.to_thread.run_sync(plain_acl, settings)
     if plain is not None:

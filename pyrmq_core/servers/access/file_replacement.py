@@ -15,10 +15,10 @@ ORDINARY: Final = 0o666
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes and syncs a new file beside `path`, then renames it over `path`. Raises OSError.
+    """Writes and syncs a new file beside `path`, then renames it to `path`. Raises OSError.
 
-    Missing folders are created, and a link to the file stays a link. The file keeps its permissions, whatever the
-    process's umask is. Only its owner can read a new file.
+    Missing folders are created. A symbolic link stays, and its target is replaced. The permissions of an existing file
+    are kept, and a new file is readable by its owner only.
     """
     _replace(path.resolve(), content, _permissions(path), PRIVATE)
 

@@ -35,7 +35,7 @@ LOG_SECONDS: Final = 10.0
 
 
 class Guard:
-    """A server's access check of requests. Denials are logged rarely. `max_body_bytes` may be changed at any time."""
+    """The check of a server's requests by its access rules. Denials are logged at most every 10 s."""
 
     def __init__(self, verdict: Verdict, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.max_body_bytes = max_body_bytes
@@ -43,7 +43,7 @@ class Guard:
         self._line = RareLine(LOG_SECONDS)
 
     def denied(self, request: Command, peer: Peer) -> Command | None:
-        """Returns the refusal of a request, or None if it may be handled."""
+        """Returns the error response for a request that is denied, or None if the request is allowed."""
         if request.code in READ_BODIES and len(request.body) > self.max_body_bytes:
             remark = f"the body has {len(request.body)} bytes, and {self.max_body_bytes} are read for access control"
             return refusal(ResponseCode.INVALID_PARAMETER, f"{remark} (maxHeartbeatBytes)")

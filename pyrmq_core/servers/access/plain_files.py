@@ -1,8 +1,8 @@
-"""`PlainAcl`: the files of plain ACL, their rules, and administrators' changes to them.
+"""`PlainAcl`: the files of plain ACL, the rules in them, and administrators' changes to them.
 
-The files are `conf/plain_acl.yml` below RocketMQ's home and all `.yml` and `.yaml` below `conf/acl` but `tools.yml`.
-They are read at the start and whenever one changes. A file that cannot be used then leaves the rules as they were, with
-a line in the log. Source: acl/plain/PlainPermissionManager.java, srvutil/AclFileWatchService.java (4.9.7).
+The files are `conf/plain_acl.yml` below RocketMQ's home and all `.yml` and `.yaml` below `conf/acl` except `tools.yml`.
+They are read at the start and whenever one changes. If a changed file is invalid, an error is logged and the old rules
+stay. Source: acl/plain/PlainPermissionManager.java, srvutil/AclFileWatchService.java (4.9.7).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class PlainAcl:
-    """A broker's plain ACL in force. `run` rereads changed files. A change by request is written before it counts."""
+    """A broker's plain ACL. A change by request is written to its file before it takes effect."""
 
     def __init__(self, home: Path) -> None:
         self.rules = PlainRules()
@@ -62,7 +62,9 @@ class PlainAcl:
         return self._default
 
     def load(self) -> None:
-        """Reads all files. Raises `InvalidArgument`, which names an unusable file, and `MissingLibrary`."""
+        """Reads all files. Raises `InvalidArgument`, with the file's name, if one is invalid, and `MissingLibrary`
+        without PyYAML.
+        """
         check_library()
         self._stamp = self._stamps()
         self._use(self._read())
@@ -70,14 +72,14 @@ class PlainAcl:
             log.warning("no account and no white address in %s: every request is denied", self._default)
 
     async def run(self) -> None:
-        """Reads the files again whenever one changes, comes or goes, until cancelled."""
+        """Checks every few seconds for added, changed and removed files and reads them again, until cancelled."""
         while True:
             await trio.sleep(WATCH_SECONDS)
             async with self._turn:
                 await self.refresh()
 
     async def refresh(self) -> None:
-        """Reads the files if they changed. A wrong file is logged once, and the rules stay."""
+        """Reads the files if one has changed. If one is invalid, that is logged and the old rules stay."""
         try:
             stamp = await trio.to_thread.run_sync(self._stamps)
             if stamp == self._stamp:
@@ -94,12 +96,14 @@ class PlainAcl:
             log.info("the rules of plain ACL were read again: %d accounts", len(self.rules.accounts))
 
     async def put_account(self, account: Mapping[str, object]) -> None:
-        """Adds an account to `plain_acl.yml`, or changes it in its file. Raises `InvalidArgument` or `StoreError`."""
+        """Adds an account to `plain_acl.yml`, or changes it in the file that has it. Raises `InvalidArgument` or
+        `StoreError`.
+        """
         path = Path(self.rules.files.get(str(account["accessKey"]), self._default))
         await self._change(path, partial(put_account, account=account))
 
     async def remove_account(self, access_key: str) -> bool:
-        """Removes the account. Returns False if there is none."""
+        """Removes an account from its file. Returns False if no file has it."""
         path = self.rules.files.get(access_key)
         if path is None:
             return False
@@ -107,9 +111,9 @@ class PlainAcl:
         return True
 
     async def put_white_addresses(self, addresses: Sequence[str], file: str) -> bool:
-        """Sets a file's global white addresses (an empty name: `plain_acl.yml`). Returns False for an unknown file.
+        """Sets the global white addresses of a file, or of `plain_acl.yml` if the name is empty.
 
-        Only the files that were read are accepted, so that no other file can be written.
+        Returns False for a file that was not read as one of plain ACL's, so that no other file can be written.
         """
         path = Path(file) if file else self._default
         if path != self._default and path not in self.documents:
@@ -124,7 +128,7 @@ class PlainAcl:
             self._stamp = await trio.to_thread.run_sync(self._stamps)
 
     def _changed(self, path: Path, change: Callable[[dict[str, Any]], None]) -> Documents:
-        """Changes one document, writes its file and returns all documents. New rules are checked before the write."""
+        """Changes one document, checks the new rules, writes the file and returns all documents."""
         documents = self._read()
         document = documents.setdefault(path, {})
         change(document)
@@ -159,9 +163,9 @@ class PlainAcl:
 
 
 def plain_acl(settings: AccessSettings) -> PlainAcl | None:
-    """Returns the loaded rules, or None unless `aclEnable`.
+    """Returns the loaded plain ACL, or None unless `aclEnable` is set.
 
-    Raises `InvalidArgument` for files that cannot be used, or if RocketMQ's home is not known.
+    Raises `InvalidArgument` if a file is invalid or RocketMQ's home is not set.
     """
     if not settings.acl_enable:
         return None
@@ -186,7 +190,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def plain_verdict(acl: PlainAcl) -> Verdict:
-    """Returns the function that checks each request, and refuses it with SYSTEM_ERROR and the reason."""
+    """Returns the function that checks each request. It answers a denied request with SYSTEM_ERROR and the reason."""
 
     def verdict(request: Command, ip: str) -> Command | None:
         reason = acl.rules.denial(request, ip)

@@ -1,7 +1,7 @@
-"""A server's settings of access control under RocketMQ's names, and the combinations that are refused.
+"""A server's settings of access control under RocketMQ's names, and the combinations of them that are refused.
 
-Sources: auth/config/AuthConfig.java (5.4.0), common/BrokerConfig.java (`aclEnable`, `rocketmqHome`). A setting that
-would leave a server more open than it says is refused by its name.
+Sources: auth/config/AuthConfig.java (5.4.0), common/BrokerConfig.java (`aclEnable`, `rocketmqHome`). A setting is
+refused by its name if this server would protect less than the setting says.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """The settings of plain ACL and of users. Passwords are in no `repr`, and hidden in `to_settings` by default."""
+    """The settings of plain ACL and of users. Passwords are absent from `repr`, and hidden in `to_settings` by
+    default."""
 
     acl_enable: bool = wire("aclEnable", False)
     rocketmq_home: str = wire("rocketmqHome", "")
@@ -79,7 +80,9 @@ class AccessSettings:
 
     @property
     def home(self) -> Path | None:
-        """The folder with plain ACL's `conf`: the setting rocketmqHome, else the environment variable."""
+        """RocketMQ's home folder, which has plain ACL's `conf`: the setting rocketmqHome, else the environment
+        variable.
+        """
         text = self.rocketmq_home or os.environ.get(HOME_VARIABLE, "")
         return Path(text).expanduser() if text else None
 
@@ -97,7 +100,9 @@ class AccessSettings:
         return settings if secrets else {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these settings, ignoring other names. Raises `InvalidArgument` for a bad setting."""
+        """Returns a copy with the given settings, of which other names are ignored. Raises `InvalidArgument` for a bad
+        value.
+        """
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & own.keys():
             own[name] = own[name].lower() or "false"
@@ -146,7 +151,9 @@ def _credentials(setting: str, text: str, name: str, password: str) -> Credentia
 
 
 def without_plain_acl(settings: AccessSettings) -> AccessSettings:
-    """Returns the settings for a NameServer. Raises `InvalidArgument` if they ask for plain ACL."""
+    """Returns the settings, for a NameServer. Raises `InvalidArgument` if they enable plain ACL, which only brokers
+    have.
+    """
     if settings.acl_enable:
         raise InvalidArgument(
             "aclEnable=true: plain_acl.yml is for brokers alone, in RocketMQ too; leave it false, and give the "

@@ -1,8 +1,7 @@
-"""Checks the signatures of requests: whether the sender of a request knows a secret.
+"""Checks the signature of a request: whether its sender knows the secret key.
 
-Signatures are compared in constant time. As in Java, a request can be replayed: a copy of it is accepted again. TLS
-prevents others from reading it. Source: auth/authentication/builder/DefaultAuthenticationContextBuilder.java,
-DefaultAuthenticationHandler.java (5.4.0).
+Signatures are compared in constant time. As in Java, a copy of a signed request is accepted again. Source:
+auth/authentication/builder/DefaultAuthenticationContextBuilder.java, DefaultAuthenticationHandler.java (5.4.0).
 """
 
 from __future__ import annotations

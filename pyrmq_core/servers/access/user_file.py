@@ -1,7 +1,7 @@
-"""`UserFile`: users and policies in force, and the JSON file that keeps them.
+"""`UserFile`: the users and policies of a server, and the JSON file that keeps them.
 
-The file is read at the start, and replaced as a whole at each change, before the change counts. It holds passwords,
-which signatures are made with, so that only its owner may read it. Java keeps the same in RocksDB.
+The file is read at the start. Each change writes the whole file before it takes effect. The file holds passwords in
+clear, since signatures are computed with them, and so only its owner can read it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILE_NAME: Final = "authUsers.json"
 
 
 class UserFile:
-    """Users and policies. If the path is None they are kept in memory alone."""
+    """The users and policies of a server. If the path is None they are kept in memory only."""
 
     def __init__(self, path: Path | None) -> None:
         self.rules = UserRules()
@@ -39,7 +39,7 @@ class UserFile:
         self._turn = trio.Lock()
 
     def load(self, settings: AccessSettings) -> None:
-        """Reads the file, and creates the settings' users as super users if they are missing.
+        """Reads the file, and adds the users that the settings name as super users if they are missing.
 
         Raises `StoreError` if the file cannot be read or written.
         """
@@ -59,9 +59,9 @@ class UserFile:
             log.warning("there is no user, and initAuthenticationUser names none: every request is denied")
 
     async def change(self, change: Callable[[UserRules], UserRules]) -> None:
-        """Applies a change and writes it. Raises `InvalidArgument` if it is impossible, `StoreError` if not written.
+        """Applies a change and writes the file. On an error nothing has changed.
 
-        After an error nothing has changed.
+        Raises `InvalidArgument` for an impossible change and `StoreError` if the file cannot be written.
         """
         async with self._turn:
             rules = change(self.rules)
@@ -85,7 +85,9 @@ class UserFile:
 
 
 def user_file(settings: AccessSettings, folder: Path | None) -> UserFile | None:
-    """Returns the loaded users, or None unless `authenticationEnabled`. `authConfigPath` wins over the folder."""
+    """Returns the loaded users, or None unless `authenticationEnabled` is set. `authConfigPath` takes precedence over
+    `folder`.
+    """
     if not settings.authentication_enabled:
         return None
     chosen = Path(settings.auth_config_path).expanduser() if settings.auth_config_path else folder
@@ -95,7 +97,7 @@ def user_file(settings: AccessSettings, folder: Path | None) -> UserFile | None:
 
 
 def user_verdict(users: UserFile, settings: AccessSettings, cluster: str) -> Verdict:
-    """Returns the function that checks each request, and refuses it with NO_PERMISSION and the reason."""
+    """Returns the function that checks each request. It answers a denied request with NO_PERMISSION and the reason."""
     scope = CheckScope(
         cluster,
         settings.authorization_enabled,
@@ -115,7 +117,9 @@ def _codes(text: str) -> frozenset[str]:
 
 
 def read_rules(content: bytes) -> UserRules:
-    """Returns the users and policies in a file's content. Raises `BodyError` or `InvalidArgument` for other content."""
+    """Decodes the users and policies in a file's content. Raises `BodyError` or `InvalidArgument` if they are
+    malformed.
+    """
     members = load_object(content, FILE_NAME)
     users = [user_of(members_of_user) for members_of_user in _objects(members.get("users"))]
     acls = [(str(acl.get("subject")), policies_of(acl.get("policies"))) for acl in _objects(members.get("acls"))]

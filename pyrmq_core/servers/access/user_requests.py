@@ -62,7 +62,7 @@ OFF: Final = "authenticationEnabled is false at this server, which keeps no user
 
 
 class _Refused(Exception):
-    """Raised for a change that is refused, with the response code."""
+    """Raised to refuse a change, with the response code as `code`."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
@@ -70,10 +70,7 @@ class _Refused(Exception):
 
 
 async def answer(users: UserFile | None, request: Command) -> Command:
-    """Answers a request about users or policies, after its change is written to the file.
-
-    Changes of several requests are checked and applied one after another.
-    """
+    """Answers a request about users or policies. A change is written to the file before the response is returned."""
     if users is None:
         return refusal(ResponseCode.SYSTEM_ERROR, OFF)
     show, make = SHOWN.get(request.code), CHANGES.get(request.code)

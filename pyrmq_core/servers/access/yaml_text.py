@@ -1,4 +1,4 @@
-"""YAML as `plain_acl.yml` has it, read and written by PyYAML, which is loaded when it is first needed.
+"""Reads and writes the YAML of `plain_acl.yml` by PyYAML, which is imported at the first use.
 
 Like SnakeYAML, PyYAML reads YAML 1.1: `yes` is true, 0123 is octal.
 """
@@ -15,7 +15,7 @@ def check_library() -> None:
 
 
 def load_document(text: bytes) -> dict[str, object]:
-    """Returns the members of a document, which may be empty. Raises `InvalidArgument` if it is no mapping."""
+    """Parses a YAML document, which may be empty. Raises `InvalidArgument` unless it is a mapping."""
     yaml = _yaml()
     try:
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -29,7 +29,7 @@ def load_document(text: bytes) -> dict[str, object]:
 
 
 def dump_document(document: dict[str, object]) -> bytes:
-    """Returns a document's text, members in their order. Comments of an earlier text are lost, as in Java."""
+    """Returns a document as YAML, with its members in order. Comments of the old text are lost, as in Java."""
     dumped: str = _yaml().safe_dump(document, default_flow_style=False, sort_keys=False, allow_unicode=True)
     return dumped.encode()
 

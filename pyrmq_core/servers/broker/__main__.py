@@ -1,4 +1,5 @@
-"""`python -m pyrmq_core.servers.broker`: a broker as a process, with RocketMQ's flags (broker/BrokerStartup.java)."""
+"""`python -m pyrmq_core.servers.broker`: runs a broker as a process, with RocketMQ's flags
+(broker/BrokerStartup.java)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ OBJECTS_BEFORE_COLLECTIONS: Final = (10_000, 2, 700)
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.servers.broker") -> int:
-    """Runs a broker until a signal. Returns 0, or 1 after a line about a failure. Wrong use exits with 2 (argparse)."""
+    """Runs a broker until a signal. Returns 0, or 1 after a failure. Invalid arguments exit with 2 (argparse)."""
     options = _parser(prog).parse_args(arguments)
     return exit_status(lambda: _start(options), "broker")
 

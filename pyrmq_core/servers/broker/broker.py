@@ -1,4 +1,4 @@
-"""`Broker`: the parts of one broker, as `server.make_broker` makes them, grouped like the broker's folders."""
+"""`Broker`: the parts of one broker, grouped as the broker's folders are. `server.make_broker` makes them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def long_work() -> BoundedWork:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A broker's tables that are kept in JSON files: topics, groups, committed offsets, filters and request modes."""
+    """A broker's tables, each kept in a JSON file."""
 
     topics: TopicTable
     groups: GroupTable
@@ -63,7 +63,10 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The connected clients, and the broker's requests to them: `calls` for administrators, `replies` for senders."""
+    """The connected clients and what belongs to them: held pulls, locks, notices.
+
+    `calls` has the requests to consumers for administrators, `replies` those to the senders of requests.
+    """
 
     table: ClientTable
     held: HeldPulls
@@ -76,7 +79,8 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """The services that deliver messages later: delay levels, timers, transactions, reviver of popped messages."""
+    """The services that deliver messages later: delay levels, timers, transactions, and the reviver of popped
+    messages."""
 
     delays: DelayLevels
     timers: Timers
@@ -86,7 +90,7 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The background services, and the bound on long requests. `nursery` has the tasks that outlive a request."""
+    """The background services, the limit on long requests, and the nursery of tasks that outlive a request."""
 
     flusher: Flusher
     retention: Retention
@@ -97,7 +101,7 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The NameServers, and the other brokers of this broker's name. `slave` is None on a master."""
+    """The connections to NameServers and to the other brokers of this broker's name. `slave` is None on a master."""
 
     registration: BrokerRegistration
     announcer: TopicAnnouncer
@@ -118,13 +122,13 @@ class Cluster:
 
     @property
     def is_acting(self) -> bool:
-        """True for a slave while it acts in its master's place."""
+        """True if this broker is a slave that currently answers for its master."""
         return self.acting is not None and self.acting.is_acting
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The parts of one broker, made once by `server.make_broker`. Handlers of requests get the parts that they use."""
+    """The parts of one broker. Each handler of requests gets only the parts that it uses."""
 
     settings: LiveSettings
     identity: Identity

@@ -1,4 +1,4 @@
-"""A broker's two clocks in ms: the system's, which may be set at any time, and one that never goes back."""
+"""A broker's two clocks in ms: the system clock, which may be set at any time, and a monotonic clock."""
 
 from __future__ import annotations
 

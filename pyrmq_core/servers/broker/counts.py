@@ -1,4 +1,4 @@
-"""`Counts`: notes a broker's events in the figures that requests query and in the measures of the metrics page."""
+"""`Counts`: counts a broker's events, both for requests that query figures and for the page of metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyrmq_core.servers.exporter.series import Labels
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A broker's counters: `figures` for requests, and with metricsExporterType=PROM `measures` for Prometheus."""
+    """A broker's counters: `figures` for requests, and `measures` for Prometheus if metricsExporterType=PROM."""
 
     figures: BrokerFigures
     measures: Measures | None

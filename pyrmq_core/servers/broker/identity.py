@@ -15,7 +15,8 @@ from pyrmq_core.servers.broker import clock
 
 
 class Identity:
-    """A broker's address. `store_host` is its packed form in records and ids."""
+    """A broker's address, and the generator of unique message ids. `store_host` is the address as packed into
+    records."""
 
     def __init__(self, ip: str, port: int) -> None:
         self.address = format_address(ip, port)
@@ -28,6 +29,6 @@ class Identity:
         self._counter = itertools.count(random.randrange(1 << 16))
 
     def unique_id(self, now_ms: int) -> str:
-        """Returns a UNIQ_KEY for a message that has none."""
+        """Returns a new UNIQ_KEY, for a message that came without one."""
         zone = datetime.now(UTC).astimezone().tzinfo or UTC
         return self._ids.make(now_ms, month_start_ms(now_ms, zone), next(self._counter))

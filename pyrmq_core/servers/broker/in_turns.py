@@ -1,4 +1,5 @@
-"""Long work on the event loop: `InTurns` lets other tasks run between steps, `BoundedWork` limits the tasks at work."""
+"""Long work on the event loop: `InTurns` lets other tasks run between steps, `BoundedWork` limits how many tasks
+work."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ STEPS_AT_ONCE: Final = 64
 
 
 class InTurns(Generic[T]):
-    """The values of an iterator, for `async for`. After each `at_once` of them the loop's other tasks run."""
+    """An async iterator over an iterator's values, which lets other tasks run after each `at_once` values."""
 
     def __init__(self, steps: Iterable[T], at_once: int = STEPS_AT_ONCE) -> None:
         self._steps = enumerate(steps, 1)
@@ -32,15 +33,15 @@ class InTurns(Generic[T]):
 
 
 async def take_all(steps: Iterable[object]) -> None:
-    """Runs an iterator of steps without values to its end. Other tasks run in between."""
+    """Runs an iterator to its end and drops its values. Other tasks run in between."""
     async for _ in InTurns(steps):
         pass
 
 
 class BoundedWork:
-    """A limit on long work: `at_once` tasks do it at a time, and with the waiting tasks they are at most `most`.
+    """A limit on long work: at most `at_once` tasks work at a time, and at most `most` tasks work or wait.
 
-    A task waits `turn_seconds` at most.
+    A task waits at most `turn_seconds`.
     """
 
     def __init__(self, at_once: int, most: int, turn_seconds: float) -> None:
@@ -56,9 +57,9 @@ class BoundedWork:
     async def run(
         self, work: Callable[[], Awaitable[T]], ready: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
     ) -> T | None:
-        """Returns the result of the work, or None if `most` tasks are there already, or its turn does not come in time.
+        """Returns the result of `work`, or None if too many tasks wait already, or no place becomes free in time.
 
-        Before its turn, and within the same time, the task awaits `ready`.
+        While it may wait, the task first awaits `ready`.
         """
         if self.tasks >= self.most:
             return None

@@ -1,4 +1,4 @@
-"""`MemberChanges`: the broker's reaction to changed members or subscriptions of consumer groups."""
+"""`MemberChanges`: what the broker does when the members or subscriptions of a consumer group change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 
 @dataclass(frozen=True, slots=True)
 class MemberChanges:
-    """A reporter of changed groups: to their clients, and to the filter table if a group has no client left."""
+    """Reports changed consumer groups to their clients, and groups without clients to the table of filters."""
 
     settings: LiveSettings
     clients: ClientTable
@@ -24,9 +24,8 @@ class MemberChanges:
     notices: GroupNotices
 
     def note(self, groups: Iterable[str]) -> None:
-        """Schedules notices to the clients of groups that changed.
-
-        Broadcasting groups and groups that switched notices off are left out.
+        """Schedules a notice to the clients of each changed group, except groups that broadcast or have notices
+        disabled.
         """
         notified = []
         for name in groups:

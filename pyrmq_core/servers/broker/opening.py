@@ -1,4 +1,4 @@
-"""`StoreParts`: makes the store of a broker with the parts that work on it, and opens them."""
+"""`StoreParts`: creates the store of a broker and the parts that work on it, and opens their files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = line_logger(__name__)
 
 @dataclass(frozen=True)
 class StoreParts(StoreListener):
-    """A store and the parts that work on it. As the store's listener it passes events on to these parts."""
+    """A store and the parts that work on it. As the store's listener it passes the store's events on to them."""
 
     store: MessageStore
     topics: TopicTable
@@ -70,7 +70,6 @@ class StoreParts(StoreListener):
         index = KeyIndexing(store, config)
 
         async def note_removal() -> None:
-            """Logs which half messages without an end were removed with old segments, and removes old index files."""
             delays.arrived()
             for line in unread_lines(store, offsets):
                 log.error("%s", line)

@@ -1,8 +1,7 @@
 """The registration with every NameServer: at the start, every 30 s, and at once when a topic changes.
 
-Each NameServer has a task and a connection of its own: a slow or missing NameServer then delays no other, and a
-NameServer forgets one broker per closed connection. Source: broker/out/BrokerOuterAPI.java, BrokerController.java
-(5.4.0).
+Each NameServer has a task and a connection of its own, so that a slow or unreachable NameServer delays no other.
+Source: broker/out/BrokerOuterAPI.java, BrokerController.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -61,9 +60,9 @@ TOPICS_AT_ONCE: Final = 100
 
 
 class BrokerRegistration:
-    """The registration with all NameServers. `run` renews it until cancelled, and the other functions act once.
+    """The registration with all NameServers. `run` renews it until cancelled.
 
-    `pool` has the only connections to NameServers. It stays open after `run`, so that `unregister` can use it.
+    `pool` has the connections to the NameServers. It stays open after `run`, so that `unregister` can use it.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class BrokerRegistration:
         return self._header.ha_server_addr or ""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Registers at intervals. Reports its start when all NameServers were tried and at least one has accepted."""
+        """Registers at intervals. Reports its start once every NameServer was tried and at least one has accepted."""
         async with trio.open_nursery() as nursery:
             for server in self._servers:
                 nursery.start_soon(self._keep_registered, server)
@@ -109,7 +108,7 @@ class BrokerRegistration:
             await trio.sleep_forever()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Applies changed settings: brokerPermission and forceRegister."""
+        """Uses the changed settings from now on: brokerPermission and forceRegister may have changed."""
         self._config = config
 
     def register_now(self) -> None:
@@ -119,7 +118,7 @@ class BrokerRegistration:
     async def register_anew(self, address: str) -> None:
         """Registers all topics at once with a restarted NameServer. A failure is only logged.
 
-        The connection to the NameServer before its restart may still count as open: it is dropped.
+        The old connection is closed first, since it may not have noticed the restart yet.
         """
         self._pool.close(address)
         for server in self._servers:
@@ -127,11 +126,11 @@ class BrokerRegistration:
                 await self._register(server)
 
     async def announce(self) -> None:
-        """Sends the changed topics alone to the registered NameServers. Returns after all answers or a time-out.
+        """Sends the changed topics to the registered NameServers. Returns after all answers or a timeout.
 
-        A failure is only logged. Each NameServer gets one announcement at a time, with every change since the version
-        that it acknowledged last. A NameServer of 5.x gets a request for each topic, one of 4.9 a registration with
-        these topics. That would be wrong at 5.x, where deleteTopicWithBrokerRegistration removes all others.
+        A failure is only logged. A NameServer gets every topic that changed since the version that it acknowledged
+        last. A NameServer of 5.x gets a request for each topic. One of 4.9 gets a registration with these topics only,
+        which at 5.x could remove all others (deleteTopicWithBrokerRegistration).
         """
         with trio.move_on_after(ANNOUNCE_SECONDS):
             async with trio.open_nursery() as nursery:
@@ -141,7 +140,9 @@ class BrokerRegistration:
                         nursery.start_soon(self._announce, server)
 
     async def unregister(self) -> None:
-        """Unregisters from all NameServers. A failure is only logged: a NameServer's own time-out does the same."""
+        """Unregisters from all NameServers. A failure is only logged, since a NameServer removes silent brokers by
+        itself.
+        """
         header = self._header
         request = UnregisterBroker(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
 
@@ -174,7 +175,7 @@ class BrokerRegistration:
     async def _keep_alive(self, server: _NameServer) -> None:
         """Sends heartbeats between the registrations, so that the NameServer soon notices the end of this broker.
 
-        A NameServer that no longer knows this broker gets its topics again. Errors are ignored here: the next
+        A NameServer that no longer knows this broker gets its topics again. Errors are ignored here, since the next
         registration reports them.
         """
         config = self._config
@@ -191,14 +192,13 @@ class BrokerRegistration:
         await self._register(server, only_changes=True)
 
     async def _register(self, server: _NameServer, *, only_changes: bool = False) -> bool:
-        """Calls `_register_now`, one call at a time: an older list of topics would undo a newer one."""
+        """Calls `_register_now` under a lock, so that an older list of topics cannot overwrite a newer one."""
         async with server.registering:
             return await self._register_now(server, only_changes=only_changes)
 
     async def _register_now(self, server: _NameServer, *, only_changes: bool) -> bool:
-        """Registers all topics, or only the changed topics, after their file is written.
-
-        Returns True if the NameServer accepts them.
+        """Registers all topics, or only the changed ones, once their file is written. Returns True if the NameServer
+        accepts.
         """
         with trio.move_on_after(FILE_SECONDS), suppress(StoreError):  # a failed disk must not end the registration
             await self._topics.file.written()
@@ -232,9 +232,10 @@ class BrokerRegistration:
         return True
 
     async def _register_singly(self, server: _NameServer, topics: Sequence[TopicConfig]) -> bool:
-        """Registers topics by a request each. Returns False, and logs it, if the NameServer does not take them.
+        """Registers topics by a request each. Returns False after logging why the NameServer did not accept them.
 
-        A query goes before: a NameServer answers success even if it does not know the broker, as after a restart.
+        The NameServer is queried first, since it answers success even if it does not know the broker, as after a
+        restart.
         """
         version, broker_name = self._topics.data_version, self._header.broker_name
         try:
@@ -252,7 +253,9 @@ class BrokerRegistration:
         return True
 
     def note_master(self, address: str | None, ha_address: str | None) -> None:
-        """Notes the master's addresses. Without a master the old addresses stay: it may come back there."""
+        """Saves the master's addresses. An address that is None leaves the old one, since the master may come back
+        there.
+        """
         before = self.master_address, self.master_ha_address
         self.master_address = address or self.master_address
         if not self._config.ha_master_address:
@@ -261,21 +264,24 @@ class BrokerRegistration:
             self._on_master()
 
     async def ask_master(self, request: Command, timeout: float) -> Command:
-        """Returns the answer of a slave's master, with any code. Raises `RocketMQError` if no answer comes."""
+        """Sends a request to this slave's master and returns the response, whatever its code.
+
+        Raises `RocketMQError` if no response comes.
+        """
         if self.master_address is None:
             raise InvalidState("no NameServer names a master of this broker")
         return await self.ask_broker(self.master_address, request, timeout)
 
     async def members(self, timeout: float) -> dict[int, str]:
-        """Returns the brokers of this broker's name, by id, as the first answering NameServer lists them.
+        """Returns the addresses of the brokers with this broker's name, by id, from the first NameServer that answers.
 
-        Raises `RocketMQError` if no NameServer answers. Each has `timeout` seconds.
+        Each NameServer has `timeout` seconds. Raises `RocketMQError` if none answers.
         """
         request = GetBrokerMemberGroup(self._header.broker_name, self._header.cluster_name).to_command()
         return dict(BrokerMemberGroup.from_command(await self._first_answer(request, timeout)).broker_addrs)
 
     async def route(self, topic: str, timeout: float) -> TopicRouteData:
-        """Returns a topic's route as the first answering NameServer has it. Raises `RocketMQError` if none answers."""
+        """Returns a topic's route from the first NameServer that answers. Raises `RocketMQError` if none answers."""
         request = GetRouteInfo(topic, accept_standard_json_only=True).to_command()
         return RouteInfo.from_command(await self._first_answer(request, timeout)).route
 
@@ -289,7 +295,10 @@ class BrokerRegistration:
         raise failure
 
     async def ask_broker(self, address: str, request: Command, timeout: float) -> Command:
-        """Returns the answer of another broker, with any code. Raises `RocketMQError` if no answer comes."""
+        """Sends a request to another broker and returns the response, whatever its code.
+
+        Raises `RocketMQError` if no response comes.
+        """
         return await self._pool.call(address, self._signed(request), timeout=timeout)
 
     def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:
@@ -299,7 +308,9 @@ class BrokerRegistration:
         return tuple([replace(topic, perm=topic.perm & permission) for topic in topics])
 
     async def _is_known(self, server: _NameServer) -> bool:
-        """Returns True if the NameServer has this broker with the topics' version. The query is also a sign of life."""
+        """Returns True if the NameServer has this broker's topics in their current version. The query counts as a
+        heartbeat.
+        """
         version = self._topics.data_version
         try:
             answer = await self._call(server, self._query(), self._timeout_seconds)
@@ -334,8 +345,6 @@ class BrokerRegistration:
 
 
 class _NameServer:
-    """The state of the registration with one NameServer."""
-
     def __init__(self, address: str) -> None:
         self.address = address
         self.is_registered = False
@@ -355,7 +364,7 @@ class _NameServer:
         self.is_registered = True
 
     def failed(self, error: RocketMQError) -> None:
-        """Logs a failure, at once and then every minute until the next success, and schedules a full registration."""
+        """Logs a failure, at most once a minute until the next success, and schedules a full registration."""
         if self._failed.is_due():
             log.warning("not registered with NameServer %s: %s%s", self.address, error, self._failed.left_out())
         self.is_registered = False

@@ -1,15 +1,15 @@
-"""A broker's work by its role: a slave follows its master, a master corrects its consumers' progress at its start.
+"""A broker's work by its role: a slave follows its master, a master corrects its groups' offsets when it starts.
 
-A slave (`SlaveRole`) follows its master's log, and fetches its tables.
+A slave (`SlaveRole`) copies its master's log and tables.
 
-When a slave's store is started as the master (`MasterRole.resume`), it has its master's committed offsets, and perhaps
-not all messages before them. New messages would get the offsets of the missing messages, and a group would never
-consume them. So an offset beyond the end of its queue is set back to that end.
+When the store of a slave is started as a master (`MasterRole.resume`), it may have committed offsets beyond its
+messages. New messages would get these offsets, and a group would never consume them. So an offset beyond the end of its
+queue is set back to that end.
 
-A master that starts again adopts the offsets committed at a slave that acted for it (`MasterRole.take_progress_back`).
-It does so before it registers, so that no consumer fetches an older offset from it. For each queue and each delay level
-the greater offset counts. An offset beyond the end of this master's queue is not adopted, since new messages may fill
-the gap. Timers that a slave of RocketMQ delivered by another broker (enableRemoteEscape) are delivered again. Source:
+A restarted master adopts the offsets that were committed at a slave that acted for it
+(`MasterRole.take_progress_back`). It does so before it registers, so that no consumer fetches an older offset. For each
+queue and each delay level the greater offset counts, unless it lies beyond the end of this master's queue. Timers that
+a slave of RocketMQ delivered by another broker (enableRemoteEscape) are delivered again. Source:
 broker/BrokerPreOnlineService.java (syncMetadataReverse), 5.4.0.
 """
 
@@ -66,7 +66,7 @@ Ask = Callable[[RequestCode], Awaitable[Command]]
 
 
 class SlaveRole:
-    """A slave's work: it follows its master, which comes from haMasterAddress or the NameServers."""
+    """A slave's work: it follows its master, whose address comes from haMasterAddress or the NameServers."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class SlaveRole:
         return [self.tables.run, self.client.run, *([] if self.acting is None else [self.acting.run])]
 
     def look(self) -> None:
-        """Looks for the master at once: its addresses have changed."""
+        """Connects to the master again at once, after its addresses have changed."""
         self.tables.want()
         self.client.try_now()
 
@@ -116,9 +116,10 @@ class SlaveRole:
             await self._wait_for_topics(address)
 
     async def _wait_for_topics(self, address: str) -> None:
-        """Waits for the master's topics. Raises `CannotFollow` if an empty store would be filled before they are known.
+        """Waits until the master's topics are fetched. Raises `CannotFollow` if that fails and the store is still
+        empty.
 
-        The messages of a batch topic need another kind of queue, so the store must know the topic first.
+        The store must know a batch topic before it gets its messages, since these need another kind of consume queue.
         """
         self.tables.want()  # the master that is back gets the offsets committed here before consumers fetch
         await self.tables.tried.wait()
@@ -141,10 +142,9 @@ class SlaveRole:
 
 
 def mark_slave(files: Files) -> None:
-    """Leaves a file in the store that says that it was a slave's, or logs why it could not.
+    """Creates a file in the store that marks it as a slave's. A failure is logged.
 
-    A master that is later started with the store lowers offsets beyond the ends of queues (`MasterRole.resume`), and
-    then removes the file.
+    `MasterRole.resume` looks for the file when a master is later started with the store, and removes it.
     """
     if files.size(MARK) is None:
         try:
@@ -155,7 +155,8 @@ def mark_slave(files: Files) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MasterRole:
-    """A master's work at its start: it corrects offsets in a former slave's store, and adopts what a slave kept."""
+    """A master's work at its start: it corrects offsets in a former slave's store, and adopts offsets from its
+    slave."""
 
     config: BrokerConfig
     store: MessageStore
@@ -165,7 +166,7 @@ class MasterRole:
     registration: BrokerRegistration
 
     def resume(self) -> None:
-        """Lowers committed offsets beyond a queue's end to that end, before a new master serves clients. Blocks."""
+        """Sets committed offsets beyond a queue's end back to that end, if the store was a slave's. Blocks."""
         self.delays.look_back()
         files = self.store.files
         if files.size(MARK) is None:
@@ -212,7 +213,7 @@ class MasterRole:
         return answer
 
     async def _take_offsets(self, ask: Ask) -> int:
-        """Adopts the slave's committed offsets where they are greater than this broker's. Returns their number."""
+        """Adopts the slave's committed offsets that are greater than this broker's. Returns their number."""
         table, count = await trio.to_thread.run_sync(offset_rows, await ask(RequestCode.GET_ALL_CONSUMER_OFFSET)), 0
         async for (topic, group), row in InTurns(table.rows.items()):
             if owner_topic(topic) not in self.topics:
@@ -228,9 +229,10 @@ class MasterRole:
         return count
 
     async def _take_levels(self, ask: Ask) -> int:
-        """Adopts a slave's next offset of each delay level where it is the greater. Returns their number.
+        """Adopts the slave's offsets of delay levels that are greater than this broker's. Returns their number.
 
-        If the slave has more of the log, this master may have lost deliveries, and delivers them again.
+        If the slave's log is longer, nothing is adopted: this master may have lost delivered messages, and delivers
+        them again.
         """
         bounds = log_bounds(await ask(RequestCode.GET_BROKER_RUNTIME_INFO))
         if bounds is None or bounds[1] > self.store.end:

@@ -1,4 +1,4 @@
-"""`RunningBroker`: a serving broker, and the ways to end it."""
+"""`RunningBroker`: a started broker, and the two ways to stop it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = line_logger(__name__)
 
 
 class RunningBroker:
-    """A serving broker: its name, its address, and the two ways to end it."""
+    """A started broker: its name, its address, and the two ways to stop it."""
 
     def __init__(self, broker: Broker, listening: Listening) -> None:
         self.config = broker.settings.config
@@ -33,11 +33,12 @@ class RunningBroker:
         return f"<RunningBroker {self.name} at {self.address}>"
 
     def stop(self) -> None:
-        """Stops as after SIGTERM: unregisters, flushes, and ends `run_broker`."""
+        """Stops the broker as SIGTERM does: it unregisters, flushes, and `run_broker` returns."""
         self.scope.cancel()
 
     def kill(self, then: Callable[[], None] | None = None) -> None:
-        """Stops as after SIGKILL: flushes and unregisters nothing. The next start recovers acknowledged messages.
+        """Stops the broker as SIGKILL does: it neither flushes nor unregisters. The next start recovers acknowledged
+        messages.
 
         `then` is called after the store's files are closed.
         """
@@ -46,7 +47,7 @@ class RunningBroker:
         self.scope.cancel()
 
     def leave_files(self) -> None:
-        """Writes the tables and closes the store in order, or after `kill` only abandons the store."""
+        """Writes the tables and closes the store, or after `kill` closes its files without writing."""
         broker = self.broker
         if not self.is_killed:
             try:

@@ -1,4 +1,4 @@
-"""`run_broker`: opens the store, listens, registers the broker, and stops it in order or abruptly."""
+"""`run_broker`: opens the store, listens, registers the broker, and stops it in order or at once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FAST_PORT_BELOW: Final = 2
 
 
 class Entrance:
-    """The handler of a broker's port, which refuses requests until `open` is called."""
+    """The handler of a broker's port. It refuses all requests until `open` is called."""
 
     def __init__(self, access: AccessControl) -> None:
         self._access = access
@@ -87,12 +87,12 @@ async def run_broker(
     wrap_handler: Callable[[Handler], Handler] | None = None,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled or stopped. It counts as started once a NameServer has registered it, if any is set.
+    """Runs a broker until cancelled or stopped. It has started when a NameServer has registered it, if any is set.
 
-    `files` replace the directory storePathRootDir. `wrap_handler` gets the broker's handler and returns a handler that
-    receives all requests instead. Cancelled, the broker stops in order: it unregisters, closes port and connections,
-    and flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot, `InvalidArgument`
-    for settings that contradict each other.
+    `files` replace the directory storePathRootDir. `wrap_handler` gets the broker's handler and returns the handler
+    that receives all requests instead. Cancelled, the broker stops in order: it unregisters, closes port and
+    connections, and flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot,
+    `InvalidArgument` for settings that contradict each other.
     """
     check_slaves_possible(config)
     access = await access_control(
@@ -124,7 +124,7 @@ async def run_broker(
 
 
 async def _keep_services(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Keeps a nursery for port and connections open through a cancellation, so that the broker can stop in order."""
+    """Keeps a nursery for the port and connections open when cancelled, so that the broker can stop in order."""
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as services:
             task_status.started(services)
@@ -179,7 +179,10 @@ async def _leave(running: RunningBroker) -> None:
 def make_broker(
     config: BrokerConfig, parts: StoreParts, services: trio.Nursery, ha_port: int, access: AccessControl
 ) -> Broker:
-    """Makes a broker's other parts, and joins them with the store's `parts`. `ha_port` is the port for slaves."""
+    """Creates the parts of a broker that the store does not need, and joins them with the store's `parts`.
+
+    `ha_port` is the port for slaves.
+    """
     store, files, topics, offsets = parts.store, parts.store.files, parts.topics, parts.offsets
     settings, identity = LiveSettings(config), Identity(config.advertised_ip, config.listen_port)
     groups = GroupTable(files, auto_create=config.auto_create_subscription_group)
@@ -232,7 +235,6 @@ def make_broker(
 
 
 def _load(broker: Broker) -> None:
-    """Loads the broker's tables from its files. The topics are loaded already."""
     tables = broker.tables
     try:
         tables.topics.file.save()

@@ -1,4 +1,4 @@
-"""`TopicAnnouncer`: makes topics, and announces them to the NameServers."""
+"""`TopicAnnouncer`: creates topics, and announces them to the NameServers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class TopicAnnouncer:
-    """A maker of topics, which waits until the NameServers have answered the announcement or time is over."""
+    """Creates topics, and waits until the NameServers have answered the announcement or a timeout passes."""
 
     topics: TopicTable
     registration: BrokerRegistration
@@ -24,7 +24,8 @@ class TopicAnnouncer:
     sends_to_new_topics: trio.Lock = field(default_factory=trio.Lock)
 
     async def announce(self, *topics: TopicConfig, behind_file: bool = False) -> None:
-        """Makes or changes topics, and returns when the NameServers are informed. A cancelled caller prevents neither.
+        """Creates or changes topics, and returns when the NameServers are informed. If the caller is cancelled, both
+        still happen.
 
         The topics' file is written in the background, or with `behind_file` before the NameServers are informed. If
         that write fails, `StoreError` is raised, and the next registration announces the topics.
@@ -49,7 +50,9 @@ class TopicAnnouncer:
             raise failures[0]
 
     async def ensure(self, topic: TopicConfig) -> None:
-        """Makes the topic if there is none, and returns when the file has it. Raises `StoreError` if that fails."""
+        """Creates the topic if it is missing, and returns when the topics' file has it. Raises `StoreError` if writing
+        fails.
+        """
         if topic.topic not in self.topics:
             await self.announce(topic, behind_file=True)
         await self.topics.saved(topic.topic)

@@ -1,4 +1,4 @@
-"""The work that a broker does at intervals beside serving: tables written, figures sampled, silent clients removed."""
+"""A broker's periodic work beside serving: it writes tables, samples figures and removes silent clients."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def rarely_written(broker: Broker) -> dict[str, GroupOffsets | OrderedQueues | C
 async def keep_written(broker: Broker) -> None:
     """Writes the changed tables to their files at intervals. A failed write is repeated at the next interval.
 
-    The log is synced first. Otherwise a power cut could leave a group's offset after popped messages, whose checkpoint
-    in the log is lost.
+    The log is synced first. Otherwise a committed offset could survive a power cut that loses the checkpoint of popped
+    messages before it.
     """
     while True:
         await trio.sleep(broker.settings.config.flush_consumer_offset_interval / 1000)
@@ -66,9 +66,9 @@ def _save(broker: Broker, path: str, text: Callable[[], bytes]) -> None:
 
 
 async def sample_figures(figures: BrokerFigures, now_ms: Callable[[], int] = clock.now_ms) -> None:
-    """Samples until cancelled: the store's rates each second, the tallies every 10 s, 10 minutes and hour.
+    """Samples until cancelled: the store's rates each second, the counters every 10 s, 10 minutes and hour.
 
-    Each second it also removes the tallies of deleted topics and groups.
+    Each second it also removes the counters of deleted topics and groups.
     """
     beat, today, began = 0, _day(now_ms()), trio.current_time()
     while True:
@@ -94,7 +94,8 @@ def _day(now_ms: int) -> date:
 
 
 async def expire_lite_queues(broker: Broker) -> None:
-    """Removes the queues of old lite topics at intervals, as in 5.5.0 not before the broker ran for minLiteTTl."""
+    """Removes the queues of old lite topics at intervals. As in 5.5.0 the first removal is minLiteTTl after the
+    start."""
     config = broker.settings.config
     await trio.sleep(config.min_lite_ttl / SECOND_MS)
     while True:
@@ -117,7 +118,7 @@ async def remove_old_lite_queues(broker: Broker, now_ms: int) -> None:
 
 
 async def expire_clients(broker: Broker) -> None:
-    """Removes clients that were silent for channelExpiredTimeout, and expired expressions and locks."""
+    """Removes clients that were silent for channelExpiredTimeout, and expired filter expressions and queue locks."""
     while True:
         await sleep_and_hear(EXPIRY_SECONDS)
         now_ms = clock.running_ms()

@@ -21,7 +21,7 @@ MIN_KEY_CHARS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class PlainAccount:
-    """An account of `plain_acl.yml`. `granted` has permission bits by topic, in which a group is its retry topic."""
+    """An account of `plain_acl.yml`. `granted` has permission bits by topic, and a group's under its retry topic."""
 
     access_key: str
     secret_key: str
@@ -36,9 +36,7 @@ class PlainAccount:
 
 
 def check_keys(access_key: str | None, secret_key: str | None) -> None:
-    """Raises `InvalidArgument`, in the words of RocketMQ, for keys that are missing or too short. It names no
-    secret.
-    """
+    """Raises `InvalidArgument`, with RocketMQ's text, if a key is missing or too short."""
     if min(len(access_key or ""), len(secret_key or "")) <= MIN_KEY_CHARS:
         raise InvalidArgument(
             f"The accessKey={access_key} and secretKey cannot be null and length should longer than 6"
@@ -46,7 +44,7 @@ def check_keys(access_key: str | None, secret_key: str | None) -> None:
 
 
 def account_of(entry: Mapping[str, object]) -> PlainAccount:
-    """Returns the account of an entry under `accounts`. Raises `InvalidArgument` for an entry that RocketMQ refuses."""
+    """Returns the account in an entry of `accounts`. Raises `InvalidArgument` if RocketMQ would refuse it."""
     access_key, secret_key = text_of(entry, "accessKey"), text_of(entry, "secretKey")
     check_keys(access_key, secret_key)
     assert access_key is not None
@@ -67,7 +65,7 @@ def account_of(entry: Mapping[str, object]) -> PlainAccount:
 
 
 def text_of(entry: Mapping[str, object], name: str) -> str | None:
-    """Returns a scalar's text, as Java's parser would give it, or None for an absent scalar."""
+    """Returns a scalar as text, as Java's parser would, or None if the entry has no such member."""
     return _text(entry.get(name), name)
 
 

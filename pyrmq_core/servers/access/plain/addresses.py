@@ -36,7 +36,8 @@ KEPT_ADDRESSES: Final = 1024
 class AddressRule:
     """A parsed white address: all addresses (`is_all`), a list of `addresses`, or a range.
 
-    A range has the addresses that begin with the numbers `head` and continue with a number from `first` to `last`.
+    In a range are the addresses of `parts` numbers that begin with `head` and continue with a number from `first` to
+    `last`.
     """
 
     is_all: bool = False
@@ -87,7 +88,6 @@ def _list(text: str, addresses: list[str]) -> AddressRule:
 
 
 def _v4_range(text: str) -> AddressRule:
-    """Parses a range of IPv4 addresses: the second, third or fourth part is `*`, or two numbers with `-` between."""
     parts = text.split(".")
     at = next((number for number, part in enumerate(parts) if "*" in part or "-" in part), 0)
     if len(parts) != V4_PARTS or at == 0:
@@ -114,7 +114,7 @@ def _v6_range(text: str) -> AddressRule:
 
 
 def _v6_head(head: str, width: int, text: str) -> tuple[int, ...]:
-    """Returns the parts of an IPv6 address before a range. `::` becomes the zeros that are missing to `width` parts."""
+    """Returns the numbers before an IPv6 range, with `::` replaced by as many zeros as make them `width` numbers."""
     if head.endswith(":"):  # `::` stands just before the range
         head += ":"
     if not head or ":::" in head or head.count("::") > 1:

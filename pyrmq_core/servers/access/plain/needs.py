@@ -1,11 +1,10 @@
-"""The permissions that plain ACL requires for each request, and the requests for administrators only.
+"""The permissions that plain ACL requires for each request, and the requests that only administrators may send.
 
 A group is represented by its retry topic. Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java
-(4.9.7). Some holes of 4.9.7 are closed here. A batch (320) is checked as a single send is, a lite pull (361) as a pull.
-A send to a retry topic needs the group of that topic, not a group that the request names. The end of a transaction
-needs its topic, if it names one, and locks and resets of offsets need their group. Changes of access rules, of lists of
-topics and groups, removal of files and other changes of groups are for administrators only. 5.3 closed some of these
-holes, too.
+(4.9.7). These checks are stricter than 4.9.7: a batch (320) is checked as a single send, a lite pull (361) as a pull. A
+send to a retry topic needs the group of that topic. The end of a transaction needs its topic, if it names one, and
+locks and resets of offsets need their group. Changes of access rules, of lists of topics and groups, removal of files
+and other changes of groups are for administrators only.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ ADMIN_CODES: Final = frozenset(
 
 
 def needs_of(request: Command) -> Needs:
-    """Returns the permissions that a request needs. Raises `BodyError` for a body that cannot be read."""
+    """Returns the permissions that a request needs. Raises `BodyError` if its body cannot be decoded."""
     find = _NEEDS.get(request.code)
     return {} if find is None else find(request)
 
@@ -64,7 +63,7 @@ def _send(field: str) -> Callable[[Command], Needs]:
 
 
 def _reads(*fields: str) -> Callable[[Command], Needs]:
-    """Returns a rule that requires the permission SUB on the names in header fields: `topic`, or fields of groups."""
+    """Returns a rule that requires SUB on the topics (field `topic`) and groups (other fields) that a header names."""
 
     def needs(request: Command) -> Needs:
         needed = {}

@@ -1,4 +1,4 @@
-"""Permissions of plain ACL: their bits, their texts in `plain_acl.yml`, and the check that a needed one is granted.
+"""Permissions of plain ACL: their bits, their texts in `plain_acl.yml`, and the comparison of granted and needed bits.
 
 Source: acl/common/Permission.java (4.9.7).
 """
@@ -29,7 +29,7 @@ def is_permitted(needed: int, granted: int) -> bool:
 
 
 def named_permissions(entries: Iterable[str], kind: str) -> dict[str, int]:
-    """Returns the permissions of `name=permission` entries. Raises `InvalidArgument` for an entry of another form."""
+    """Parses entries of the form `name=permission`. Raises `InvalidArgument` for any other form."""
     granted = {}
     for entry in entries:
         parts = _parts(entry)

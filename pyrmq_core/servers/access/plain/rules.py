@@ -1,8 +1,8 @@
-"""`PlainRules`: all rules of `plain_acl.yml` and its companions, the verdict about a request, and changes of a file.
+"""`PlainRules`: the rules of all files of plain ACL, the decision about a request, and the changes to one file.
 
-Each function for a change alters the document in place, which its caller has just read, and keeps its other members.
-Source: acl/plain/PlainPermissionManager.java (validate, checkPerm, updateAccessConfig, deleteAccessConfig, ...), 4.9.7,
-in the same order and with the same texts.
+A function that changes a document does so in place, and keeps members that it does not know. Source:
+acl/plain/PlainPermissionManager.java (validate, checkPerm, updateAccessConfig, deleteAccessConfig, ...), 4.9.7, with
+the same order of checks and the same texts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ DATA_VERSION: Final = "dataVersion"
 
 @dataclass(frozen=True, slots=True)
 class PlainRules:
-    """The rules of all files of plain ACL. `files` has each access key's file. `repeated` keys occur more than once."""
+    """The rules of all files of plain ACL. `files` maps an access key to its file. `repeated` lists keys that occur
+    twice.
+    """
 
     white_addresses: tuple[AddressRule, ...] = ()
     accounts: Mapping[str, PlainAccount] = field(default_factory=dict)
@@ -41,7 +43,7 @@ class PlainRules:
     repeated: tuple[str, ...] = ()
 
     def denial(self, request: Command, ip: str) -> str:
-        """Returns why a request from this address is denied, or an empty text if it is not.
+        """Returns the reason why a request from an IP address is denied, or an empty text if it is allowed.
 
         The body is parsed only after the signature is found valid.
         """
@@ -81,9 +83,10 @@ def _missing_permission(request: Command, account: PlainAccount) -> str:
 
 
 def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRules:
-    """Returns the rules of files, given as path and content. If an account occurs again, the first counts.
+    """Returns the rules in files, which are pairs of path and content. Of accounts with one access key the first
+    counts.
 
-    Raises `InvalidArgument`, which names the file, for content that RocketMQ refuses.
+    Raises `InvalidArgument`, with the name of the file, for content that RocketMQ would refuse.
     """
     addresses: list[AddressRule] = []
     accounts: dict[str, PlainAccount] = {}
@@ -104,7 +107,7 @@ def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRule
 
 
 def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
-    """Returns the entries under `accounts`. Raises `InvalidArgument` if they are no list of tables."""
+    """Returns the entries under `accounts`. Raises `InvalidArgument` if `accounts` is not a list of mappings."""
     entries = document.get(ACCOUNTS)
     if entries is None:
         return []
@@ -114,9 +117,9 @@ def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def put_account(document: Document, account: Mapping[str, object]) -> None:
-    """Adds an account, or changes these members of an existing one. The account becomes the last of the file.
+    """Adds an account, or changes these members of an existing account, and moves it to the end of the file.
 
-    If several entries have its access key, the last entry counts, as for requests. The others are removed.
+    If several entries have its access key, the last of them is changed and the others are removed.
     """
     entries = entries_of(document)
     same = [entry for entry in entries if _is(entry, account["accessKey"])]
@@ -138,7 +141,7 @@ def advance_version(document: Document, now_ms: int) -> None:
 
 
 def version_of(document: Mapping[str, object]) -> tuple[int, int]:
-    """Returns the counter and the time (ms) of a file's version, 0 and 0 if no administrator changed the file."""
+    """Returns the counter and the time in ms of a file's data version, or 0 and 0 for a file without a version."""
     versions = document.get(DATA_VERSION)
     first = versions[0] if isinstance(versions, list) and versions else None
     if not isinstance(first, dict):

@@ -1,4 +1,4 @@
-"""Changes of users and policies by an administrator: each returns new rules, or raises `InvalidArgument`.
+"""An administrator's changes of users and policies. Each function returns new rules, or raises `InvalidArgument`.
 
 Sources: auth/authentication/manager/AuthenticationMetadataManagerImpl.java,
 auth/authorization/manager/AuthorizationMetadataManagerImpl.java, auth/authorization/model/{Acl,Policy}.java (5.4.0).
@@ -27,7 +27,7 @@ def create_user(rules: UserRules, user: User) -> UserRules:
 def update_user(
     rules: UserRules, username: str, password: str | None, user_type: str | None, user_status: str | None
 ) -> UserRules:
-    """Changes the members that are given. None and blank passwords leave the old value."""
+    """Changes a user's password, type and status. None, or a blank password, leaves the old value."""
     old = rules.users.get(username)
     if old is None:
         raise InvalidArgument("The user is not exist")
@@ -46,7 +46,7 @@ def delete_user(rules: UserRules, username: str) -> UserRules:
 
 
 def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRules:
-    """Adds policies to a user's policies. An entry replaces an older entry about the same resource."""
+    """Adds policies to those of a user. An entry replaces an older entry about the same resource."""
     if subject.removeprefix(USER_PREFIX) not in rules.users:
         raise InvalidArgument(f"The subject of {subject} is not exist.")
     old = rules.policies.get(subject)
@@ -55,7 +55,7 @@ def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRule
 
 
 def delete_policies(rules: UserRules, subject: str, policy_type: str, resource: Resource | None) -> UserRules:
-    """Removes the entry about one resource, or without a resource all policies of a user."""
+    """Removes a user's policy entry about a resource, or all policies of the user if `resource` is None."""
     if subject.removeprefix(USER_PREFIX) not in rules.users:
         raise InvalidArgument("The subject is not exist.")
     old = rules.policies.get(subject)

@@ -1,10 +1,9 @@
 """The actions on topics, groups and clusters that each request needs.
 
-One of a need's actions is enough, and of a request's needs each must be granted. A request that is not listed needs
+A request may have several needs, and each must be granted by one of its actions. A request that is not listed here has
 none: any user may send it. Sources: auth/authorization/builder/DefaultAuthorizationContextBuilder.java, and the
-annotations of remoting/protocol/header/*.java (5.4.0). Listed here and not in 5.4.0: 361, which reads as 11 does,
-changes of settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316,
-329).
+annotations of remoting/protocol/header/*.java (5.4.0). Listed here but not in 5.4.0: 361, with the needs of 11, changes
+of settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316, 329).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SUB: Final = ("Sub",)
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A right that a request needs: one of `actions` on a resource. `name` is None if the request lacks it."""
+    """A right that a request needs: one of `actions` on a resource. `name` is None if the request does not name it."""
 
     kind: str
     name: str | None
@@ -45,7 +44,9 @@ Finder: TypeAlias = Callable[[Command, str], Iterable[Need]]
 
 
 def needs_of(request: Command, cluster: str) -> list[Need]:
-    """Returns the needs of a request to a server of this cluster. Raises `BodyError` for a body that it cannot read."""
+    """Returns the needs of a request to a server of a cluster. Raises `BodyError` if the request's body cannot be
+    decoded.
+    """
     find = _NEEDS.get(request.code)
     return [] if find is None else list(find(request, cluster))
 
@@ -155,10 +156,10 @@ def _created(kind: str, member: str, listed: str = "") -> Finder:
 
 
 def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
-    """Returns the rule that requires the actions on the topics, groups or clusters that header fields name.
+    """Returns a rule that requires the actions on the topics, groups and clusters that header fields name.
 
-    `named` has, for topic, group or cluster, the names of such fields, with blanks between. An absent field needs
-    nothing. With a splitter, a field may have several names.
+    A keyword argument (`topic`, `group` or `cluster`) has the names of the fields, separated by blanks. An absent field
+    needs nothing. With a splitter, a field may hold several names.
     """
     fields = [(kind.capitalize(), field) for kind, texts in named.items() for field in texts.split()]
 

@@ -1,4 +1,4 @@
-"""`UserRules`: all users and policies, and the verdict about a request.
+"""`UserRules`: all users and policies, and the decision about a request.
 
 Sources: auth/authentication/chain/DefaultAuthenticationHandler.java,
 auth/authorization/chain/{UserAuthorizationHandler,AclAuthorizationHandler}.java (5.4.0), with the same texts.
@@ -31,7 +31,7 @@ NO_SUBJECT: Final = "Authorization failed. Please verify your access rights and 
 
 @dataclass(frozen=True, slots=True)
 class CheckScope:
-    """The extent of a server's checks: its cluster, whether policies count, and the codes exempt from each."""
+    """What a server checks: its cluster, whether policies apply, and the request codes exempt from either check."""
 
     cluster: str = ""
     authorizes: bool = False
@@ -41,13 +41,13 @@ class CheckScope:
 
 @dataclass(frozen=True, slots=True)
 class UserRules:
-    """Users by name, and policies by subject (`User:name`)."""
+    """All users by name, and the policies by subject (`User:name`)."""
 
     users: Mapping[str, User] = field(default_factory=dict)
     policies: Mapping[str, Policies] = field(default_factory=dict)
 
     def denial(self, request: Command, ip: str, scope: CheckScope) -> str:
-        """Returns why a request from this address is denied, or an empty text if it is not.
+        """Returns the reason why a request from an IP address is denied, or an empty text if it is allowed.
 
         The body is parsed only after the signature is found valid.
         """
@@ -70,7 +70,6 @@ class UserRules:
         return "" if is_signed_with(request, user.password) else "check signature failed."
 
     def _unauthorized(self, request: Command, name: str, ip: str, cluster: str) -> str:
-        """Returns why a need is not granted, or an empty text if all are. An unsigned name has no rights."""
         user = self.users.get(name)
         if user is not None and user.is_super:
             return ""

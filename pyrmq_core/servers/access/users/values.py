@@ -1,8 +1,8 @@
-"""Users, and policies about them, in the form that administrators send and the file keeps.
+"""Users and policies, in the form that administrators send and the users' file keeps.
 
 A policy's entry allows or denies actions on a resource: `*`, `Topic:orders`, `Topic:orders*`, `Group:*`, `Cluster:c`.
 Sources: auth/authentication/model/User.java, auth/authorization/model/*.java, broker/auth/converter/*.java,
-common/resource/ResourceType.java, common/action/Action.java (5.4.0). Texts of refusals are RocketMQ's.
+common/resource/ResourceType.java, common/action/Action.java (5.4.0). The texts of errors are RocketMQ's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ USER_PREFIX: Final = "User:"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user. A super user may do anything."""
+    """A user with a password. A user of type Super may send any request."""
 
     username: str
     password: str = field(repr=False)
@@ -89,7 +89,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """One rule: these actions on this resource, from these addresses, are allowed or denied."""
+    """A rule that allows or denies actions on a resource to requests from the given addresses."""
 
     resource: Resource
     actions: tuple[str, ...]
@@ -98,9 +98,9 @@ class PolicyEntry:
 
     @property
     def order(self) -> tuple[bool, int, int, bool]:
-        """The sort key among the entries that apply to a request: the first entry decides.
+        """The sort key of the entries that apply to a request, of which the first decides.
 
-        It is the one with the most exact resource, and of several such entries one that denies.
+        The most specific resource comes first, and of equal resources an entry that denies.
         """
         length = len(self.resource.name or "") if self.resource.pattern == PREFIXED else 0
         return self.resource.kind == ANY, self.resource.pattern, -length, self.decision != DENY
@@ -137,7 +137,7 @@ def acl_members(subject: str, policies: Policies) -> dict[str, Any]:
 
 
 def user_of(members: Mapping[str, Any]) -> User:
-    """Returns the user in an object of the file. Raises `InvalidArgument` if a member is missing or unknown."""
+    """Decodes a user from an object of the file. Raises `InvalidArgument` if a member is missing or invalid."""
     name, password = members.get("username"), members.get("password")
     user_type, status = user_type_of(members.get("userType")), user_status_of(members.get("userStatus"))
     if not isinstance(name, str) or not isinstance(password, str) or user_type is None or status is None:
@@ -158,7 +158,9 @@ def policy_type_of(text: object) -> str | None:
 
 
 def policies_of(members: object) -> Policies:
-    """Returns the policies in a body's list. Raises `InvalidArgument`, in RocketMQ's words, for wrong policies."""
+    """Decodes the policies in a request's or file's list. Raises `InvalidArgument`, with RocketMQ's text, if one is
+    invalid.
+    """
     policies = tuple(
         Policy(policy_type_of(policy.get("policyType")) or CUSTOM, tuple(map(_entry, _objects(policy["entries"]))))
         for policy in _objects(members)

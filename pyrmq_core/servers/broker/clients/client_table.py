@@ -27,7 +27,7 @@ class ClientInfo:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A consumer group's connected clients by connection, its subscriptions by topic, and its ways of consuming.
+    """A consumer group: its clients by connection, its subscriptions by topic, and how it consumes.
 
     The texts and the subscriptions are those of the latest heartbeat of a member.
     """
@@ -45,10 +45,7 @@ class ConsumerGroup:
 
 @dataclass(slots=True)
 class _Groups:
-    """The names of a connection's producer and consumer groups, in the order of registration.
-
-    `producer_id` is the client id in the last heartbeat that had producer groups.
-    """
+    """A connection's producer and consumer groups. The values of the dicts are unused: they are ordered sets."""
 
     producers: dict[str, None] = field(default_factory=dict)
     consumers: dict[str, None] = field(default_factory=dict)
@@ -59,9 +56,9 @@ _NO_GROUPS: Final = _Groups()
 
 
 class ClientTable:
-    """The clients by group. Each method that registers or removes clients returns the consumer groups that changed.
+    """The connected clients by group. A method that adds or removes clients returns the consumer groups that changed.
 
-    To remove a closed connection takes time linear in the number of its own groups, which `_groups_of` lists.
+    The groups of a connection are listed in `_groups_of`, so that its removal does not search all groups.
     """
 
     def __init__(self) -> None:
@@ -102,7 +99,7 @@ class ClientTable:
     def leave(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> list[str]:
         """Removes a connection from groups. Returns the consumer groups that changed.
 
-        The client id in the request does not count: only the connection leaves (ConsumerGroupInfo.unregisterChannel).
+        The request's client id is ignored, as in ConsumerGroupInfo.unregisterChannel.
         """
         own = self._groups_of.get(peer, _NO_GROUPS)
         if producer_group in own.producers:
@@ -123,9 +120,9 @@ class ClientTable:
         return changed
 
     def expire(self, before_ms: int) -> Iterator[list[str]]:
-        """Removes members whose last heartbeat was before `before_ms`. Each step looks at one connection.
+        """Removes members whose last heartbeat was before `before_ms`, one connection a step.
 
-        A step yields the consumer groups that it changed.
+        Each step yields the consumer groups that it changed.
         """
         for peer in list(self._groups_of):
             own = self._groups_of.get(peer, _NO_GROUPS)
@@ -137,7 +134,7 @@ class ClientTable:
             yield silent
 
     def producer(self, client_id: str) -> Peer | None:
-        """Returns the connection over which a client with producers sent its last heartbeat."""
+        """Returns the connection that sent the last heartbeat with producer groups of a client id, or None."""
         return self._by_producer_id.get(client_id)
 
     def members(self, group: str) -> Mapping[Peer, ClientInfo]:

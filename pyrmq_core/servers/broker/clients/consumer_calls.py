@@ -1,4 +1,4 @@
-"""Requests of the broker to its clients, on behalf of an administrator or of the sender of a reply."""
+"""Requests from the broker to its clients, sent for an administrator or for a client that replies to a message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_REMARK_CHARS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Limits of the broker's unanswered requests to clients: number and bytes, in total and for each client."""
+    """Limits on the requests to clients that wait for an answer: number and bytes, in total and for each client."""
 
     calls: int
     request_bytes: int
@@ -31,13 +31,14 @@ REPLIES: Final = CallLimits(1024, 256 << 20, 64, 32 << 20)
 
 @dataclass(slots=True)
 class ConsumerCalls:
-    """The broker's unanswered requests to clients. `waiting` has their sizes in bytes, by client."""
+    """The requests to clients that wait for an answer. `waiting` has their sizes in bytes, by client."""
 
     limits: CallLimits = ADMINISTRATION
     waiting: dict[Peer, list[int]] = field(default_factory=dict)
 
     async def call(self, peer: Peer, request: Command, name: str, *, seconds: float) -> Command:
-        """Sends a request and returns the client's answer, or if none arrives a refusal whose remark has `name`.
+        """Sends a request and returns the client's answer. Without an answer it returns an error response that mentions
+        `name`.
 
         Source: broker/processor/AdminBrokerProcessor.java (callConsumer).
         """

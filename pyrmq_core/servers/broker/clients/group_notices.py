@@ -1,7 +1,7 @@
 """Notices to the clients of a consumer group whose members or subscriptions changed, so that they rebalance.
 
-One heartbeat may change thousands of groups with many members: notices are sent a few at a time, and a group that
-changes again before its turn gets one notice. A client that misses it rebalances by itself every 20 s.
+One heartbeat may change thousands of groups with many members, so notices are sent a few at a time. A group that
+changes again while it waits gets one notice. A client that misses its notice rebalances by itself every 20 s.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ NOTICES_AT_ONCE: Final = 64
 
 
 class GroupNotices:
-    """Groups whose clients need a notice, in the order of their changes. `run` sends the notices until cancelled."""
+    """The groups whose clients need a notice, in the order of their changes. `run` sends the notices until
+    cancelled."""
 
     def __init__(self) -> None:
         self._groups: dict[str, None] = {}
         self._has_work = trio.Event()
 
     def changed(self, groups: Iterable[str]) -> None:
-        """Adds groups that changed. `run` sends their notices soon."""
+        """Adds changed groups, to whose clients `run` soon sends a notice."""
         self._groups.update(dict.fromkeys(groups))
         if self._groups:
             self._has_work.set()
@@ -58,5 +59,4 @@ def _tell(peer: Peer, request: Command) -> None:
             peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
 
 
-def _sent(_: object) -> None:
-    """Ignores the outcome: a client without the notice rebalances by itself."""
+def _sent(_: object) -> None: ...

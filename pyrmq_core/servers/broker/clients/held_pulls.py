@@ -1,9 +1,9 @@
-"""Pulls that found no message and wait for a new message, for as long as their client allows.
+"""Pulls that found no message and wait for a new one, for as long as their client allows.
 
-A pull has no task while it waits, only a row in these tables: a task takes three times the memory of the row. Source:
-broker/longpolling/PullRequestHoldService.java (5.4.0), which looks for expired pulls every 5 s. Here each pull is
-answered within 10 ms of the end of its time. Number and memory of held pulls are limited, in total and for each
-connection. A pull beyond the limits is answered at once.
+A waiting pull has no task, only a row in these tables, which takes a third of a task's memory. Each pull is answered
+within 10 ms of the end of its time, where Java looks every 5 s (broker/longpolling/PullRequestHoldService.java, 5.4.0).
+The number and memory of held pulls are limited, in total and for each connection. A pull beyond the limits is answered
+at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HeldLimits:
 
 @dataclass(eq=False, slots=True)
 class HeldPull:
-    """A pull that waits at the broker. `wake` is called once, when it is to be answered, and is None from then on."""
+    """A pull that waits at the broker. `wake` is called once to answer it, and is None afterwards."""
 
     key: QueueKey
     tags_codes: Collection[int] | None
@@ -70,7 +70,7 @@ class _Amount:
 
 
 class _Queue:
-    """Pulls that wait at one queue, by the hashes of tags that they want (tags codes), or by None for any."""
+    """The pulls held for one queue, by each hash of a tag that they select, or by None if they select all messages."""
 
     __slots__ = ("by_code",)
 
@@ -82,7 +82,6 @@ class _Queue:
             self.by_code.setdefault(code, {})[held] = None
 
     def remove(self, held: HeldPull) -> None:
-        """Removes a pull, unless it was removed already."""
         for code in (None,) if held.tags_codes is None else held.tags_codes:
             waiting = self.by_code.get(code)
             if waiting is not None:
@@ -95,7 +94,9 @@ class _Queue:
         return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
 
     def take_first(self, codes: set[int] | None) -> list[HeldPull]:
-        """Removes and returns the pull that has waited longest for one of the codes, or for any (`codes` None)."""
+        """Removes and returns the pull that has waited longest for one of the tag hashes, or for any if `codes` is
+        None.
+        """
         lists = self.by_code.values() if codes is None else map(self.by_code.get, (None, *codes))
         firsts = [next(iter(waiting)) for waiting in lists if waiting]
         return self._taken([min(firsts, key=lambda held: held.number)] if firsts else [])
@@ -114,7 +115,7 @@ class _Queue:
 
 
 class _Deadlines:
-    """Pulls by the tick, of 10 ms, at which their time ends."""
+    """Held pulls by the end of their time, in ticks of 10 ms."""
 
     def __init__(self) -> None:
         self._of_tick: dict[int, dict[HeldPull, None]] = {}
@@ -147,7 +148,9 @@ class _Deadlines:
 
 
 class HeldPulls:
-    """Held pulls by queue. `wake` wakes 64 of a queue at once. `run` wakes the rest, and those whose time ended."""
+    """The held pulls by queue. `wake` wakes up to 64 of a queue at once. `run` wakes the others, and those whose time
+    is over.
+    """
 
     def __init__(self, limits: HeldLimits) -> None:
         self._limits = limits
@@ -164,7 +167,7 @@ class HeldPulls:
         return self._all.pulls
 
     def has_room(self, peer: Peer, size_bytes: int) -> bool:
-        """Returns True if one more pull of this size may be held for the connection."""
+        """Returns True if the limits allow one more pull of this size for the connection."""
         limits, every = self._limits, self._all
         if every.pulls >= limits.pulls or every.held_bytes + size_bytes > limits.held_bytes:
             return False
@@ -189,9 +192,9 @@ class HeldPulls:
         group: str,
         wake: Callable[[], None],
     ) -> HeldPull:
-        """Holds a pull until the queue gets a message with one of these tags codes (None: any), or its time ends.
+        """Holds a pull until its queue gets a message with one of the tag hashes (None: any), or its time ends.
 
-        `wake` is then called once, on the loop. `wake_group` with the pull's group calls it, too.
+        `wake` is then called once, on the loop, or earlier if `wake_group` is called with the pull's group.
         """
         ends = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS
         self._added += 1
@@ -205,7 +208,7 @@ class HeldPulls:
         return held
 
     def drop(self, held: HeldPull) -> None:
-        """Removes a pull whose connection has ended, unless it was woken."""
+        """Removes a pull whose connection was closed, unless it was woken."""
         self._leave_queue(held)
         self._deadlines.remove(held)
         self._forget(held)
@@ -235,7 +238,7 @@ class HeldPulls:
         size_bytes: int,
         group: str = "",
     ) -> None:
-        """Holds a pull for which a task waits. Returns when a message for it arrives, or its time ends."""
+        """Holds a pull and returns when a message for it arrives or its time ends."""
         woken = trio.Event()
         held = self.add(key, tags_codes, timeout_ms, peer, size_bytes, group, woken.set)
         try:
@@ -259,7 +262,7 @@ class HeldPulls:
             self._wake_in_turns(woken)
 
     def wake_first(self, key: QueueKey, codes: set[int] | None) -> None:
-        """Wakes the pull that has waited longest for one of the codes, or for any message if `codes` is None."""
+        """Wakes the pull that has waited longest for one of the tag hashes, or for any message if `codes` is None."""
         queue = self._queues.get(key)
         if queue is not None:
             woken = queue.take_first(codes)
@@ -278,7 +281,6 @@ class HeldPulls:
             self._has_work.set()
 
     def _wake(self, held: HeldPull) -> None:
-        """Calls the pull's `wake`, unless that was called before, or the pull was removed."""
         self._deadlines.remove(held)
         wake = self._forget(held)
         if wake is not None:
@@ -290,7 +292,7 @@ class HeldPulls:
             self._to_wake.append(held)
 
     async def run(self) -> None:
-        """Wakes the pulls that `wake` did not wake at once, and those whose time ended, until cancelled."""
+        """Wakes the pulls that `wake` left over and those whose time is over, until cancelled."""
         while True:
             with trio.move_on_at(self._deadlines.next):
                 await self._has_work.wait()

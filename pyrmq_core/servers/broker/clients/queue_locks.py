@@ -1,7 +1,7 @@
-"""Locks of queues (41, 42): one client of a group has a queue for itself, so that it consumes in order.
+"""Locks of queues (41, 42): one client of a group holds a queue, so that the group consumes it in order.
 
-A lock ends when its client releases it or does not renew it for 60 s.
-Source: broker/client/rebalance/RebalanceLockManager.java (5.4.0).
+A lock ends when its client releases it or does not renew it for 60 s. Source:
+broker/client/rebalance/RebalanceLockManager.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue, at most `most` in all. Times are from a clock that never goes back."""
+    """The locks by group and queue, at most `most` in total. Times are monotonic."""
 
     def __init__(self, most: int = MOST_LOCKS) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
@@ -33,7 +33,9 @@ class QueueLocks:
         self._count = 0
 
     def take(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Locks queues, up to `most` locks in all, or renews their locks. Returns the queues that the client locks."""
+        """Locks queues for a client or renews its locks, up to `most` locks in total. Returns the queues that it now
+        holds.
+        """
         return [queue for queue in queues if self._take_one(group, client_id, queue, now_ms)]
 
     def release(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:

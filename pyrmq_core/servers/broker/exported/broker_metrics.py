@@ -1,7 +1,7 @@
-"""The broker's metrics, with the names and labels of RocketMQ 5.x (BrokerMetricsConstant, DefaultStoreMetricsConstant).
+"""The broker's metrics, with the names and labels of RocketMQ 5.x.
 
 Source: broker/metrics/BrokerMetricsManager.java, ConsumerLagCalculator.java, store/metrics/
-DefaultStoreMetricsManager.java, 5.4.0. `measures` has the histograms and the counts for this page alone.
+DefaultStoreMetricsManager.java, 5.4.0. `measures` has the histograms and the counts that only this page shows.
 docs/monitoring.md names the metrics that are left out. No metric has the label `message_type`: this broker does not
 count by it.
 """
@@ -54,7 +54,7 @@ class BrokerMetrics:
     long_work: BoundedWork
 
     def families(self) -> Iterator[Family]:
-        """Yields the broker's metrics of this moment."""
+        """Yields the current values of all metrics of the broker."""
         counted = iter(()) if self.counts.measures is None else self.counts.measures.families()
         return chain(
             self._throughput(),
@@ -124,7 +124,6 @@ class BrokerMetrics:
             yield Family(name, Kind.GAUGE, text, labels, [Sample(key, value) for key, value in counted.items()])
 
     def _consumers(self) -> Iterator[Family]:
-        """Yields the lag of each group in each of its topics, by a walk over all offsets in steps."""
         rows: dict[tuple[str, ...], tuple[int, int, int, float, float]] = {}
 
         def walked() -> Iterator[Sample]:
@@ -154,8 +153,8 @@ class BrokerMetrics:
             yield Family(name, Kind.GAUGE, text, BY_GROUP, (Sample(labels, row[place]) for labels, row in rows.items()))
 
     def _waiting(self, group: str, topic: str) -> tuple[int, int, int, float, float]:
-        """Returns a group's numbers of unconsumed, pulled and ready messages, and the ages in ms of the oldest
-        unconsumed and ready message.
+        """Returns a group's numbers of unconsumed, pulled and ready messages, and the age in ms of the oldest
+        unconsumed and of the oldest ready message.
         """
         lag = under_way = 0
         now_ms = clock.now_ms()
@@ -236,9 +235,10 @@ class BrokerMetrics:
         yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
 
     def _pops(self) -> Iterator[Family]:
-        """Yields, for each queue of the log of popped messages, its unfinished entries, and its delay in ms.
+        """Yields the number of unfinished entries in each queue of the revive log, and the delay of their revival in
+        ms.
 
-        The first metric has RocketMQ's name, which says milliseconds, and counts entries as RocketMQ does.
+        As in RocketMQ, the first metric counts entries although its name says milliseconds.
         """
         reviver, now_ms = self.deliveries.reviver, clock.now_ms()
         late = {at: max(0, now_ms - (queue.next_ms or now_ms)) for at, queue in reviver.queues.items()}
