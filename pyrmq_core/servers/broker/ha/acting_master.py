@@ -1,10 +1,9 @@
-"""`ActingMaster`: a slave that acts in its master's place while the master is away (enableSlaveActingMaster).
+"""`ActingMaster`: a slave that answers for its master while that is unreachable (enableSlaveActingMaster).
 
 A slave acts while it has the smallest id of the brokers of its name. A NameServer with supportActingMaster then names
 it as the master of topics that are read-only. It serves pulls, locks queues for consumers, and keeps the offsets that
-they commit. It stores nothing: delayed messages, timers and transactions wait for a master. In RocketMQ they do so,
-too, unless enableRemoteEscape has them stored at another broker. Source: broker/BrokerController.java
-(syncBrokerMemberGroup, onMinBrokerChange), 5.4.0.
+they commit. It stores no messages: delayed messages, timers and transactions wait for a master, as in RocketMQ without
+enableRemoteEscape. Source: broker/BrokerController.java (syncBrokerMemberGroup, onMinBrokerChange), 5.4.0.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ QUERY_SECONDS: Final = 3.0
 
 
 def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
-    """Returns True if the broker with this id should act as master, by the NameServer's addresses of its name.
+    """Returns True if the broker with this id should act as master. `members` are the brokers of its name at the
+    NameServer.
 
-    If `members` lacks the broker itself, the list is incomplete: then the broker acts as before, unless a master is
-    listed.
+    If the broker itself is missing from `members`, the list is incomplete, and the result is `was_acting`, or False if
+    a master is listed.
     """
     if MASTER_ID in members:
         return False
@@ -90,7 +90,6 @@ class ActingMaster:
         self._on_end()
 
     def _note_failure(self, error: RocketMQError) -> None:
-        """Logs that no NameServer answers, once until the next answer. The slave's role stays as it is."""
         if not self._is_failure_logged:
             self._is_failure_logged = True
             log.warning("no NameServer says which brokers %s has: %s", self._name, error)

@@ -1,8 +1,8 @@
-"""`HaClient`: follows a master, so that this store's log has the master's bytes.
+"""`HaClient`: a slave's connection to its master, which copies the master's log.
 
-The slave reports the end of its log, receives blocks that begin there, and reports again after each. Between blocks the
-slave replays the copied bytes in steps: queues and index are this store's own. Nothing here ends the broker: a failure
-is one line in the log, and is tried again. Source: store/ha/DefaultHAClient.java (5.4.0).
+The slave reports the end of its log, receives blocks that begin there, and reports again after each. Between blocks it
+replays the copied records to fill its own consume queues and index. A failure is logged and the connection is tried
+again. Source: store/ha/DefaultHAClient.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NUMBERS: Final = re.compile(r"\d+")
 
 
 class FollowLines:
-    """Logs that a slave follows its master, or why not. Failures that differ only in numbers count as the same one."""
+    """Logs that a slave follows its master, or why it does not. Failures that differ only in numbers count as equal."""
 
     def __init__(self) -> None:
         self._is_followed = False
@@ -73,9 +73,9 @@ class FollowLines:
 class HaClient:
     """A slave's end of the connection with its master. `run` follows the master until cancelled.
 
-    `address` returns the address of the master's port for slaves, None while that is unknown. `look_for_master`
+    `address` returns the address of the master's port for slaves, or None while that is unknown. `look_for_master`
     requests a new look-up. `check` raises `CannotFollow` if this store's log is not the beginning of the master's log.
-    `learn_topic` fetches a topic that a record names.
+    `learn_topic` fetches the settings of a topic that a copied record belongs to.
     """
 
     def __init__(
@@ -184,9 +184,9 @@ class HaClient:
                 await self._report(stream)
 
     def _store_blocks(self, received: memoryview, address: str) -> int:
-        """Stores the complete blocks in the bytes that `address` sent. Returns how many of the bytes these take.
+        """Stores the complete blocks in the received bytes. Returns the number of bytes that they take.
 
-        Blocks of one segment of the log are written at once. Raises `CannotFollow` for bytes that do not continue the
+        Blocks of one segment of the log are written together. Raises `CannotFollow` for bytes that do not continue the
         log.
         """
         at, expected, bodies = 0, self._store.end, list[memoryview]()

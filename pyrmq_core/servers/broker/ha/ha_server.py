@@ -1,12 +1,12 @@
 """`HaServer`: the port at which slaves fetch the commit log (`open_ha_port`), and a connection's two tasks.
 
-A slave reports the end of its log, receives the master's bytes from there on, and reports what it has written. Nothing
-is buffered for a slave: a block is read from the log when the slave can receive it. A slave is refused, with a line in
-the log, if it has more bytes than this master, or lacks a segment that was removed here.
+A slave reports the end of its log, receives the master's bytes from there on, and reports what it has written. A block
+is read from the log only when the slave can receive it, so nothing is buffered. A slave is refused, with a line in the
+log, if its log is longer than the master's, or if it needs a segment that was removed here.
 
-In a power cut this master may lose bytes that a slave has. When the master's log is longer again, the slave's log seems
-to be its beginning, but has other bytes. So after a crash, a slave may only have the bytes that the master had at its
-start, or has sent since. A slave that was once refused stays refused.
+In a power cut this master may lose bytes that a slave has. When the master's log is longer again, the slave's log looks
+like its beginning, but has other bytes. So after a crash a slave is served only if its log ends at or before the end
+that the master had at its start, or has sent since. A slave that was once refused stays refused.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ MILLISECONDS: Final = 1000
 
 
 class NoSlave(Exception):
-    """A peer that cannot be served. The text is the reason."""
+    """Raised to end the connection of a slave that cannot be served. The text is the reason."""
 
 
 class HaServer:
-    """A master's replication to slaves. `serve_slave` handles a connection. `stored` is called after each append."""
+    """A master's replication to slaves. `serve_slave` handles a connection. `stored` must be called after each
+    append.
+    """
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self.replicas = Replicas(CopyRules.of(config))
@@ -62,7 +64,9 @@ class HaServer:
         self._refusals, self._lags = RareLines(), RareLines()
 
     def open(self, *, clean: bool) -> None:
-        """Notes the opened store's end. If not `clean`, after a crash, a slave that has more than that is refused."""
+        """Saves the log's end at the start, if the last stop was a crash (not `clean`). A slave with a longer log is
+        then refused.
+        """
         self._known_end = None if clean else self._store.end
 
     def stored(self) -> None:
@@ -125,7 +129,9 @@ class HaServer:
             )
 
     async def _next_report(self, connection: ByteConnection, reports: Reports) -> int | None:
-        """Returns the offset of the next report, or None if the peer closed. Raises `NoSlave` after a silence."""
+        """Returns the offset in the slave's next report, or None if it closed. Raises `NoSlave` after a time without
+        bytes.
+        """
         with trio.move_on_after(self._times.housekeeping):
             while data := await connection.stream.receive_some(RECEIVED_AT_ONCE):
                 if (offset := reports.feed(data)) is not None:
@@ -160,7 +166,7 @@ class HaServer:
             self._note_lag(replica)
 
     async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
-        """Sends all the bytes. Raises `NoSlave` if the slave neither reads nor acknowledges any for a time (`HaTimes`).
+        """Sends all the bytes. Raises `NoSlave` if for a time the slave neither reads nor acknowledges any.
 
         An acknowledgement counts because the system may accept no more bytes for a slow slave until much of its buffer
         is free.
@@ -174,7 +180,7 @@ class HaServer:
                 raise NoSlave(f"it took nothing for {self._times.housekeeping:g} s (haHousekeepingInterval)")
 
     def _note_lag(self, replica: Replica) -> None:
-        """Logs that a slave lags too far, or has caught up to half the allowed gap."""
+        """Logs that a slave lags by haMaxGapNotInSync, or has caught up to half of that."""
         lag, most_gap = self._store.end - max(replica.acknowledged, replica.first), self.replicas.rules.most_gap
         lags = lag >= ((most_gap + 1) // 2 if replica.lags else most_gap)
         if lags is replica.lags:
@@ -194,7 +200,9 @@ class HaServer:
 
 
 async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Coroutine[Any, Any, None]) -> None:
-    """Runs one of the two tasks for a slave. Its end cancels `scope`, and so the other. Its error goes to `endings`."""
+    """Runs one of the two tasks for a slave. At its end it cancels `scope`, which ends the other. Its error goes to
+    `endings`.
+    """
     try:
         await work
     except (NoSlave, trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -204,12 +212,10 @@ async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Corou
 
 
 async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nursery, host: str, port: int) -> int:
-    """Listens for slaves at haListenPort, or else at `port` + 1, or at a free port if that is in use.
+    """Listens for slaves at haListenPort, or else at `port` + 1, or at a free port if that is in use. Returns the port.
 
-    `host` and `port` are the broker's listening address: a name is not looked up again.
-
-    Slaves name no user and use no TLS. So a broker with access control or enforced TLS serves them only at a port that
-    its settings name.
+    `host` and `port` are the broker's listening address. Slaves name no user and use no TLS, so a broker with access
+    control or enforced TLS serves them only at a port that its settings name.
     """
     if guard := guard_without_ha_port(config):
         log.info("no slave can follow: with %s, set haListenPort, and let only slaves connect to it", guard)
@@ -230,7 +236,7 @@ async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nurser
 
 
 def guard_without_ha_port(config: BrokerConfig) -> str:
-    """Returns "access control" or "enforced TLS" if that keeps slaves away while haListenPort is not set, else ""."""
+    """Returns "access control" or "enforced TLS" if that forbids slaves because haListenPort is not set, else ""."""
     if config.ha_listen_port >= 0:
         return ""
     if config.access.is_on:
@@ -239,7 +245,7 @@ def guard_without_ha_port(config: BrokerConfig) -> str:
 
 
 def check_slaves_possible(config: BrokerConfig) -> None:
-    """Raises `InvalidArgument` for a master whose sends wait for slaves although no slave can follow it."""
+    """Raises `InvalidArgument` for a master whose sends wait for slaves although no slave can connect."""
     copies = CopyRules.of(config).copies
     if copies > 1 and (guard := guard_without_ha_port(config)):
         raise InvalidArgument(

@@ -27,10 +27,10 @@ MILLISECONDS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class HaTimes:
-    """Settings of connections between master and slave, in seconds and bytes.
+    """Limits of connections between master and slave, in seconds and bytes.
 
-    A heartbeat follows after `heartbeat` without other bytes. A peer that sends or reads nothing for `housekeeping`
-    counts as dead. A block has at most `block_bytes`.
+    A heartbeat is sent after `heartbeat` seconds without other bytes. A peer that sends or reads nothing for
+    `housekeeping` counts as dead. A block has at most `block_bytes`.
     """
 
     heartbeat: float
@@ -47,7 +47,9 @@ class HaTimes:
 
 
 class Reports:
-    """A parser of a slave's reports: each is the log offset up to which it has everything, and only the last counts."""
+    """A parser of a slave's reports, each the log offset up to which the slave has all bytes. Only the last one
+    matters.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
@@ -57,7 +59,7 @@ class Reports:
         return bool(self._rest)
 
     def feed(self, data: bytes | bytearray) -> int | None:
-        """Returns the last complete report in the bytes so far, or None if no new report is complete."""
+        """Adds received bytes. Returns the last complete report, or None if no further report is complete."""
         data = self._rest + data
         reports_end = len(data) - len(data) % REPORT.size
         self._rest = bytes(data[reports_end:])
@@ -68,12 +70,12 @@ class Reports:
 
 
 def first_transfer(reported: int, log_end: int, segment_bytes: int) -> int:
-    """Returns the log offset of the first byte to send: `reported`, or if that is 0, the newest segment's start."""
+    """Returns the log offset to begin sending at: the reported offset, or for 0 the start of the newest segment."""
     return reported or log_end - log_end % segment_bytes
 
 
 def in_blocks(offset: int, part: bytes, block_bytes: int) -> bytes:
-    """Returns blocks that carry `part`, the log's bytes from `offset` on, or a heartbeat if it is empty."""
+    """Encodes `part`, the log's bytes from `offset` on, as blocks. An empty part becomes a heartbeat."""
     blocks = list[bytes]()
     for at in range(0, len(part) or 1, block_bytes):
         body = part[at : at + block_bytes]

@@ -1,8 +1,8 @@
-"""The checks of a slave's store against its master, made before it follows.
+"""The checks that a slave makes of its master before it follows.
 
-A master that lost its end, as in a power cut, or that is another broker under the same name, has other bytes than the
-slave. RocketMQ's protocol between them does not reveal that: such a master sends nothing, or appends to different
-bytes. So the slave queries the bounds of the master's log, and the master's copy of the slave's last message.
+A master that lost the end of its log in a power cut, or that is another broker under the same name, has other bytes
+than the slave. The replication protocol does not reveal that. So the slave queries the bounds of the master's log, and
+the master's copy of the slave's last message.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ Ask = Callable[[Command], Awaitable[Command]]
 
 
 class CannotFollow(Exception):
-    """A master that this slave cannot follow. The text is the reason, and the remedy."""
+    """Raised if a slave cannot follow its master. The text is the reason and the remedy."""
 
 
 async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
-    """Raises `CannotFollow` if this store's log is not the beginning of the master's log. `ask` sends it a request.
+    """Raises `CannotFollow` if this store's log is not the beginning of the master's log. `ask` sends a request to the
+    master.
 
     A master that does not answer the requests, for example by access control, is not checked.
     """
@@ -59,7 +60,7 @@ async def _check_message(ask: Ask, store: MessageStore, address: str, offset: in
 
 
 def log_bounds(answer: Command) -> tuple[int, int] | None:
-    """Returns the first and the end offset of the master's log, or None if the answer does not contain them."""
+    """Returns the first and the end offset of the log in a master's answer, or None if the answer lacks them."""
     if answer.code != ResponseCode.SUCCESS:
         return None
     try:

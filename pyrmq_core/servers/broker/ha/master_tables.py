@@ -1,8 +1,7 @@
-"""Decodes the tables in a master's answers (21, 43, 45, 60, 201). It is done in a thread, since a body may have 16 MiB.
+"""Decodes the tables in a master's answers (21, 43, 45, 60, 201). Callers do so in a thread, as a body may have 16 MiB.
 
-Anything but a table raises a `BodyError` that names it. Topics and groups that cannot be kept are left out and named:
-the others must not wait for them. Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0). 4.9.7 has no
-`totalTopicNum`.
+A malformed table raises a `BodyError` that names it. A topic or group that this broker cannot keep is left out and
+counted. Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0). 4.9.7 has no `totalTopicNum`.
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ MAX_LEVELS: Final = 1000
 
 @dataclass(slots=True)
 class Page(Generic[V]):
-    """A part of the master's topics or groups by name, of `total` in all.
+    """A page of the master's topics or groups by name. `total` is the number of all of them.
 
-    `rows` is the number of rows in the part, of which `left_out` cannot be kept here. `forbidden` has, by group, the
-    topics that it may not read.
+    Of the page's `rows`, `left_out` cannot be kept here. `forbidden` has, by group, the topics that it may not read.
     """
 
     version: DataVersion
@@ -98,7 +96,7 @@ def delay_offsets(answer: Command) -> dict[int, int]:
 
 
 def timer_checkpoint(answer: Command, address: str) -> TimerCheckpoint | None:
-    """Returns the checkpoint in the answer to request 60, or None if the master has no timers, or has never used
+    """Returns the checkpoint in the answer to request 60, or None if the master has no timers or has never used
     them.
     """
     if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR):

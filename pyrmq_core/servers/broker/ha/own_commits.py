@@ -1,8 +1,8 @@
-"""`OwnCommits`: the offsets that consumers committed at a slave while its master was away, until the master has them.
+"""`OwnCommits`: the offsets that consumers committed at a slave, until the slave has sent them to its master.
 
-RocketMQ's slaves replace them by the master's next table, and consumers receive messages again. Here the slave first
-sends the master each offset that is greater than the master's (UPDATE_CONSUMER_OFFSET), then adopts the table. A group
-that began at the slave is first made at the master, which accepts no offsets of an unknown group.
+In RocketMQ the master's next table overwrites them, and consumers receive messages again. Here the slave first sends
+the master each offset that is greater than the master's (UPDATE_CONSUMER_OFFSET), then adopts the table. A group that
+is new at the slave is first created at the master, which accepts no offsets of an unknown group.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class OwnCommits:
         return {queue_id: offset for queue_id, offset in row.items() if (group, topic, queue_id) not in self._noted}
 
     async def give_back(self, rows: OffsetTable, ask: Ask, address: str) -> None:
-        """Sends the master each offset that is greater than in its table `rows`, and puts it into `rows`.
+        """Sends the master each offset that is greater than its own in `rows`, and puts it into `rows`.
 
         Commits that arrive during the call are left for the next call. Offsets that the master refuses are dropped.
-        Raises `RocketMQError` if it does not answer, and the rest is kept.
+        Raises `RocketMQError` if the master does not answer. The offsets not yet sent are then kept.
         """
         sent, refused, reason = 0, 0, ""
         async for key in InTurns(list(self._noted)):
@@ -90,9 +90,10 @@ class OwnCommits:
 
 
 async def _commit(offset: UpdateConsumerOffset, ask: Ask) -> Command:
-    """Commits an offset at the master, and returns its answer. A group unknown to the master is made there first.
+    """Commits an offset at the master and returns the answer. If the master does not know the group, it is created
+    first.
 
-    A commit makes no group, but the query for its settings does, unless `autoCreateSubscriptionGroup` is off.
+    A query for a group's settings creates the group, unless `autoCreateSubscriptionGroup` is off.
     """
     answer = await ask(offset.to_command())
     if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:

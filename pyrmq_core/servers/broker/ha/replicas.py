@@ -16,10 +16,10 @@ MILLISECONDS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class CopyRules:
-    """The number of brokers that must have a message before its send is answered, this master included.
+    """The number of brokers, this master included, that must have a message before its send is answered.
 
-    A wait for them ends after `timeout` seconds. A slave that lags by `most_gap` bytes is not in sync. With
-    `needs_slaves`, as in RocketMQ 4.9, a send does not wait at all if too few slaves are in sync.
+    A send waits at most `timeout` seconds. A slave that lags by `most_gap` bytes is not in sync. With `needs_slaves`,
+    as in RocketMQ 4.9, a send does not wait at all if too few slaves are in sync.
     """
 
     copies: int = 1
@@ -29,7 +29,7 @@ class CopyRules:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> CopyRules:
-        """Returns the rules of these settings: RocketMQ 5's, or 4.9's if haSlaveFallbehindMax is set."""
+        """Returns RocketMQ 5's rules with a broker's settings, or 4.9's if haSlaveFallbehindMax is set."""
         needs_slaves = config.ha_slave_fallbehind_max >= 0
         copies = max(config.in_sync_replicas, 2 if needs_slaves else 1)
         return cls(
@@ -80,7 +80,9 @@ class Replicas:
         self.connected.pop(replica, None)
 
     def acknowledge(self, replica: Replica, offset: int) -> None:
-        """Notes that a slave has the log up to an offset, and ends the waits that this completes."""
+        """Saves the log offset up to which a slave has the log, and wakes the sends for which enough slaves have it
+        now.
+        """
         replica.acknowledged = max(replica.acknowledged, offset)
         ended = 0
         for end, _, copied in self._waiting:
@@ -100,11 +102,13 @@ class Replicas:
         ]
 
     def can_copy(self, end: int) -> bool:
-        """Returns False if a send needs slaves in sync with a log that ends at `end`, and there are too few."""
+        """Returns False if a send at log offset `end` needs slaves in sync and too few are."""
         return not self.rules.needs_slaves or len(self.in_sync(end)) >= self.rules.copies - 1
 
     async def wait(self, end: int, deadline: float) -> bool:
-        """Returns True if enough slaves have the log up to `end` before the time `deadline` of trio's clock."""
+        """Waits until enough slaves have the log up to `end`. Returns False if trio's clock reaches `deadline`
+        first.
+        """
         if self.is_copied(end):
             return True
         waiting = (end, next(self._numbers), trio.Event())

@@ -1,8 +1,7 @@
-"""`SlaveTables`: a slave's topics, groups and offsets, and its master's progress, fetched again and again.
+"""`SlaveTables`: fetches the master's topics, groups, offsets and delivery progress every 10 s.
 
-Topics and groups are replaced when their version differs, committed offsets merged. RocketMQ 5 fetches every minute,
-4.9 every 10 s: here 10 s, since a slave that is read serves what it knows. Source: broker/slave/SlaveSynchronize.java
-(5.4.0).
+Topics and groups are replaced when their version differs, committed offsets merged. RocketMQ 5 fetches every minute and
+4.9 every 10 s. Source: broker/slave/SlaveSynchronize.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ ReadPage: TypeAlias = Callable[[Command], Page[V]]
 
 @dataclass(frozen=True, slots=True)
 class FetchedState:
-    """A master's delivery progress: the next offset by delay level, and the timers' checkpoint, None without timers.
+    """A master's delivery progress: the next offset by delay level, and the timers' checkpoint (None without timers).
 
     All messages that the master had delivered lie before the position `log_end` of its log. The slave's log ended at
-    `known_to` before the fetch: the state counts every delivery that lies before it.
+    `known_to` before the fetch: the state includes every delivery before it.
     """
 
     delay_offsets: dict[int, int]
@@ -69,11 +68,12 @@ class FetchedState:
 
 
 class DeliveryState:
-    """A master's progress with delayed messages and timers, adopted when this slave's log has the delivered messages.
+    """A master's progress with delayed messages and timers, which this slave adopts once its log has what was
+    delivered.
 
-    A slave that becomes the master continues from the adopted state, and finds later deliveries in its log. A fetched
-    state may count deliveries whose messages this slave lacks: if the master were lost then, no broker would deliver
-    them. So the state waits until this log reaches `log_end`.
+    A slave that becomes the master continues from the adopted state. If it adopted a state at once, and the master were
+    lost before the slave had copied the delivered messages, no broker would deliver them. So a state waits until this
+    log reaches its `log_end`.
     """
 
     def __init__(self, store: MessageStore, delays: DelayLevels) -> None:
@@ -84,16 +84,16 @@ class DeliveryState:
         self._turn = trio.Lock()
 
     async def fetched(self, state: FetchedState) -> None:
-        """Keeps a fetched state to be adopted, unless an earlier one still waits, then adopts it if possible.
+        """Keeps a fetched state until it can be adopted, unless an earlier state is still waiting.
 
-        Otherwise a slave that lags far would wait for ever later states, and adopt none.
+        If later states replaced earlier ones, a slave that lags far would adopt none.
         """
         if self._waiting is None or state.log_end < self._waiting.log_end:  # or: the master lost its log's end
             self._waiting = state
         await self.adopt()
 
     async def adopt(self) -> None:
-        """Adopts the waiting state if this slave's log is synced up to the state's `log_end`.
+        """Adopts the waiting state if this slave's log is synced up to its `log_end`.
 
         Raises `StoreError` if the disk fails. The state then waits for the next call.
         """
@@ -109,7 +109,7 @@ class DeliveryState:
 
 
 class Fields(NamedTuple):
-    """The names of the two request fields that choose a page: the number of its first row, and its number of rows."""
+    """The names of the two request fields that select a page: its first row, and its number of rows."""
 
     first: str
     most: str
@@ -120,9 +120,9 @@ GROUP_FIELDS: Final = Fields("groupSeq", "maxGroupNum")
 
 
 class SlaveTables:
-    """The slave's fetches of its master's tables and progress. `run` repeats them until cancelled.
+    """Fetches the master's tables and progress for a slave. `run` repeats that until cancelled.
 
-    `ask` sends a request to the master. `master_address` returns its address, None while that is unknown. The event
+    `ask` sends a request to the master. `master_address` returns its address, or None while that is unknown. The event
     `tried` is set after the first attempt, `has_topics` when the topics were fetched for the first time.
     """
 
@@ -164,7 +164,7 @@ class SlaveTables:
                     await self._wanted.wait()
 
     async def fetch_topics(self) -> None:
-        """Fetches the settings of the master's topics alone. Does nothing while no master is known. Logs a failure."""
+        """Fetches only the master's topics, if the master is known. A failure is logged."""
         address = self._master_address()
         if address is not None:
             async with self._turn:
@@ -244,10 +244,10 @@ class SlaveTables:
     async def _fetch_pages(
         self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion
     ) -> Page[V] | None:
-        """Returns a table, fetched page by page, or None if its version is `own_version`, which this slave has.
+        """Fetches a table page by page. Returns None if its version is `own_version`, which this slave has.
 
         `code` and `fields` are those of the request, and `read` decodes an answer. If the table changes between two
-        pages, the master begins again. A master of 4.9 sends the table at once.
+        pages, the master sends its first page again. A master of 4.9 sends the whole table as one page.
         """
         table: Page[V] | None = None
         for _ in range(MOST_PAGES):

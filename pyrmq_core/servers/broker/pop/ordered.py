@@ -43,7 +43,7 @@ Queue: TypeAlias = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class OrderedPop:
-    """The messages of one ordered pop. `tries` has, by offset, how often each was popped before, if it was."""
+    """The messages of one ordered pop. `tries` has the number of earlier pops of each message, by offset."""
 
     pop_time_ms: int
     invisible_ms: int
@@ -59,7 +59,7 @@ class OrderedPop:
 
     @property
     def free_ms(self) -> int:
-        """The time at which every message is acknowledged or visible again."""
+        """The time in ms at which every message is acknowledged or visible again."""
         ends_ms = self.pop_time_ms + self.invisible_ms
         return max((self.visible_ms.get(offset, ends_ms) for offset in set(self.offsets) - self.acked), default=0)
 
@@ -117,12 +117,16 @@ class OrderedQueues:
         return self._times[0][0] if self._times else None
 
     def is_locked(self, queue: Queue, attempt_id: str | None, now_ms: int) -> bool:
-        """Returns whether a pop finds the queue locked. The pop with the lock may be repeated by its attempt id."""
+        """Returns True if an earlier pop locks the queue. The pop that holds the lock may be repeated with its attempt
+        id.
+        """
         row = self._rows.get(queue)
         return row is not None and now_ms < row.free_ms and (attempt_id is None or attempt_id != row.attempt_id)
 
     def take(self, queue: Queue, pop: OrderedPop) -> Mapping[int, int]:
-        """Locks a queue for a pop. Returns how often its messages were popped before, by offset, if they were."""
+        """Locks a queue for a pop. Returns the number of earlier pops of each message that was popped before, by
+        offset.
+        """
         before, tries = self._rows.get(queue), {}
         if before is not None and pop.attempt_id is not None and pop.attempt_id == before.attempt_id:
             tries = dict(before.tries)
@@ -132,9 +136,9 @@ class OrderedQueues:
         return tries
 
     def ack(self, queue: Queue, offset: int, pop_time_ms: int) -> bool:
-        """Acknowledges a message, and moves the group's offset. Returns False if the pop did not take it.
+        """Acknowledges a message and moves the group's offset. Returns False if the message is not one of its pop.
 
-        Acknowledgements of an earlier pop, and of messages behind the group's offset, have no effect.
+        Acknowledgements of an earlier pop, and of messages before the group's offset, have no effect.
         """
         if (row := self._current(queue, offset, pop_time_ms)) is None:
             return True
@@ -147,7 +151,7 @@ class OrderedQueues:
         return True
 
     def change(self, queue: Queue, offset: int, pop_time_ms: int, visible_ms: int) -> bool:
-        """Sets when a message becomes visible. Returns False if it was acknowledged before."""
+        """Sets the time in ms at which a message becomes visible. Returns False if it was acknowledged before."""
         if offset < (self._offsets.committed(*queue) or 0):
             return False
         if (row := self._current(queue, offset, pop_time_ms)) is not None and offset in row.offsets:
@@ -159,14 +163,14 @@ class OrderedQueues:
             self.is_changed = True
 
     def wake_freed(self, now_ms: int) -> None:
-        """Wakes a pop that waits, for each queue whose lock has ended."""
+        """Wakes a waiting pop for each queue whose lock has ended."""
         while self._times and self._times[0][0] <= now_ms:
             queue = heapq.heappop(self._times)[1]
             if (row := self._rows.get(queue)) is not None and row.free_ms <= now_ms:
                 self._waits.wake_queue(*queue)
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread, or None if nothing changed."""
+        """Returns a function that creates the file's text in any thread, or None if nothing changed."""
         if not self.is_changed:
             return None
         self.is_changed, oldest_ms = False, clock.now_ms() - KEPT_MS

@@ -1,4 +1,4 @@
-"""The entries of the revive log: checkpoints of pops, and acknowledgements, which name their checkpoint by its key.
+"""The entries of the revive log: checkpoints of pops, and acknowledgements, which refer to a checkpoint by its key.
 
     member   of              content
     t, c     both            topic and group
@@ -37,11 +37,13 @@ MOST_MESSAGES: Final = 32
 
 
 class BadEntry(Exception):
-    """A record of the revive log that is neither a checkpoint nor an acknowledgement. The text has the reason."""
+    """Raised for a record of the revive log that is neither a checkpoint nor an acknowledgement. The text has the
+    reason.
+    """
 
 
 class PopKey(NamedTuple):
-    """The key by which acknowledgements name the checkpoint of a pop: its queue, its time and its first offset."""
+    """The key of a checkpoint, by which acknowledgements refer to it: the queue, time and first offset of the pop."""
 
     topic: str
     group: str
@@ -67,9 +69,9 @@ class PopKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckPoint:
-    """The record that a pop took the messages at `offsets` of a queue, for `invisible_ms` from the time in its key.
+    """The record of a pop, which hides the messages at `offsets` for `invisible_ms` from the time in the key.
 
-    `tag` is the TAGS of the message that holds it in the revive log.
+    `tag` is the TAGS of the revive log's message.
     """
 
     key: PopKey
@@ -79,7 +81,7 @@ class CheckPoint:
 
     @property
     def labels(self) -> tuple[str, str, str]:
-        """The values of the labels of metrics about it: group, topic, and the kind CK."""
+        """The values of this checkpoint's metric labels: group, topic, and the kind CK."""
         return self.key.group, self.key.topic, "CK"
 
     @property
@@ -109,7 +111,7 @@ class CheckPoint:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Acknowledged messages of a checkpoint. `revive_ms` is when they would have become visible again."""
+    """The acknowledgement of messages of a checkpoint. At `revive_ms` they would have become visible again."""
 
     key: PopKey
     offsets: tuple[int, ...]
@@ -140,9 +142,9 @@ ReviveEntry: TypeAlias = CheckPoint | Ack
 
 
 def read_entry(record: RawRecord, own_broker: str) -> tuple[ReviveEntry, int]:
-    """Returns a record's entry and the time in ms for which it was written. Raises `BadEntry`.
+    """Decodes an entry from its record, with the time in ms for which it was written. Raises `BadEntry`.
 
-    An acknowledgement of an older broker names no broker, and then means `own_broker`.
+    Acknowledgements written by older brokers name no broker, and get the name `own_broker`.
     """
     properties = decode_properties(decode_java_utf8(record.properties))
     tag = properties.get(TAGS, "")

@@ -1,10 +1,10 @@
-"""`Revival`: decides which checkpoints of a queue of the revive log have ended, and which are due.
+"""`Revival`: decides which checkpoints of a queue of the revive log are due.
 
-Entries are taken in the order of the queue. A checkpoint is due when every acknowledgement for its time must have been
-read: timers delivered all entries up to that time, or an entry of a later time was read. What becomes visible is
-acknowledged in the log, too, so a reader that begins again at `done` repeats nothing.
+Entries are read in the order of the queue. A checkpoint is due when every acknowledgement for its time has been read:
+the timers have delivered all entries up to that time, or an entry of a later time was read. Messages that become
+visible are acknowledged in the log, too, so that a reader that restarts at `done` repeats none.
 
-Source: broker/processor/PopReviveService.java (5.4.0). There a checkpoint is due two seconds later.
+Source: broker/processor/PopReviveService.java (5.4.0), in which a checkpoint is due two seconds later.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A checkpoint whose time has come, and its messages without an acknowledgement, in order."""
+    """A checkpoint whose time has come, and the offsets of its messages without an acknowledgement, in order."""
 
     check_point: CheckPoint
     offsets: tuple[int, ...]
 
 
 class Revival:
-    """The checkpoints of one queue of the revive log that have not ended. `position` is the next entry to take."""
+    """The unfinished checkpoints of one queue of the revive log. `position` is the offset of the next entry to read."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -47,17 +47,19 @@ class Revival:
 
     @property
     def done(self) -> int:
-        """The position before which every checkpoint has ended."""
+        """The offset in the queue before which all checkpoints are finished."""
         first = next(iter(self._open.values()), None)
         return self.position if first is None else first.position
 
     @property
     def next_ms(self) -> int | None:
-        """The time at which a checkpoint is due, or None if there is none."""
+        """The time in ms at which the next checkpoint is due, or None without checkpoints."""
         return self._times[0][0] + GRACE_MS if self._times else None
 
     def take(self, position: int, entry: ReviveEntry | None, deliver_ms: int = 0) -> None:
-        """Takes the entry at a position, or None for one that cannot be read."""
+        """Adds the entry at an offset of the queue, or skips the offset if the entry is None, since it cannot be
+        read.
+        """
         self.position = position + 1
         self._seen_ms = max(self._seen_ms, deliver_ms)
         if isinstance(entry, CheckPoint):
@@ -68,9 +70,9 @@ class Revival:
             open_point.left.difference_update(entry.offsets)
 
     def due(self, delivered_ms: int) -> Due | None:
-        """Returns the first checkpoint that is due, until `end` was called for it.
+        """Returns the first checkpoint that is due, or None. It stays the first until `end` is called.
 
-        `delivered_ms` is the time up to which the timers delivered everything, and this queue was read afterwards.
+        `delivered_ms` is the time up to which the timers had delivered everything before the queue was read.
         """
         until_ms = max(delivered_ms - GRACE_MS, self._seen_ms - DISORDER_MS)
         if not self._times or self._times[0][0] > until_ms:
@@ -79,7 +81,7 @@ class Revival:
         return Due(open_point.check_point, tuple(sorted(open_point.left)))
 
     def end(self, due: Due) -> None:
-        """Notes that the messages of the checkpoint that `due` returned are visible again."""
+        """Removes the checkpoint that `due` returned, since its messages are visible again."""
         _, _, key = heapq.heappop(self._times)
         assert key == due.check_point.key
         del self._open[key]

@@ -1,8 +1,8 @@
-"""`ReviveLog`: the messages that write checkpoints and acknowledgements, by the timers, and the offsets they restore.
+"""`ReviveLog`: encodes checkpoints and acknowledgements as timer messages, and restores offsets from them.
 
 Committed offsets are written to their file at intervals, while a checkpoint is in the log at once. After a kill
-`restore_offsets` moves a group's offset behind the messages that newer checkpoints show as popped.
-Source: broker/processor/PopMessageProcessor.java (buildCkMsg), AckMessageProcessor.java (5.4.0).
+`restore_offsets` moves a group's offset past the messages that newer checkpoints show as popped. Source:
+broker/processor/PopMessageProcessor.java (buildCkMsg), AckMessageProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ log = line_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReviveLog:
-    """The revive log of this broker: its topic, which has `queues` queues, and the form of its entries there."""
+    """The revive log of this broker: a topic of `queues` queues, whose messages are checkpoints and
+    acknowledgements.
+    """
 
     topic: str
     queues: int
@@ -36,7 +38,7 @@ class ReviveLog:
     timers: TimerSettings
 
     def append(self, entry: ReviveEntry, revive_queue_id: int, now_ms: int) -> Append:
-        """Returns the message that writes an entry. Raises `BadTimer` if its time is too far ahead."""
+        """Returns the message to store for an entry. Raises `BadTimer` if its time is too far ahead."""
         properties = {TAGS: entry.tag, UNIQ_KEY: entry.unique_id, TIMER_DELIVER_MS: str(entry.deliver_ms)}
         waits = place_timer(properties, self.topic, revive_queue_id, now_ms, self.timers)
         topic, queue_id = TIMER_QUEUE if waits else (self.topic, revive_queue_id)
@@ -51,7 +53,7 @@ class ReviveLog:
         )
 
     def read(self, record: RawRecord) -> tuple[ReviveEntry | None, int]:
-        """Returns the entry in a record, and its time in ms. Logs a record without an entry, and returns None and 0."""
+        """Decodes the entry in a record, and its time in ms. A malformed record is logged, and gives None and 0."""
         try:
             return read_entry(record, self.broker_name)
         except BadEntry as error:
@@ -59,10 +61,10 @@ class ReviveLog:
             return None, 0
 
     def restore_offsets(self, reader: StoreReader, offsets: GroupOffsets) -> int:
-        """Moves groups' offsets behind the messages that checkpoints show as popped. Returns how many moved. Blocks.
+        """Moves groups' offsets past the messages that checkpoints show as popped. Returns how many it moved. Blocks.
 
-        Only checkpoints count that were written after the offsets' file: a killed broker may have popped messages whose
-        offsets were not saved.
+        Only checkpoints newer than the offsets' file count, since a killed broker may have popped messages without
+        saving their offsets.
         """
         if offsets.saved_ms is None:
             return 0

@@ -1,8 +1,8 @@
-"""`Reviver`: the task that makes messages visible again whose invisible time ended without an acknowledgement.
+"""`Reviver`: makes popped messages visible again that were not acknowledged within their invisible time.
 
-It reads the queues of the revive log, and stores each such message in the retry topic of its group, with one try more,
-or in the group's dead-letter topic after retryMaxTimes tries. RocketMQ's broker revives it for ever, and its proxy
-moves it there. After a disk error the step is done again, and no message is passed over.
+It reads the queues of the revive log, and stores each such message in the retry topic of its group, with one more try,
+or in the group's dead-letter topic after retryMaxTimes tries. RocketMQ's broker revives messages for ever, and leaves
+the dead-letter topic to its proxy. After a disk error the step is repeated, so that no message is lost.
 """
 
 from __future__ import annotations
@@ -84,16 +84,16 @@ class Reviver:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def next_queue(self) -> int:
-        """Returns the revive queue for the next pop."""
+        """Returns the id of the revive queue for the next pop, each in turn."""
         return next(self.numbers) % self.log.queues
 
     def left(self, queue_id: int) -> int:
-        """Returns the number of entries in a queue of the revive log, from the first unfinished one to the end."""
+        """Returns the number of entries from the first unfinished one to the end of a queue of the revive log."""
         return self.store.reader.bounds((self.log.topic, queue_id))[1] - self.queues[queue_id].done
 
     @property
     def is_behind(self) -> bool:
-        """True while so much is in flight that no more may be popped."""
+        """True if so many popped messages are unfinished that no more may be popped."""
         return sum(map(self.left, self.queues)) > MOST_BEHIND
 
     async def run(self) -> None:
@@ -126,7 +126,9 @@ class Reviver:
         return min(max((next_ms - clock.now_ms()) / 1000, 0.01), MAX_WAIT_SECONDS)
 
     async def _work(self, queue_id: int, queue: Revival) -> None:
-        """Reads a queue to its end, and revives what is due. Raises `StoreError` with nothing passed over."""
+        """Reads a revive queue to its end, and revives the messages that are due. After a `StoreError` it can be
+        repeated.
+        """
         key, ended = (self.log.topic, queue_id), 0
         while True:
             # Before the queue is read: what timers deliver meanwhile may be unread.
@@ -145,13 +147,12 @@ class Reviver:
         self._commit(queue_id, queue)
 
     def _commit(self, queue_id: int, queue: Revival) -> None:
-        """Commits the offset of the last entry that has ended, as RocketMQ does, not the offset after it."""
+        """Commits the offset of the last finished entry, as RocketMQ does, not the offset after it."""
         committed, last = self.offsets.committed(REVIVE_GROUP, self.log.topic, queue_id), queue.done - 1
         if last > (-1 if committed is None else committed):
             self.offsets.commit(REVIVE_GROUP, self.log.topic, queue_id, last)
 
     def _read(self, key: QueueKey, queue: Revival) -> bool:
-        """Takes the next entries of a queue. Returns False if there are no more."""
         result = self.store.reader.get(key, queue.position, READ_LIMITS)
         if result.status is not GetStatus.FOUND:
             if result.status is GetStatus.OFFSET_TOO_SMALL:
@@ -171,7 +172,7 @@ class Reviver:
         return queue.position < result.max_offset
 
     async def _revive(self, queue_id: int, due: Due) -> None:
-        """Stores copies of the due messages, and then an acknowledgement, so that a new start repeats none."""
+        """Stores copies of the due messages, and then an acknowledgement of them, so that a restart repeats none."""
         key = due.check_point.key
         if popped_topic(key.topic, key.group) not in self.topics or (group := self.groups.known(key.group)) is None:
             return  # the topic or the group was deleted

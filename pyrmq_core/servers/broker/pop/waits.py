@@ -1,8 +1,8 @@
 """`PopWaits`: pops and notifications that wait for a message of their topic or of its retry topics.
 
-They share the limits, the deadlines and the memory of held pulls. A message wakes one pop of each group, the one that
-waits longest: a pop takes many messages, and wakes the next one if it leaves some. Source:
-broker/longpolling/PopLongPollingService.java (5.4.0), which does not notice messages of the older retry topics.
+They are held pulls, with the same limits. A message wakes in each group only the pop that waits longest, since a pop
+takes many messages, and wakes the next one if it leaves some. Source: broker/longpolling/PopLongPollingService.java
+(5.4.0), which does not notice messages of the older retry topics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BETWEEN: Final = "@"
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A group's wait at a topic, for a queue or for any. A notification `takes` no message."""
+    """A group that waits at a queue of a topic, or at all of them (ANY_QUEUE). A notification `takes` no message."""
 
     topic: str
     group: str
@@ -62,7 +62,7 @@ class PopWaits:
         size_bytes: int,
         wake: Callable[[], None],
     ) -> HeldPull:
-        """Holds a pop until a message comes that it may take, or its time ends. `wake` is then called once."""
+        """Holds a pop until a message arrives that it may take, or its time ends. `wake` is then called once."""
         for topic in waiter.topics:
             self._waiting.setdefault(topic, Counter())[waiter] += 1
 
@@ -101,11 +101,13 @@ class PopWaits:
                 self.held.wake_first(waiter.key, codes)
 
     def wake_queue(self, group: str, topic: str, queue_id: int) -> None:
-        """Wakes a pop and a notification of a group that wait for this queue, and those that wait for any."""
+        """Wakes a pop and a notification of a group that wait for this queue, and one of each that wait for any
+        queue.
+        """
         for waited in (queue_id, ANY_QUEUE):
             self.wake(Waiter(topic, group, waited))
             self.wake(Waiter(topic, group, waited, takes=False))
 
     def wake(self, waiter: Waiter) -> None:
-        """Wakes the pop that waits longest for the same queue, whatever messages it wants."""
+        """Wakes the pop that has waited longest with the same topic, group and queue, whatever its filter."""
         self.held.wake_first(waiter.key, None)

@@ -1,9 +1,9 @@
 """Requests that an administrator sends to a consumer through the broker: 307, 309, and offsets in memory (223).
 
-The broker passes requests 307 and 309 on to the client whose id they have, over the connection of its heartbeat, and
-returns its answer. It refuses 309 for a batch that is one record. Request 223 becomes a request 221 to each member of
-the group. A member without a readable answer is left out. Source: broker/processor/AdminBrokerProcessor.java
-(callConsumer, consumeMessageDirectly, getConsumerStatus), broker/client/net/Broker2Client.java (5.4.0).
+The broker passes requests 307 and 309 on to the client with the requested id, and returns its answer. It refuses 309
+for a batch that is one record. Request 223 becomes a request 221 to each member of the group, and members that do not
+answer properly are left out. Source: broker/processor/AdminBrokerProcessor.java (callConsumer, consumeMessageDirectly,
+getConsumerStatus), broker/client/net/Broker2Client.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ConsumerCallRequests:
         return self._pass_on(header.consumer_group, header.client_id, header.to_command())
 
     def consume_directly(self, request: Command, _: Peer) -> Answer:
-        """Passes the request on to the consumer that it names, with the stored message, or refuses a batch record."""
+        """Sends the request, with the stored message, to the consumer that it names. A batch record is refused."""
         header = ConsumeMessageDirectly.from_command(request)
         try:
             place = decode_offset_msg_id(header.msg_id or "").offset

@@ -1,8 +1,8 @@
-"""Requests about clients: heartbeats (34), leaving (35), members of groups (38, 203, 204, 300), expressions (46),
+"""Requests about clients: heartbeats (34), leaving (35), members of groups (38, 203, 204, 300), expressions (46), and
 locks of queues (41, 42).
 
-Supported: version 1 of the heartbeat, which is complete each time. Source: broker/processor/ClientManageProcessor.java,
-ConsumerManageProcessor.java (5.4.0).
+Only version 1 of the heartbeat is supported, which is complete each time. Source:
+broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class HeartbeatRequests:
         }
 
     def heart_beat(self, request: Command, peer: Peer) -> Answer:
-        """Registers the connection for its groups, and makes the retry topics of consumer groups.
+        """Registers the connection for its groups, and creates the retry topics of consumer groups.
 
         As in RocketMQ, groups that may not be created are skipped, and so are impossible names of topics and groups.
         """
@@ -138,7 +138,7 @@ class HeartbeatRequests:
     async def _after_topics(self, topics: list[TopicConfig], answer: Command) -> Command:
         """Announces the topics to the NameServers, then returns the answer.
 
-        Their file is written in the background, and no message to them is acknowledged before that.
+        Their file is written in the background, and a message to them is not acknowledged before it is written.
         """
         if topics:
             await self.announcer.announce(*topics)
@@ -179,7 +179,7 @@ class MemberRequests:
         return ConsumerList(tuple(members.client_ids)).to_command()
 
     def check_client_config(self, request: Command, _: Peer) -> Command:
-        """Returns success if this broker can evaluate the subscription's expression, otherwise a refusal."""
+        """Returns success if this broker can evaluate the subscription's filter expression, otherwise a refusal."""
         members = load_object(request.body, "client configuration")
         subscription: Any = members.get("subscriptionData")
         if subscription is None:

@@ -1,8 +1,8 @@
 """CONSUMER_SEND_MSG_BACK (36), and the choice between retry topic and dead-letter topic for a consumer's retries.
 
 A message that a consumer could not handle goes to `%RETRY%group`, with a delay that grows with the number of tries.
-After the last try, or when the consumer wants it, it goes to `%DLQ%group`. A batch that is one record is refused, since
-only its consumer knows the message that failed, and sends that by itself. Source:
+After the last try, or when the consumer requests it, it goes to `%DLQ%group`. A batch that is one record is refused,
+since only its consumer knows which message failed, and sends that one itself. Source:
 broker/processor/SendMessageProcessor.java (handleRetryAndDLQ), AbstractSendMessageProcessor.java (5.4.0).
 """
 
@@ -63,7 +63,7 @@ GroupConfig = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SendBackRequests:
-    """The handler of messages that consumers give back for another try, and the rule for retries that they send."""
+    """The handler of messages that consumers send back for another try, and the check of retries that they send."""
 
     settings: LiveSettings
     identity: Identity
@@ -124,10 +124,11 @@ class SendBackRequests:
         return success()
 
     def divert(self, message: SendMessage, version: int, properties: dict[str, str]) -> TopicConfig | None:
-        """Returns the dead-letter topic for a retry without tries left, or if its group consumes in order, else None.
+        """Returns the dead-letter topic for a retry without tries left, or of a group that consumes in order, else
+        None.
 
-        The sender's release, `version`, decides whether its own limit of tries counts. Changes the `properties` of a
-        dead letter: they lose their delay, and get the original message's topic and id.
+        The sender's release, `version`, decides whether its own limit of tries counts. For a dead letter, the delay is
+        removed from `properties`, and the original message's topic and id are added.
         """
         name = message.topic.removeprefix(RETRY_PREFIX)
         group = self.groups.find(name, clock.now_ms())
@@ -152,7 +153,9 @@ class SendBackRequests:
             await make_topic(self.announcer, TopicConfig(topic, queues, queues, READ_WRITE))
 
     async def _store_again(self, record: RawRecord, topic: str, queues: int, level: int) -> AppendResult:
-        """Stores the message, with one more try, in a topic made with `queues` queues. A `level` above 0 delays it."""
+        """Stores the message, with one more try, in a topic that is created with `queues` queues. A `level` above 0
+        delays it.
+        """
         await self._ensure_topic(topic, queues)
         with refused_by_disk():
             await self.topics.saved(topic)

@@ -1,6 +1,6 @@
-"""The queue of a message that is delivered later: by its delay level, by its delivery time, or at once.
+"""Chooses the queue that a message is stored in: that of its delay level, the timers', or its own.
 
-Source: broker/util/HookUtils.java (5.4.0), handleScheduleMessage: a level wins over a time.
+A level takes precedence over a delivery time. Source: broker/util/HookUtils.java handleScheduleMessage (5.4.0).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyrmq_core.servers.broker.timers.timer_rules import TIMER_TOPIC, BadTimer, 
 
 
 class StoredQueue(NamedTuple):
-    """The topic and queue that a message is stored in, and the delay of its level, None without a level."""
+    """The topic and queue in which a message is stored, and the delay of its level in ms (None without a level)."""
 
     topic: str
     queue_id: int
@@ -29,15 +29,15 @@ class StoredQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DelayedQueues:
-    """The choice of the queue that a message is stored in: a delay level's, the timers', or its own."""
+    """Chooses the queue that a message is stored in: that of its delay level, the timers', or its own."""
 
     delays: DelayLevels
     timers: Timers
 
     def queue_of(self, topic: str, queue_id: int, properties: dict[str, str]) -> StoredQueue:
-        """Returns the queue to store a message in, and adds the real queue of a delayed message to `properties`.
+        """Returns the queue to store a message in. For a delayed message its own queue is added to `properties`.
 
-        Raises `RequestRefused` for a level that is no number, and for a delivery time that is not possible.
+        Raises `RequestRefused` for a level that is not a number, and for an impossible delivery time.
         """
         level = delay_level(properties)
         if level > 0:
@@ -63,9 +63,9 @@ class DelayedQueues:
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """Returns the level in the property DELAY, or 0 if the message has no such property.
+    """Returns the number in the property DELAY, or 0 if the message has no such property.
 
-    Raises `RequestRefused` for a text that is no number. Java fails for it, too.
+    Raises `RequestRefused`, as Java does, for a text that is not a number.
     """
     text = properties.get(DELAY)
     if text is None:

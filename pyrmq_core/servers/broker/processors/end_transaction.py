@@ -1,9 +1,9 @@
 """END_TRANSACTION (37) and RESUME_CHECK_HALF_MESSAGE (323).
 
 A commit stores the message for its consumers, a rollback only records the end, and an unknown state leads to a check.
-RocketMQ leaves a request with an unknown state without an answer. Here it is refused. A second commit of one message is
-answered like the first, and delivers nothing. Source: broker/processor/EndTransactionProcessor.java,
-AdminBrokerProcessor.java (resumeCheckHalfMessage), 5.4.0.
+RocketMQ does not answer a request with an unknown state. Here it is refused. A second commit of a message is answered
+like the first, and delivers nothing. Source: broker/processor/EndTransactionProcessor.java, AdminBrokerProcessor.java
+(resumeCheckHalfMessage), 5.4.0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOT_RESUMED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequests:
-    """The handlers of requests that end transactions, or have a half message checked again."""
+    """The handlers of requests to commit or roll back transactions, and to check a half message again."""
 
     transactions: Transactions
     writer: MessageWriter
@@ -55,7 +55,7 @@ class TransactionRequests:
         return self._end(end)
 
     async def _end_when_flushed(self, end: EndTransaction) -> Command:
-        """Ends a transaction after a sync: with SYNC_FLUSH a half message is in its queue only from then on."""
+        """Ends a transaction after a sync, since with SYNC_FLUSH a half message is in its queue only then."""
         await self.flusher.wait_flushed(self.store.end)
         return self._end(end)
 
@@ -79,7 +79,7 @@ class TransactionRequests:
         return success()
 
     def resume_check(self, request: Command, _: Peer) -> Command:
-        """Schedules new checks of a half message, even if it was discarded after too many checks."""
+        """Schedules further checks of a half message, even if it was discarded after too many checks."""
         resume = ResumeCheckHalfMessage.from_command(request)
         try:
             place = decode_offset_msg_id(resume.msg_id or "").offset

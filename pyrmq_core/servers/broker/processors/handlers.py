@@ -1,4 +1,4 @@
-"""The type of request handlers. A handler returns the answer to a peer's request, or an object that makes it later."""
+"""The type of request handlers. A handler returns the answer to a request, or an object that provides it later."""
 
 from __future__ import annotations
 

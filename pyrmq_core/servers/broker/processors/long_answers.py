@@ -1,4 +1,6 @@
-"""Answers that are made piece by piece, so that other requests have their turn, and that fit into a frame."""
+"""Long answers that are created piece by piece, so that other requests are served meanwhile, and that fit into a
+frame.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ BUSY: Final = "too many long requests wait for their turn; try again later"
 
 
 async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]) -> Command:
-    """Returns the answer of long work, which begins when its turn comes, or a refusal if too many others wait."""
+    """Runs long work when a place is free and returns its answer, or a refusal if too many others wait."""
     answer = await long_work.run(work)
     return refusal(ResponseCode.SYSTEM_BUSY, BUSY) if answer is None else answer
 
 
 def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
-    """Returns success with a body of these pieces, which are made in turn with other work. Refuses a body over 15 MiB.
+    """Returns a response whose body joins these pieces, while other requests are served. A body over 15 MiB is refused.
 
-    A piece takes some 10 us to make. It may be empty, for a step of the work that adds nothing to the body.
+    Each piece should take about 10 us. It may be empty, for a step of work that adds nothing to the body.
     """
     first = list(islice(pieces, STEPS_AT_ONCE))
     if len(first) < STEPS_AT_ONCE:
@@ -51,10 +53,10 @@ def separated(rows: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def object_pieces(members: Mapping[str, Any] | Iterator[tuple[str, Any]], few: int = 0) -> Iterator[bytes]:
-    """Yields the text of a JSON object in pieces: a piece for each plain member, and for each row of a table.
+    """Yields the JSON text of an object in pieces: one for each plain member, and one for each row of a table.
 
-    A table is a dict, or an iterator of names and values. A long row is divided into pieces, too. The members must not
-    change meanwhile. A dict with at most `few` members is one piece.
+    A table is a dict, or an iterator of names and values. A dict with at most `few` members is one piece. The members
+    must not change meanwhile.
     """
     yield b"{"
     for number, (name, value) in enumerate(members.items() if isinstance(members, Mapping) else members):

@@ -1,7 +1,7 @@
-"""The rules for names: a topic becomes a folder, and topics, groups and clients become keys of the broker's tables.
+"""The rules for names, since a topic becomes a folder, and topics, groups and clients become keys of tables.
 
-Each rule returns the fault of a text, in RocketMQ's words, or an empty text. `checked` applies rules before the handler
-of a request. Source: common/topic/TopicValidator.java (5.4.0), but groups may have 4.9's 255 characters.
+A rule returns an error text in RocketMQ's words, or an empty text for a valid name. `checked` applies rules before the
+handler of a request. Source: common/topic/TopicValidator.java (5.4.0), but groups may have 4.9's 255 characters.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHOWN_CHARS: Final = 255
 
 
 def lite_refusal(request: Command, reason: str) -> Command | None:
-    """Returns the refusal of a request about a lite topic of RocketMQ 5.5, or None for any other request."""
+    """Refuses a request about a lite topic of RocketMQ 5.5, or returns None for any other request."""
     if not request.ext.get("liteTopic"):
         return None
     return refusal(
@@ -66,7 +66,7 @@ def topic_fault(topic: str) -> str:
 
 
 def queue_fault(topic: str) -> str:
-    """Returns the fault of a topic's name, or of the name of a lite topic's queue."""
+    """Returns the error in a topic's name, or in the name of a lite topic's queue, or an empty text."""
     if not is_lite_queue(topic):
         return topic_fault(topic)
     name = topic.removeprefix(f"{LMQ_PREFIX}{owner_topic(topic)}$")
@@ -85,7 +85,9 @@ def group_fault(group: str) -> str:
 
 
 def client_fault(client_id: str) -> str:
-    """Returns the fault of a client's id, or of a broker's name in a message queue: too long, or not printable."""
+    """Returns an error if a client's id, or a broker's name in a message queue, is too long or not printable, else
+    "".
+    """
     if len(client_id) > MAX_CLIENT_ID_CHARS:
         return f"The specified client: {_shown(client_id)}, is longer than {MAX_CLIENT_ID_CHARS}"
     if NOT_PRINTED.search(client_id):
@@ -98,7 +100,7 @@ def if_any(rule: Rule) -> Rule:
 
 
 def listed(rule: Rule) -> Rule:
-    """Returns a rule that checks several names with `;` between them by this rule."""
+    """Returns a rule that applies `rule` to each of several names separated by `;`."""
     return lambda text: next((fault for name in text.split(";") if name and (fault := rule(name))), "")
 
 

@@ -1,8 +1,8 @@
 """Offsets of queues (29 to 32) and of groups (14, 15).
 
 Source: broker/processor/AdminBrokerProcessor.java, ConsumerManageProcessor.java (5.4.0). For a topic or queue that does
-not exist, 29 to 32 give the answer of an empty queue. The queue of a lite topic is addressed as a topic, and 29 reads
-it by `liteTopic`, too. 5.5.0 commits any offset in it. Here it must have a message.
+not exist, 29 to 32 answer as for an empty queue. The queue of a lite topic can be named as a topic, in 29 also by
+`liteTopic`. 5.5.0 accepts a commit of any offset in it. Here the queue must have messages.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ class OffsetRequests:
         return StoreTimeFound(-1 if stored is None else stored).to_command()
 
     def query_consumer_offset(self, request: Command, _: Peer) -> Command:
-        """Returns the committed offset. Without one it refuses, or returns 0 for a queue that has its first message."""
+        """Returns the committed offset. If there is none, returns 0 for a queue that still has its first message, else
+        refuses.
+        """
         header = QueryConsumerOffset.from_command(request)
         committed = self.offsets.committed(header.consumer_group, header.topic, header.queue_id)
         if committed is not None:
@@ -137,7 +139,7 @@ class OffsetRequests:
 
 
 def queue_topic(request: Command, topic: str) -> str:
-    """Returns the topic whose queue a request reads: that of its lite topic, or else `topic`."""
+    """Returns the topic whose queue a request reads: the queue of its lite topic, or else `topic`."""
     lite_topic = request.ext.get("liteTopic")
     return f"{LMQ_PREFIX}{topic}${lite_topic}" if lite_topic else topic
 
@@ -145,15 +147,15 @@ def queue_topic(request: Command, topic: str) -> str:
 def may_commit_in(reader: StoreReader, topic: str, queue_id: int, offset: int = 0) -> bool:
     """Returns False for the queue of a lite topic that has no messages, or that ends before `offset`.
 
-    Any number of names would fill the table. An offset beyond the end is one of a former queue of that name.
+    Otherwise commits with arbitrary names would fill the table. An offset beyond the end belongs to a deleted queue.
     """
     return not is_lite_queue(topic) or reader.bounds((topic, queue_id))[1] >= max(offset, 1)
 
 
 def commit(offsets: GroupOffsets, key: tuple[str, str, int], offset: int, member: ClientInfo | None) -> bool:
-    """Commits the offset of a group, topic and queue id. Returns False, with nothing changed, if a reset forbids it.
+    """Commits an offset of a group, topic and queue id. Returns False, with nothing changed, if a reset forbids it.
 
-    After a reset, `member` may commit once it has pulled at the new offset. It is None for a client outside the group.
+    After a reset a `member` may commit once it has pulled at the new offset. It is None for a client outside the group.
     """
     client_id = None if member is None else member.client_id
     if not offsets.may_commit(*key, offset, trio.current_time(), client_id):

@@ -1,4 +1,4 @@
-"""Storing messages, for the processors. An error of the disk becomes a `RequestRefused`."""
+"""Stores messages for the handlers of requests. An error of the disk becomes a `RequestRefused`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
 
 
 class RequestRefused(Exception):
-    """A refusal of a request. `code` and the text are the answer."""
+    """Raised to refuse a request. `code` and the text become the response's code and remark."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
@@ -41,7 +41,7 @@ class MessageWriter:
     replicas: Replicas
 
     def put(self, append: Append) -> AppendResult:
-        """Stores messages. Raises `RequestRefused` if the disk fails, storing has ended, or they are too large."""
+        """Stores messages. Raises `RequestRefused` if the disk fails, the broker is stopping, or they are too large."""
         began = time.perf_counter_ns()
         with self.refusals():
             stored = self.store.put(append, clock.now_ms())
@@ -50,14 +50,14 @@ class MessageWriter:
 
     @property
     def has_to_wait(self) -> bool:
-        """True if a stored message is not safe yet: with SYNC_FLUSH, or with copies at slaves."""
+        """True if stored messages must be synced (SYNC_FLUSH) or copied to slaves before a send is answered."""
         return self.flusher.is_sync or self.replicas.rules.copies > 1
 
     async def wait_until_safe(self, end: int) -> ResponseCode:
-        """Returns when the log before `end` is on the medium (SYNC_FLUSH), and enough slaves have it (SYNC_MASTER).
+        """Waits until the log up to `end` is synced (SYNC_FLUSH), and enough slaves have it (SYNC_MASTER).
 
-        Both time limits begin now. The code names the limit that passed, or is SUCCESS. As in RocketMQ, the code about
-        the slaves replaces the one about the medium. Raises `RequestRefused` if the disk failed.
+        Both time limits begin now. Returns SUCCESS or the code of the limit that passed. As in RocketMQ, the code about
+        the slaves replaces the one about the disk. Raises `RequestRefused` if the disk failed.
         """
         code, replicas, began = ResponseCode.SUCCESS, self.replicas, trio.current_time()
         can_copy = replicas.can_copy(end)
@@ -75,7 +75,7 @@ class MessageWriter:
 
     @contextlib.contextmanager
     def refusals(self) -> Iterator[None]:
-        """Raises `RequestRefused` in place of the errors of storing a message."""
+        """Converts the errors of storing a message to `RequestRefused`."""
         try:
             yield
         except DoesNotFit as error:
@@ -86,7 +86,7 @@ class MessageWriter:
             raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}") from error
 
     def illegal(self, reason: str = "") -> RequestRefused:
-        """Returns RocketMQ's refusal of a message, followed by this broker's own reason."""
+        """Returns the refusal of a message, with RocketMQ's text followed by `reason`."""
         limit = self.settings.config.max_message_size
         remark = (
             "the message is illegal, maybe msg body or properties length not matched. "
@@ -97,7 +97,7 @@ class MessageWriter:
 
 @contextlib.contextmanager
 def refused_by_disk() -> Iterator[None]:
-    """Raises `RequestRefused` in place of a `StoreError`."""
+    """Converts a `StoreError` to `RequestRefused`."""
     try:
         yield
     except StoreError as error:
@@ -105,6 +105,6 @@ def refused_by_disk() -> Iterator[None]:
 
 
 async def make_topic(announcer: TopicAnnouncer, *topics: TopicConfig) -> None:
-    """Makes topics and announces them once their file is written. Raises `RequestRefused` if that fails."""
+    """Creates topics and announces them once their file is written. Raises `RequestRefused` if that fails."""
     with refused_by_disk():
         await announcer.announce(*topics, behind_file=True)

@@ -1,4 +1,5 @@
-"""RECALL_MESSAGE (370): cancels a timer message by storing, for the same time, a second message that names the first.
+"""RECALL_MESSAGE (370): cancels a timer message by storing, for the same time, a second message that refers to the
+first.
 
 Source: broker/processor/RecallMessageProcessor.java (5.4.0), in the same order and with the same answers.
 """

@@ -1,9 +1,9 @@
 """SEND_REPLY_MESSAGE (324, 325): pushes a reply (326) to the requesting client, and stores it in the reply topic.
 
 The reply is stored before it is pushed (`storeReplyMessageEnable`). The answer to its sender has the reply's offset in
-the store and the code of the push. A stored reply is never delivered later: a client that is away misses it. Source:
+the store and the code of the push. A stored reply is never delivered later: a disconnected client misses it. Source:
 broker/processor/ReplyMessageProcessor.java (5.4.0, and 4.9.7 answers the same). RocketMQ stores a reply in any topic
-that its sender names, past access control, which does not look at these requests: here the reply topic alone.
+that its sender names, without access control. Here only the reply topic is allowed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ReplyRequests:
         return {RequestCode.SEND_REPLY_MESSAGE: self.reply, RequestCode.SEND_REPLY_MESSAGE_V2: self.reply}
 
     async def reply(self, request: Command, peer: Peer) -> Command:
-        """Stores and pushes a reply. The answer to its sender says whether the requesting client received it."""
+        """Stores a reply and pushes it to the requesting client. The answer says whether that client received it."""
         message = SendMessage.from_command(request)
         try:
             self._check_reply_topic(message.topic)

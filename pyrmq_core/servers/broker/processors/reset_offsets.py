@@ -1,8 +1,8 @@
-"""INVOKE_BROKER_TO_RESET_OFFSET (222): an administrator gives a group new offsets, whether it is online or not.
+"""INVOKE_BROKER_TO_RESET_OFFSET (222): an administrator sets new offsets of a group, whether it is online or not.
 
-With useServerSideResetOffset (the default) the broker keeps them: they are committed, and the group's next pull of each
-queue is answered PULL_OFFSET_MOVED with the new offset. Otherwise the broker sends them to the members (220), which
-have to be online and to have committed offsets. Source: broker/processor/AdminBrokerProcessor.java (resetOffsetInner),
+With useServerSideResetOffset (the default) they are committed at the broker, and the group's next pull of each queue is
+answered PULL_OFFSET_MOVED with the new offset. Otherwise the broker sends them to the members (220), which must be
+online and have committed offsets. Source: broker/processor/AdminBrokerProcessor.java (resetOffsetInner),
 broker/client/net/Broker2Client.java (resetOffset), 5.4.0.
 """
 
@@ -43,7 +43,7 @@ SEARCHES_AT_ONCE: Final = 32
 
 
 class _Refused(Exception):
-    """A queue that cannot be reset."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class ResetRequests:
         return self.reader.search(key, header.timestamp_ms, upper=False)
 
     async def _send_to_members(self, header: ResetOffset, topic: TopicConfig) -> Command:
-        """Sends the offsets to each member of the group, and commits nothing."""
+        """Sends the new offsets to each member of the group, and commits none."""
         offsets: dict[MessageQueue, int] = {}
         async for queue_id in InTurns(range(topic.write_queue_nums), SEARCHES_AT_ONCE):
             committed = self.offsets.committed(header.group, header.topic, queue_id)
@@ -146,5 +146,4 @@ def _send(peer: Peer, command: Command) -> None:
             peer.connection.post(command, timeout=SEND_SECONDS, done=_sent)
 
 
-def _sent(_: object) -> None:
-    """Ignores the outcome, as RocketMQ does: the administrator looks at the group's progress."""
+def _sent(_: object) -> None: ...

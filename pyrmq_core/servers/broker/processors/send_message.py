@@ -1,4 +1,4 @@
-"""SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks a message, makes its topic if needed, and stores it.
+"""SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks a message, creates its topic if needed, and stores it.
 
 Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), in the same order and
 with the same codes. A message in a transaction is stored as a half message.
@@ -88,7 +88,7 @@ NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 
 @dataclass(frozen=True, slots=True)
 class PreparedMessage:
-    """A message or batch about to be stored. If it `waits`, its answer comes when it is safe on disk and at slaves."""
+    """A message or batch to be stored. If it `waits`, its send is answered once it is synced and copied to slaves."""
 
     append: Append
     queue_id: int
@@ -132,7 +132,7 @@ class SendRequests:
             return self.refused(refused)
 
     def check_topic(self, topic: str) -> None:
-        """Raises `RequestRefused` for an impossible name of a new topic, and for a topic closed to sends."""
+        """Raises `RequestRefused` for an invalid name of a new topic, and for a topic that is closed to sends."""
         config = self.topics.get(topic)
         if config is None and (fault := topic_fault(topic)):
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
@@ -165,9 +165,11 @@ class SendRequests:
         return answer if answer is None or isinstance(answer, Command) else await answer
 
     async def saved_topic(self, message: SendMessage) -> TopicConfig:
-        """Returns the message's topic once it is in the topics' file. Makes it if the default topic allows that.
+        """Returns the message's topic once the topics' file has it. A missing topic is created if the default topic
+        allows that.
 
-        A new topic is announced to the NameServers before the sender gets its answer: its next query finds the route.
+        A new topic is announced to the NameServers before the send is answered, so that the sender's next query finds
+        the route.
         """
         if message.topic not in self.topics:
             config = self.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
@@ -206,7 +208,7 @@ class SendRequests:
     def _prepare_one(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
         """Prepares one message, with the properties that a broker adds.
 
-        The header's properties (field `i`) become a map, as in Java, so that duplicates and their order are lost.
+        As in Java, the header's properties (field `i`) become a map: duplicates and their order are lost.
         """
         properties = decode_properties(message.properties or "")
         is_half = self.is_in_transaction(properties, sys_flag, message.reconsume_times or 0)
@@ -252,10 +254,10 @@ class SendRequests:
         return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)
 
     def _lite_queue(self, topic: str, stored_in: str, properties: dict[str, str]) -> str:
-        """Returns the queue of the message's lite topic, or an empty text if it gets none.
+        """Returns the name of the queue for the message's lite topic, or an empty text if it needs none.
 
-        Raises `RequestRefused` for a name that cannot be, for a message that is `stored_in` another topic first, and
-        for a further queue beyond maxLmqConsumeQueueNum.
+        Raises `RequestRefused` for an invalid name, for a message that is first `stored_in` another topic, and for a
+        new queue beyond maxLmqConsumeQueueNum.
         """
         config, topic_config = self.settings.config, self.topics.get(topic)
         if not config.keeps_lite_queues or topic_config is None or topic_config.attributes.get(MESSAGE_TYPE) != "LITE":
@@ -275,9 +277,10 @@ class SendRequests:
         return queue
 
     def _queue_of_priority(self, topic: str, queue_id: int, properties: dict[str, str]) -> int:
-        """Returns the queue for the message's priority, or `queue_id` if that is not a whole number, or is negative.
+        """Returns the queue for the message's priority, or `queue_id` if the priority is negative or not a whole
+        number.
 
-        The priority of a message that is ordered, delayed or in a transaction is removed from `properties`.
+        If the message is ordered, delayed or in a transaction, its priority is removed from `properties`.
         """
         try:
             priority = parse_int(properties[PRIORITY])
@@ -292,7 +295,9 @@ class SendRequests:
         return max(0, min(priority, config.write_queue_nums - 1)) if config is not None else queue_id
 
     def _prepare_batch(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-        """Prepares a batch. Its messages are stored unchanged: the header's properties describe only the batch."""
+        """Prepares a batch. Its messages are stored unchanged, since the header's properties describe only the
+        batch.
+        """
         properties = decode_properties(message.properties or "")
         if is_retry_topic(message.topic):
             raise RequestRefused(
@@ -361,7 +366,7 @@ class SendRequests:
     def is_in_transaction(self, properties: dict[str, str], sys_flag: int, reconsume_times: int) -> bool:
         """Returns True for a half message. Raises `RequestRefused` if this broker cannot keep it.
 
-        A delayed retry with a transaction flag comes from a client before 4.6.1: it is no half message.
+        A delayed retry with a transaction flag is not a half message: clients before 4.6.1 send such retries.
         """
         if is_prepared(properties) and not (reconsume_times > 0 and delay_level(properties) > 0):
             if self.settings.config.reject_transaction_message:
@@ -411,7 +416,9 @@ def _no_topic(topic: str) -> RequestRefused:
 
 
 def queue_of_send(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
-    """Returns the queue that the sender chose, or any. Raises `RequestRefused` if the topic lacks the chosen one."""
+    """Returns the queue that the sender chose, or a random one. Raises `RequestRefused` if the topic lacks the chosen
+    queue.
+    """
     if message.queue_id < 0:
         return random.randrange(topic.write_queue_nums) if topic.write_queue_nums > 0 else 0
     if message.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):

@@ -1,4 +1,4 @@
-"""The requests that a slave refuses, since they would change this slave alone: sends, topics, groups, resets.
+"""The requests that a slave refuses, since only a master may change topics, groups and offsets or store messages.
 
 Source: broker/processor/SendMessageProcessor.java, AdminBrokerProcessor.java, EndTransactionProcessor.java (5.4.0).
 """
@@ -56,7 +56,9 @@ CHANGES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SlaveRules:
-    """A slave's handler: it refuses what would change this broker alone, and passes the rest on to `respond`."""
+    """A slave's handler. It refuses requests that would change only this broker, and passes the others on to
+    `respond`.
+    """
 
     settings: LiveSettings
     identity: Identity

@@ -33,7 +33,7 @@ Row: TypeAlias = tuple[str, int, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class QueueRows:
-    """A maker of rows for JSON tables whose keys are queues, such as a group's offset in each queue."""
+    """Creates rows of JSON tables whose keys are queues, such as a group's offset in each queue."""
 
     broker_name: str
     offsets: GroupOffsets
@@ -42,8 +42,8 @@ class QueueRows:
     def group_row(self, group: str, name: str, queue_id: int) -> Row:
         """Returns the row of a group's offset in a queue of the topic `name`.
 
-        It has the committed offset, the store time of the message before it (ms since 1970), the queue's end, and the
-        offset after the last pull. Unknown values are 0.
+        It has the committed offset, the store time in ms of the message before it, the queue's end, and the offset
+        after the last pull. Unknown values are 0.
         """
         key = (name, queue_id)
         committed = self.offsets.committed(group, name, queue_id) or 0
@@ -56,7 +56,7 @@ class QueueRows:
         return name, queue_id, row
 
     def encoded(self, row: Row) -> bytes:
-        """Returns a row as `{"brokerName":..,"queueId":..,"topic":..}:{...}`."""
+        """Encodes a row as `{"brokerName":..,"queueId":..,"topic":..}:{...}`."""
         topic, queue_id, members = row
         return dump_number_row(topic, self.broker_name, queue_id, members)
 
@@ -96,9 +96,9 @@ class StatisticsRequests:
         return answer_in_turns(self.long_work, self._offset_table(rows, {"topicPutTps": self.figures.put_tps(name)}))
 
     def consume_stats(self, request: Command, _: Peer) -> Answer:
-        """Returns for each queue the offset that a group committed, beside the queue's end.
+        """Returns for each queue the offset that a group committed, and the queue's end.
 
-        If the request lists no topics, the answer leaves out topics to which an online group does not subscribe.
+        If the request lists no topics, topics are left out to which an online group does not subscribe.
         """
         group, listed = request.ext.get("consumerGroup", ""), request.ext.get("topicList") or ""
         names = [topic for topic in listed.split(";") if topic]

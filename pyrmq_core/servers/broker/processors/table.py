@@ -1,8 +1,8 @@
-"""The table of request codes and their handlers. Every other code is refused by its name.
+"""The table of request codes and their handlers. A request with any other code is refused by its name.
 
 A family of requests is a frozen dataclass with the parts that it uses, and `handlers` returns its part of the table.
-`checked` tests the names in a request's header before the handler runs. The handlers of sends, pulls and 36 test these
-themselves, with RocketMQ's own answers. The handlers of requests 34, 41, 42 and 200 test the names in the body.
+`checked` tests the names in a request's header before the handler runs. The handlers of sends, pulls and 36 test names
+themselves, with RocketMQ's own answers. The handlers of 34, 41, 42 and 200 test the names in the body.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _of_administration(broker: Broker) -> Iterator[Family]:
 
 
 def unsupported(request: Command) -> Command:
-    """Returns RocketMQ's refusal of an unknown code, with the code's name and the part that is not built, if any."""
+    """Returns RocketMQ's refusal of an unknown code, with the code's name and the feature that this broker lacks."""
     name = REQUEST_NAMES.get(request.code)
     text = f" request type {request.code} not supported"
     if name:

@@ -1,6 +1,6 @@
-"""Handlers of administrators' requests for topics and consumer groups: to make or change, list, delete and show them.
+"""Administrators' requests to create or change, list, delete and show topics and consumer groups.
 
-In this order the request codes are 17, 21, 215 and 351 for topics, and 200, 201, 207 and 352 for groups. Source:
+In this order the codes are 17, 21, 215 and 351 for topics, and 200, 201, 207 and 352 for groups. Source:
 broker/processor/AdminBrokerProcessor.java (5.4.0).
 """
 
@@ -88,7 +88,7 @@ class TopicRequests:
         }
 
     def update_topic(self, request: Command, _: Peer) -> Answer:
-        """Makes or changes a topic, and answers after the file is written and the NameServers are informed."""
+        """Creates or changes a topic. Answers after its file is written and the NameServers are informed."""
         changed = changed_topic(self.topics, UpdateTopic.from_command(request))
         if isinstance(changed, Command):
             return changed
@@ -99,7 +99,7 @@ class TopicRequests:
     def delete_topic(self, request: Command, _: Peer) -> Answer:
         """Deletes a topic, its queues and its committed offsets. The tool itself informs the NameServers (216).
 
-        The queues go first: a message that arrives before the file is written belongs to a new topic.
+        The queues are deleted first, so that a message that arrives meanwhile belongs to a new topic.
         """
         header = DeleteTopic.from_command(request)
         if _is_system(self.topics, header.topic):
@@ -137,7 +137,7 @@ class TopicRequests:
         return TopicConfigFound(topic).to_command()
 
     def all_topics(self, request: Command, _: Peer) -> Answer:
-        """Returns all topics, or the page of them that a slave's request names."""
+        """Returns all topics, or the page of them that a slave requests."""
         table = self.topics.table()
         first, end = _page(request, "topicSeq", "maxTopicNum", table.data_version)
         page = islice(table.topic_configs.items(), first, end)
@@ -190,7 +190,7 @@ class GroupRequests:
         return success(body=dumps(dict(group)))
 
     def all_groups(self, request: Command, _: Peer) -> Answer:
-        """Returns all groups, or the page of them that a slave's request names."""
+        """Returns all groups, or the page of them that a slave requests."""
         first, end = _page(request, "groupSeq", "maxGroupNum", self.groups.data_version)
         members = self.groups.members()
         members["subscriptionGroupTable"] = islice(members["subscriptionGroupTable"].items(), first, end)
@@ -207,9 +207,9 @@ class GroupRequests:
 
 
 async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
-    """Makes or changes topics, as an administrator does by request 17. Attributes that are not named stay.
+    """Creates or changes topics as request 17 does. Attributes that a topic does not mention stay.
 
-    Raises `InvalidArgument` for a topic that is refused, before any is made, and `StoreError` for a failed disk.
+    If a topic is refused, raises `InvalidArgument` and creates none. Raises `StoreError` if the disk fails.
     """
     table, wanted = broker.tables.topics, []
     for topic in topics:
@@ -229,7 +229,7 @@ def changed_topic(
 ) -> TopicConfig | Command:
     """Returns the topic's configuration after the change, or a refusal.
 
-    `changes` are the changes of its attributes. If None, they are in `header`.
+    `changes` are the changes of its attributes. If None, those in `header` count.
     """
     if _is_system(topics, header.topic):
         remark = f"The topic[{header.topic}] is conflict with system topic."
@@ -260,7 +260,7 @@ def changed_topic(
 
 
 async def announced(announcer: TopicAnnouncer, *topics: TopicConfig) -> Command:
-    """Makes or changes topics, and answers when these and all earlier changes are in the file and announced."""
+    """Creates or changes topics. Answers when these and all earlier changes are written and announced."""
     try:
         await make_topic(announcer, *topics)
     except RequestRefused as refused:
@@ -278,7 +278,7 @@ async def saved(file: TableFile) -> Command:
 
 
 def number_fault(header: UpdateTopic) -> str:
-    """Returns the fault of a number out of range, or an empty text.
+    """Returns an error text for a number out of range, or an empty text.
 
     5.4.0 accepts any number, and its clients then receive a route with more queues than they can hold.
     """
@@ -298,7 +298,7 @@ def _is_system(topics: TopicTable, topic: str) -> bool:
 
 
 async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
-    """Frees the disk space of a deleted topic. If a stop interrupts it, the next start does the rest."""
+    """Frees the disk space of a deleted topic. If the broker stops meanwhile, its next start does the rest."""
     for free in frees:
         try:
             await trio.to_thread.run_sync(free, abandon_on_cancel=True)
@@ -307,10 +307,10 @@ async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
 
 
 def _page(request: Command, first: str, most: str, version: DataVersion) -> tuple[int, int | None]:
-    """Returns the numbers of a page's first row and of the first row after the page, None for all further rows.
+    """Returns the numbers of a page's first row and of the first row after it, or None for all further rows.
 
-    The request's fields `first` and `most` name the first row and the number of rows. A slave that names another
-    version than this one, or none, begins again (TopicConfigManager.subTopicConfigTable).
+    The request's fields `first` and `most` have the first row and the number of rows. If the slave's version differs
+    from `version`, the first page is returned (TopicConfigManager.subTopicConfigTable).
     """
     try:
         count, start = (parse_int(request.ext.get(name, "0")) for name in (most, first))

@@ -1,4 +1,3 @@
-"""Delivery of delayed messages: `delay_levels` (ScheduleMessageService.java).
-
-Timer messages, which have a delivery time instead of a level, are in `broker/timers`.
+"""Delivery of messages with a delay level (ScheduleMessageService.java). Those with a delivery time are in
+`broker/timers`.
 """

@@ -1,8 +1,8 @@
-"""The delayed messages that were delivered after `delayOffset.json` was written: found in the commit log itself.
+"""Finds in the commit log the delayed messages that were delivered after `delayOffset.json` was written.
 
 A delivered message is stored in its own topic, with the properties of the delayed message. It is recognized by topic,
 queue, level, UNIQ_KEY, born time, number of retries and the CRC of its body. So a broker that was killed, and a slave
-that became the master, repeat nothing.
+that became the master, deliver no message twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEDULE: Final = SCHEDULE_TOPIC.encode()
 
 
 class CopyKey(NamedTuple):
-    """The members that a delivered message shares with the delayed message."""
+    """The members by which a delivered message is recognized as the copy of a delayed message."""
 
     topic: str
     queue_id: int
@@ -39,13 +39,13 @@ def copy_key(record: RawRecord, properties: dict[str, str], topic: str, queue_id
 
 
 class DelayCopies:
-    """Counts of delayed messages whose delivery `find` found in the commit log. `take` uses up one."""
+    """The number of deliveries found in the commit log, by key. `take` subtracts one."""
 
     def __init__(self) -> None:
         self._keys: Counter[CopyKey] = Counter()
 
     def find(self, records: Iterable[RawRecord | Hole | LogEnd], end: int) -> Iterator[None]:
-        """Collects the deliveries among the records before log offset `end`, one record a step."""
+        """Counts the deliveries among the records before log offset `end`, one record a step."""
         for record in records:
             if isinstance(record, RawRecord):
                 if record.commit_log_offset >= end:
@@ -60,7 +60,7 @@ class DelayCopies:
             self._keys[copy_key(record, properties, topic, record.queue_id)] += 1
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if a delivery with this key is in the log, and was not taken before."""
+        """Returns True and subtracts one if a delivery with this key was found and not yet taken."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1

@@ -1,8 +1,8 @@
 """Messages with a delay level: they wait in SCHEDULE_TOPIC_XXXX, one queue a level, and go to their own topic when due.
 
 An entry of a level's queue holds the delivery time in place of the tags' hash. `delayOffset.json` has the next offset
-of each level, and where the log ended then, which is not RocketMQ's. Later deliveries are found in the log
-(delay_copies.py). Source: broker/schedule/ScheduleMessageService.java (5.4.0).
+of each level. Besides, unlike RocketMQ's, it has the end of the log at the time of writing, and deliveries after that
+are found in the log (delay_copies.py). Source: broker/schedule/ScheduleMessageService.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ OF_BATCH: Final = BATCH_RECORD_NAMES | {UNIQ_KEY, TAGS, KEYS}
 
 
 class DelayLevels:
-    """The delay levels. `place` returns the queue for a delayed message. `run` delivers until cancelled.
+    """The delay levels of a broker. `place` returns the queue for a delayed message. `run` delivers until cancelled.
 
-    `on_delivered` is called with the topic and the bytes of each message that was delivered.
+    `on_delivered` is called with the topic and the bytes of each delivered message.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class DelayLevels:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
     def look_back(self) -> None:
-        """Finds the log offset from which `run` searches for deliveries that `load` did not know of. Blocks.
+        """Finds the log offset from which `run` searches for deliveries that the file does not include. Blocks.
 
-        A delivered copy lies in the log behind its delayed message. So the search begins at the first message that may
-        still wait. Store times do not help: they repeat after the clock was set back.
+        A delivered copy lies in the log after its delayed message. So the search begins at the first message that may
+        still wait. Store times are not used, since they repeat after the clock was set back.
         """
         if self._known_to > self._store.end:  # the log lost its end, and may grow beyond it again
             self._known_to = 0
@@ -118,7 +118,7 @@ class DelayLevels:
         self._copies_from = max(self._known_to, min(waiting, default=self._store.end))
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread, or None if nothing changed since the last
+        """Returns a function that creates the file's text in any thread, or None if nothing changed since the last
         call.
         """
         known_to = self._known_to if self._unknown else self._store.end
@@ -143,14 +143,14 @@ class DelayLevels:
             self.is_changed = True
 
     def progress(self) -> list[tuple[int, int, int]]:
-        """Returns, of each delay level with deliveries: level, next offset to deliver, and end of its queue."""
+        """Returns for each delay level with deliveries: level, next offset to deliver, and end of its queue."""
         return [
             (level, offset, self._store.reader.bounds((SCHEDULE_TOPIC, level - 1))[1])
             for level, offset in sorted(self._delivered.items())
         ]
 
     def place(self, topic: str, queue_id: int, level: int, properties: dict[str, str]) -> tuple[int, int]:
-        """Returns where a message of a delay level waits: a queue id of SCHEDULE_TOPIC_XXXX, and the delay in ms.
+        """Returns the queue id of SCHEDULE_TOPIC_XXXX in which a message of a delay level waits, and its delay in ms.
 
         Adds the message's own topic and queue to `properties`, by which it is delivered later.
         """
@@ -224,9 +224,9 @@ class DelayLevels:
         return FAR_MS
 
     def _deliver(self, raw: bytes | None, level: int, offset: int, *, is_due: bool) -> bool:
-        """Delivers a delayed message to its own topic, unless an earlier run did. Returns False if it has to wait.
+        """Delivers a delayed message to its own topic, unless an earlier run did. Returns False if it is not due yet.
 
-        It waits while it is not due. A record that cannot be read is logged and passed over, which returns True.
+        A record that cannot be read is logged and skipped, which returns True.
         """
         if raw is None:
             log.error("delayed message %d is not delivered: its record is damaged, or no longer in the log", offset)
@@ -263,7 +263,7 @@ class DelayLevels:
 def message_pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
     """Returns the message of a record, or the messages of a batch that an earlier pyrmq stored as one retry.
 
-    Consumed messages of the batch are delivered again: the record does not say which message failed.
+    All messages of such a batch are delivered again, since the record does not say which of them failed.
     """
     if not record.sys_flag & BATCH_RECORD:
         return [piece(record.flag, record.body, record.properties)]
@@ -281,7 +281,7 @@ def _joined(added: Mapping[str, str], own: bytes) -> bytes:
 
 
 def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
-    """Returns the function that makes queue entries in recovery, with the delivery time for delayed messages."""
+    """Returns the function by which recovery creates queue entries, with the delivery time for delayed messages."""
 
     def entry_of(record: RawRecord) -> bytes:
         if record.topic == SCHEDULE_TOPIC.encode():

@@ -1,4 +1,5 @@
-"""A broker's settings: `broker_config` has those with an effect, `setting_rules` what happens to RocketMQ's others.
+"""A broker's settings: `broker_config` has those with an effect, `setting_rules` the reasons to refuse or ignore
+others.
 
-`setting_values` reads and writes their texts, and bounds their numbers.
+`setting_values` parses and formats values, and limits numbers.
 """

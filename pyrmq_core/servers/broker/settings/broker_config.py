@@ -257,7 +257,7 @@ class BrokerConfig:
 
     @property
     def advertised_ip(self) -> str:
-        """The address for clients: brokerIP1, else the listening address, or an address of this machine."""
+        """The IP address that clients connect to: brokerIP1, else the listening address, or an address of this host."""
         return self.broker_ip1 or (local_ip() if self.bind_address in WILDCARDS else self.bind_address)
 
     @property
@@ -349,7 +349,7 @@ class BrokerConfig:
         return [address.strip() for address in self.namesrv_addr.split(";") if address.strip()]
 
     def delays_ms(self) -> list[int]:
-        """Returns the delays of level 1, 2, ... in messageDelayLevel, in ms."""
+        """Returns the delays of levels 1, 2, ... in ms, parsed from messageDelayLevel."""
         try:
             return [int(text[:-1]) * UNIT_MS[text[-1]] for text in self.message_delay_level.split()]
         except (ValueError, KeyError, IndexError) as error:
@@ -358,14 +358,14 @@ class BrokerConfig:
             ) from error
 
     def to_properties(self) -> dict[str, str]:
-        """Returns every setting by RocketMQ's name, sorted, with hidden passwords."""
+        """Returns every setting by RocketMQ's name, sorted. Passwords are hidden."""
         texts = {field.metadata["name"]: text_of(getattr(self, field.name)) for field in _plain_fields()}
         return dict(sorted({**texts, **self.tls.to_settings(), **self.access.to_settings()}.items()))
 
     def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """Returns a copy with these settings. Raises `InvalidArgument` for a setting that `setting_rules` refuses.
+        """Returns a copy with the given settings. Raises `InvalidArgument` for a setting that `setting_rules` refuses.
 
-        Names that have no effect here are ignored. `unused_names` and `unknown_names` return them.
+        Names without an effect are ignored. `unused_names` and `unknown_names` return them.
         """
         setting_rules.check(properties)
         properties = with_ratios(properties)
@@ -384,12 +384,12 @@ def _plain_fields() -> list[dataclasses.Field[Any]]:
 
 
 def unused_names(properties: Mapping[str, str]) -> list[str]:
-    """Returns RocketMQ's names among these settings that have no effect on this broker, and do no harm."""
+    """Returns the names of RocketMQ's settings among these that this broker ignores without harm."""
     return sorted(set(properties) & setting_rules.KNOWN)
 
 
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
-    """Returns the names that no setting has, each with the nearest existing name."""
+    """Returns the names that are no settings at all, each with the nearest existing name."""
     names = [
         *(field.metadata["name"] for field in _plain_fields()),
         *TLS_NAMES,

@@ -1,4 +1,4 @@
-"""`LiveSettings`: the settings of a running broker, some of which change while it runs (request 25)."""
+"""`LiveSettings`: the settings of a running broker, of which request 25 changes some."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 
 @dataclass(slots=True)
 class LiveSettings:
-    """The settings in force. A part that must see a change holds this object, and not its `config`."""
+    """The current settings. A part that must notice changes keeps this object instead of its `config`."""
 
     config: BrokerConfig
     version: DataVersion = NO_VERSION

@@ -1,6 +1,6 @@
-"""RocketMQ's settings that this broker lacks: some are refused, others can be ignored without harm.
+"""RocketMQ's settings that this broker lacks: some are refused, others are ignored without harm.
 
-A setting that protects, removes, copies or stores elsewhere would do harm if it were ignored: it is refused, unless its
+A setting that protects, removes, copies or stores elsewhere would do harm if it were ignored. It is refused, unless its
 value switches nothing on. The others tune what this broker does in another way, or belong to requests that it refuses
 by name. Together with `BrokerConfig` these are all names of BrokerConfig, MessageStoreConfig, AuthConfig,
 NettyServerConfig and NettyClientConfig (5.4.0).
@@ -27,7 +27,7 @@ class RefusedSettings:
 
 @dataclass(frozen=True, slots=True)
 class WithoutEffect:
-    """Settings that are accepted and ignored. `why` is the reason that this does no harm."""
+    """Settings that are accepted and ignored. `why` says why that does no harm."""
 
     names: tuple[str, ...]
     why: str
@@ -298,7 +298,7 @@ _REFUSED: Final = {name: row for row in REFUSED for name in row.names}
 
 
 def check(settings: Mapping[str, str]) -> None:
-    """Raises `InvalidArgument` with the name and remedy of every refused setting, if there is any."""
+    """Raises `InvalidArgument` if any setting is refused, with the names and remedies of all of them."""
     faults = [
         f"{name}={text.strip()}: {row.why}"
         for name, text in settings.items()
@@ -309,7 +309,7 @@ def check(settings: Mapping[str, str]) -> None:
 
 
 def nearest(unknown: Iterable[str], settings: Iterable[str]) -> list[str]:
-    """Returns each unknown name with the nearest known name, if any is near."""
+    """Returns each unknown name, with a hint at the nearest existing name if there is a similar one."""
     names = [*settings, *KNOWN]
     hints = []
     for name in unknown:

@@ -1,7 +1,7 @@
-"""The values of settings: their texts in a file, on the command line and in an answer, and the bounds of numbers.
+"""The values of settings: parsing them from text, formatting them, and the limits of numbers.
 
-Java keeps most numbers in an int, which is the limit here for all: as a time in ms it is 24 days. Sizes and counts that
-RocketMQ does not bound may be larger.
+Java keeps most numbers in an int, which limits all of them here: as a time in ms it is 24 days. Sizes and counts that
+RocketMQ does not limit may be larger.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MAX_REPLICAS: Final = 64
 
 
 def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings, whose disk percentages are replaced by RocketMQ's JVM properties, which are fractions.
+    """Returns the settings with RocketMQ's JVM properties of disk ratios converted to percentages.
 
-    Raises `InvalidArgument` for a property that is no fraction.
+    Raises `InvalidArgument` for a property that is not a fraction.
     """
     settings = dict(properties)
     for name in RATIOS:
@@ -53,7 +53,7 @@ def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_config_file(path: str) -> dict[str, str]:
-    """Returns the settings in a file of Java properties. Raises `InvalidArgument` if it cannot be read."""
+    """Reads the settings in a file of Java properties. Raises `InvalidArgument` if it cannot be read."""
     try:
         return parse_java_properties(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -78,7 +78,7 @@ def parse(name: str, text: str, kind: type) -> object:
 
 
 class Range(NamedTuple):
-    """The least and the greatest number that are possible."""
+    """The least and the greatest allowed number."""
 
     least: int = 0
     most: int = MAX_INT
@@ -126,7 +126,7 @@ ANY: Final = Range()
 
 
 def check_numbers(numbers: Mapping[str, int]) -> None:
-    """Raises `InvalidArgument` with the name and the range of a number that is impossible."""
+    """Raises `InvalidArgument` for a number out of its range, with its name and the range."""
     for name, number in numbers.items():
         least, most = RANGES.get(name, ANY)
         if not least <= number <= most:

@@ -1,4 +1,4 @@
-"""`BrokerFigures`: everything that the broker counts, found by RocketMQ's names of statistics.
+"""`BrokerFigures`: the broker's counters, by RocketMQ's names of statistics.
 
 Source: store/stats/BrokerStatsManager.java, BrokerStats.java (5.4.0). The statistics of queues, of accounts, of
 acknowledgements (pop) and of connections are not kept.
@@ -45,7 +45,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 class BrokerFigures:
-    """Tallies by topic, `topic@group`, `queue@topic`, `queue@topic@group` and of all the broker, and the store's
+    """Counters by topic, `topic@group`, `queue@topic`, `queue@topic@group` and of the whole broker, and the store's
     rates.
     """
 
@@ -85,7 +85,7 @@ class BrokerFigures:
         tally.requests += 1
 
     def note_delivery(self, topic: str, size_bytes: int) -> None:
-        """Counts a delayed message that was delivered: read by the broker's own group, and stored in its topic."""
+        """Counts the delivery of a delayed message: as read by the broker's own group, and as stored in its topic."""
         self.note_get(SCHEDULE_TOPIC, SCHEDULE_GROUP, 0, 1, size_bytes, 0)
         self.note_put(topic, 1, size_bytes, 0)
 
@@ -93,7 +93,7 @@ class BrokerFigures:
         self.note_put(topic, 1, size_bytes, 0)
 
     def note_get(self, topic: str, group: str, queue_id: int, messages: int, size_bytes: int, took_ms: int) -> None:
-        """Counts messages that a group got by one pull. Those that tools read do not count as delivered."""
+        """Counts the messages that a group received by one pull. Messages read by tools do not count as delivered."""
         key = f"{topic}@{group}"
         tally = self._gets.get(key)
         if tally is None:
@@ -128,14 +128,14 @@ class BrokerFigures:
         return 0.0 if tally is None else tally.figure(MINUTE, MESSAGES).tps
 
     def puts_by_topic(self) -> dict[str, Tally]:
-        """Returns the tallies of stored messages by topic. A tally that is idle for a day begins again at 0."""
+        """Returns the counters of stored messages by topic. A counter that is idle for a day restarts at 0."""
         return dict(self._puts)
 
     def gets_by_topic_and_group(self) -> dict[tuple[str, str], Tally]:
         return {(key.partition("@")[0], key.partition("@")[2]): tally for key, tally in self._gets.items()}
 
     def find(self, name: str, key: str) -> tuple[Tally, str] | None:
-        """Returns the tally of a statistic, by RocketMQ's name and key, and its counter, or None if there is none."""
+        """Returns the tally and counter name of a statistic, by RocketMQ's name and key, or None if there is none."""
         kind = KINDS.get(name)
         if kind is None:
             return None
@@ -150,7 +150,7 @@ class BrokerFigures:
             yield from list(table.values())
 
     def take_samples(self, period: Period, now_ms: int) -> Iterator[None]:
-        """Adds a sample of each tally to the samples of a period. Each step does one tally."""
+        """Adds a sample of each tally to the samples of a period, one tally a step."""
         for tally in self.tallies():
             tally.take_sample(period, now_ms)
             yield
@@ -159,14 +159,14 @@ class BrokerFigures:
         return self._forget(lambda _, tally: tally.is_idle())
 
     def forget_topic(self, topic: str) -> None:
-        """Notes a deleted topic. `forget_deleted` removes its tallies and its groups' tallies of it."""
+        """Schedules the removal of a deleted topic's tallies by `forget_deleted`."""
         self._deleted_topics.add(topic)
 
     def forget_group(self, group: str) -> None:
         self._deleted_groups.add(group)
 
     def forget_deleted(self) -> Iterator[None]:
-        """Removes the tallies of topics and groups deleted since the last call. Each step examines one tally."""
+        """Removes the tallies of topics and groups deleted since the last call, and examines one tally a step."""
         topics, groups = self._deleted_topics, self._deleted_groups
         if topics or groups:
             self._deleted_topics, self._deleted_groups = set(), set()
@@ -175,14 +175,14 @@ class BrokerFigures:
             )
 
     def turn_day(self) -> None:
-        """Notes the totals at midnight, for the numbers of today and yesterday."""
+        """Saves the totals at midnight, for the numbers of today and yesterday."""
         self._mornings = {
             "Put": (self._mornings["Put"][1], self._put_by_users.messages),
             "Get": (self._mornings["Get"][1], self._get_by_users.messages),
         }
 
     def totals(self) -> dict[str, object]:
-        """Returns the members about today and yesterday in the answer to request 28: totals since the start."""
+        """Returns the members about today and yesterday in the answer to request 28. All are totals since the start."""
         now = {"Put": self._put_by_users.messages, "Get": self._get_by_users.messages}
         members: dict[str, object] = {}
         for name, (yesterday, today) in self._mornings.items():

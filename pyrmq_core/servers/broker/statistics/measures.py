@@ -1,9 +1,8 @@
-"""`Measures`: what a broker counts for its page of metrics alone. A broker without the page has none.
+"""`Measures`: the counters of a broker that only its page of metrics shows. A broker without that page has none.
 
 Source: broker/metrics/BrokerMetricsManager.java, store/metrics/DefaultStoreMetricsManager.java, broker/processor/
-EndTransactionProcessor.java, AdminBrokerProcessor.java, broker/metrics/PopMetricsManager.java (5.4.0). RocketMQ counts
-the time of a commit in whole seconds under a name in milliseconds (`rocketmq_finish_message_latency`), and its bounds
-are seconds. So does this broker.
+EndTransactionProcessor.java, AdminBrokerProcessor.java, broker/metrics/PopMetricsManager.java (5.4.0). As in RocketMQ,
+the metric `rocketmq_finish_message_latency` has whole seconds although its name says milliseconds.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ PUT: Final = "PUT_OK"
 
 
 class Measures:
-    """The counts of one broker since its start, as metrics. `is_system` returns whether a topic is RocketMQ's own."""
+    """The counters of one broker since its start, as metrics. `is_system` returns whether a topic is RocketMQ's own."""
 
     def __init__(self, is_system: Callable[[str], bool]) -> None:
         self._is_system = is_system
@@ -62,7 +61,7 @@ class Measures:
             self._rolled_back.add((topic,))
 
     def note_timer_in(self, topic: str, delay_ms: int) -> None:
-        """Counts a timer message, and its delay in whole seconds. Negative delays are left out, as in RocketMQ."""
+        """Counts a timer message, and its delay in whole seconds. As in RocketMQ, negative delays are left out."""
         self._enqueued.add((*LOCAL_DISK, topic))
         if delay_ms > -SECOND_MS:
             self._delays.observe((*LOCAL_DISK, topic), max(0, delay_ms) // SECOND_MS)

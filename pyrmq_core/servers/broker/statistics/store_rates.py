@@ -1,4 +1,4 @@
-"""`StoreRates`: how many messages and bytes the store stored and returned, a sample a second, and how long that took.
+"""`StoreRates`: how many messages and bytes the store wrote and returned, sampled each second, and how long that took.
 
 Source: store/StoreStatsService.java (5.4.0). The rates of 10, 60 and 600 s are texts, empty until that time has passed.
 """
@@ -44,8 +44,8 @@ BUCKET_ENDS: Final = (
 class Totals(NamedTuple):
     """The values of all counters at the time `at_ms`, each since the broker's start.
 
-    They are messages stored (`put`), reads that found messages and reads that did not, messages delivered to consumers
-    (`transferred`), and timer messages taken in and delivered.
+    They count stored messages (`put`), reads that found messages (`get_found`) or none (`missed`), messages delivered
+    to consumers (`transferred`), and timer messages received and delivered.
     """
 
     at_ms: int
@@ -93,7 +93,7 @@ class StoreRates:
             self.put_longest_ms = took_ms
 
     def note_get(self, messages: int, took_ms: int, *, is_tool: bool = False) -> None:
-        """Counts a read, which is a miss if it found no messages. Messages for a tool do not count as transferred."""
+        """Counts a read, as a miss if it found no messages. Messages for a tool do not count as transferred."""
         if messages:
             self.found += 1
             self.transferred += 0 if is_tool else messages
@@ -134,9 +134,9 @@ class StoreRates:
         return self.rate(max(0, min(SECONDS[0], len(self._samples) - 1)), count) or 0.0
 
     def rate(self, seconds: int, count: Callable[[Totals], int]) -> float | None:
-        """Returns a counter's growth per second in the last `seconds`, or None if samples do not go back so far.
+        """Returns a counter's growth per second in the last `seconds`, or None if the samples do not reach back so far.
 
-        `count` reads the counter from a sample.
+        `count` selects the counter of a sample.
         """
         samples = self._samples
         if len(samples) <= seconds:

@@ -48,7 +48,7 @@ NO_FIGURE: Final = Figure()
 
 @dataclass(slots=True)
 class Tally:
-    """Counters of a topic or group, which only grow, and their samples by period.
+    """The counters of a topic or group since its start, and samples of them by period.
 
     `is_system` is True for RocketMQ's own topics or groups, `is_tool` for the group of tools.
     """
@@ -61,7 +61,7 @@ class Tally:
     samples: dict[Period, deque[Sample]] = field(default_factory=dict)
 
     def take_sample(self, period: Period, now_ms: int) -> None:
-        """Adds the present counters to a period's samples. A sample of zeros precedes the first."""
+        """Adds the current counters to a period's samples. The first sample is preceded by one of zeros."""
         samples = self.samples.get(period)
         if samples is None:
             samples = self.samples[period] = deque([Sample(now_ms - period.every_ms)], maxlen=period.kept)

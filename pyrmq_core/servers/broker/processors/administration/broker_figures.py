@@ -64,7 +64,9 @@ class FigureRequests:
         }
 
     async def runtime_info(self, _request: Command, _: Peer) -> Command:
-        """Returns the broker's figures, all as text. Queue sizes of Java's thread pools are 0, but for held pulls."""
+        """Returns the broker's figures as texts. Queue sizes of Java's thread pools are 0, except that of held
+        pulls.
+        """
         spaces = await trio.to_thread.run_sync(self._spaces)
         table = {**self.figures.store.figures(), **self.figures.totals(), **self._state(), **self._disk(spaces)}
         table |= {
@@ -73,7 +75,7 @@ class FigureRequests:
         return success(body=dumps({"table": {name: str(value) for name, value in sorted(table.items())}}))
 
     def ha_status(self, _request: Command, _: Peer) -> Command:
-        """Returns the slaves that follow this master, or how this slave follows its master."""
+        """Returns the state of replication: a master's slaves, or a slave's connection to its master."""
         if self.settings.config.is_slave:
             return success(body=dumps({**NO_SLAVES, "haClientRuntimeInfo": self._following()}))
         end, replicas = self.store.end, self.replicas
@@ -97,9 +99,9 @@ class FigureRequests:
         return success(body=dumps(members))
 
     def _following(self) -> dict[str, object]:
-        """Returns the state of a slave's connection with its master. A time of 0 means that there is none.
+        """Returns the state of a slave's connection with its master. A time is 0 if it is unknown.
 
-        The master's flushed offset is always 0, as in 5.4.0: a slave does not know it.
+        The master's flushed offset is always 0, as in 5.4.0, since a slave does not know it.
         """
         client, now = self.ha_client, trio.current_time()
         members: dict[str, object] = {
@@ -121,7 +123,9 @@ class FigureRequests:
         return members
 
     def stats_data(self, request: Command, _: Peer) -> Command:
-        """Returns a counter's growth in the last minute, hour and day. Refuses an unknown `statsName` or `statsKey`."""
+        """Returns a counter's growth in the last minute, hour and day. An unknown `statsName` or `statsKey` is
+        refused.
+        """
         name, key = request.ext.get("statsName", ""), request.ext.get("statsKey", "")
         figure = self.figures.find(name, key)
         if figure is None:
@@ -193,7 +197,7 @@ def readable_size(size_bytes: int) -> str:
 
 
 def readable_time(seconds: int) -> str:
-    """Returns `[ 0 days, 1 hours, 2 minutes, 3 seconds ]`."""
+    """Formats a duration, as `[ 0 days, 1 hours, 2 minutes, 3 seconds ]`."""
     parts = []
     for name, length in SECONDS.items():
         parts.append(f"{seconds // length} {name}")

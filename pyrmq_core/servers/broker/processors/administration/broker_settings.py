@@ -1,6 +1,6 @@
-"""UPDATE_BROKER_CONFIG (25): changes settings of a running broker, all of a request or none.
+"""UPDATE_BROKER_CONFIG (25): changes settings of a running broker, either all of a request or none.
 
-They are in force at once, and written to the file with which the broker was started (`-c FILE`), if any. Source:
+The changes take effect at once, and are written to the file of the option `-c`, if there is one. Source:
 broker/processor/AdminBrokerProcessor.java updateBrokerConfig, remoting/Configuration.java (5.4.0).
 """
 
@@ -63,7 +63,7 @@ ALWAYS_BLACK: Final = frozenset(("brokerConfigPath", "rocketmqHome", "configBlac
 
 @dataclass(frozen=True, slots=True)
 class SettingRequests:
-    """The handler of requests that change settings while the broker runs. `turn` lets one of them work at a time."""
+    """The handler of requests that change settings of a running broker. The lock `turn` handles them one at a time."""
 
     settings: LiveSettings
     access: AccessControl
@@ -97,7 +97,7 @@ class SettingRequests:
         return self._written(properties) if properties and config.broker_config_path else success()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Puts settings in force, which differ from the old settings only in names of `CHANGEABLE`."""
+        """Applies settings to the running broker. Only those in `CHANGEABLE` may differ from the old ones."""
         now_ms, version = clock.now_ms(), self.topics.data_version
         if config.broker_permission != self.settings.config.broker_permission:
             self.topics.touch(now_ms)
@@ -127,9 +127,9 @@ class SettingRequests:
 
 
 def _write(path: Path, properties: Mapping[str, str]) -> None:
-    """Writes settings into a file, beside which the previous version is kept. Both have the file's permissions.
+    """Writes settings to a file and keeps its previous version beside it.
 
-    A JVM property of a changed setting is removed from the file: at the next start it would win.
+    A JVM property of the same setting is removed from the file, since at the next start it would take precedence.
     """
     kept = {
         name: text
@@ -145,9 +145,10 @@ def is_black(config: BrokerConfig, properties: Mapping[str, str]) -> bool:
 
 
 def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig:
-    """Returns the settings with these changes. Raises `InvalidArgument` for a fixed setting or a wrong value.
+    """Returns the settings with these changes. Raises `InvalidArgument` for a setting that cannot change, or a wrong
+    value.
 
-    Settings without an effect on this broker change nothing, as at its start.
+    Settings without an effect on this broker are ignored, as at its start.
     """
     setting_rules.check(properties)
     if unknown := _unknown(config, properties):

@@ -1,5 +1,5 @@
-"""The consumption of groups: topics (343), subscription (345), times (303), lowest offsets (308), all offsets (317), a
-copy of offsets (314), and the topics that a group may not read (353).
+"""Requests about what groups consume: topics (343), subscription (345), times (303), lowest offsets (308), all offsets
+(317), a copy of offsets (314), and the topics that a group may not read (353).
 
 Source: broker/processor/AdminBrokerProcessor.java (5.4.0). Unlike RocketMQ's, 308 removes no offsets of the groups that
 it leaves out, 314 without a topic copies those of all topics and refuses an unknown target group, and 353 allows one
@@ -100,7 +100,9 @@ class ConsumptionRequests:
         return success(body=dumps(members))
 
     def time_spans(self, request: Command, _: Peer) -> Answer:
-        """Returns the store times of each queue's first, last and last consumed message, and the group's lag, in ms."""
+        """Returns the store times in ms of each queue's first, last and last consumed message, and the group's lag in
+        ms.
+        """
         header = QueryConsumeTimeSpan.from_command(request)
         topic = self.topics.get(header.topic)
         if topic is None:
@@ -131,9 +133,9 @@ class ConsumptionRequests:
         }
 
     def correction_offsets(self, request: Command, _: Peer) -> Answer:
-        """Returns the lowest offset in each queue that any group of the topic has committed, without `filterGroups`.
+        """Returns for each queue the lowest offset that any group has committed, without the groups in `filterGroups`.
 
-        It is 2**63 - 1 if the offset of `compareGroup` is lower still. It helps to correct a group's offset.
+        If the offset of `compareGroup` is lower still, the result is 2**63 - 1.
         """
         header = QueryCorrectionOffset.from_command(request)
         return answer_in_turns(self.long_work, self._correction_offsets(header))
@@ -180,7 +182,7 @@ class ConsumptionRequests:
         return online is None or not online.subscriptions or topic in online.subscriptions
 
     def broker_consume_stats(self, request: Command, _: Peer) -> Answer:
-        """Returns each group's offsets, topic by topic, beside the ends of the queues."""
+        """Returns the offset of each group in each queue, and the ends of the queues."""
         return answer_in_turns(
             self.long_work, self._consume_stats(is_order=GetBrokerConsumeStats.from_command(request).is_order)
         )
@@ -209,7 +211,7 @@ class ConsumptionRequests:
             yield self.rows.encoded(row)
 
     def group_forbidden(self, request: Command, _: Peer) -> Answer:
-        """Forbids or allows a group to read a topic, and returns the state. Without `readable` it only returns it."""
+        """Forbids or allows a group to read a topic, as `readable` says, and returns whether it may."""
         header = UpdateGroupForbidden.from_command(request)
         if header.readable is None:
             return self._forbidden(header)

@@ -1,7 +1,7 @@
-"""Lists: topics (18) and groups (225) to make or change, system topics (305), and all producers (328).
+"""Requests with lists: topics (18) and groups (225) to create or change, system topics (305), and all producers (328).
 
-Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0). All of a list is checked
-before anything is changed. RocketMQ leaves out all topics of a list if one of them is unchanged.
+Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0). A whole list is checked
+before anything is changed. RocketMQ ignores all topics of a list if one of them is unchanged.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class ListRequests:
 
 
 def listed_topics(listed: Iterable[Mapping[str, Any]]) -> Iterator[ListedTopic]:
-    """Yields the topics of request 18. Raises `InvalidArgument` for a wrong name or more attributes than exist."""
+    """Decodes the topics of request 18. Raises `InvalidArgument` for a wrong name or unknown attributes."""
     for members in listed:
         topic = topic_config_from_members({**members, "attributes": {}})
         if fault := topic_fault(topic.topic):
@@ -152,7 +152,7 @@ def _attribute_changes(topic: str, attributes: object) -> Mapping[str, str]:
 
 
 def listed_groups(listed: Iterable[Mapping[str, Any]]) -> Iterator[GroupConfig]:
-    """Yields the settings of the groups of request 225. Raises `InvalidArgument` for impossible settings."""
+    """Decodes the groups' settings of request 225. Raises `InvalidArgument` for impossible settings."""
     for members in listed:
         name = members.get("groupName")
         if fault := group_fault(name if isinstance(name, str) else ""):
@@ -165,14 +165,13 @@ def listed_groups(listed: Iterable[Mapping[str, Any]]) -> Iterator[GroupConfig]:
 
 
 async def _read(body: bytes | memoryview, name: str) -> list[Mapping[str, Any]]:
-    """Parses the list in a body, in a thread: for 1 MiB this takes some 15 ms."""
     return await trio.to_thread.run_sync(listed_members, body, name, limiter=trio.CapacityLimiter(1))
 
 
 def listed_members(body: bytes | memoryview, name: str) -> list[Mapping[str, Any]]:
-    """Returns the objects of a body's list.
+    """Decodes the list in a request's body.
 
-    Raises `InvalidArgument` if the list is too long, `BodyError` if the body holds no list.
+    Raises `InvalidArgument` if the list is too long, `BodyError` if the body has no list of objects.
     """
     if len(body) > MAX_LIST_BYTES:
         raise InvalidArgument(f"the list has more than {MAX_LIST_BYTES} bytes; send it in parts")

@@ -1,7 +1,7 @@
-"""Look-ups in the store: messages by key (12) and by their offset in the log (33), entries of a queue (321).
+"""Look-ups in the store: messages by key (12) and by log offset (33), and the entries of a queue (321).
 
-The index holds hashes, so an answer may have records of another key, which clients leave out. A look-up by unique key
-returns up to defaultQueryMaxNum messages, any other look-up up to maxMsgsNumBatch. Sources:
+The index holds hashes, so an answer may have records with another key, which clients leave out. A look-up by unique key
+returns up to defaultQueryMaxNum messages, any other up to maxMsgsNumBatch. Sources:
 broker/processor/QueryMessageProcessor.java, AdminBrokerProcessor.java queryConsumeQueue, store/DefaultMessageStore.java
 queryMessage (5.4.0).
 """
@@ -60,7 +60,7 @@ class LookUpRequests:
         }
 
     async def query_message(self, request: Command, _: Peer) -> Command:
-        """Returns the newest records with a key, stored between two times, in the order of the log."""
+        """Returns the newest records with a key that were stored between two times, in the order of the log."""
         header = QueryMessage.from_command(request)
         most = self.settings.config.default_query_max_num if header.by_unique_key else header.max_num
         if not self.settings.config.index_file_read_enable:
@@ -84,7 +84,7 @@ class LookUpRequests:
         return success(body=record)
 
     def queue_entries(self, request: Command, _: Peer) -> Answer:
-        """Answers with the requested entries of a queue, its bounds, and the subscription and filter of a group."""
+        """Returns the requested entries of a queue, the queue's bounds, and a group's subscription and filter."""
         header = QueryConsumeQueue.from_command(request)
         key = (header.topic, header.queue_id)
         if self.store.queues.get(key) is None:

@@ -1,8 +1,7 @@
-"""Administration of plain ACL: 50 to 54, which change and show the files of `plain_acl.yml`.
+"""Administration of plain ACL: requests 50 to 54 change and show the files of `plain_acl.yml`.
 
 Source: broker/processor/AdminBrokerProcessor.java (updateAndCreateAccessConfig, ...), 4.9.7. With `aclEnable=false`
-they are refused, where Java's broker fails or does not answer. Secrets are shown (54) to
-administrators and to white addresses.
+they are refused. Request 54 shows secrets, to administrators and white addresses only.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class AccessRequests:
 
 
 def _account(header: UpdateAclConfig) -> dict[str, Any]:
-    """Returns the members that the request sets. Those it lacks stay as in the file, but `admin` becomes False."""
+    """Returns the members of an account that the request sets. An absent `admin` becomes False."""
     check_keys(header.access_key, header.secret_key)
     account: dict[str, Any] = {
         "accessKey": header.access_key,

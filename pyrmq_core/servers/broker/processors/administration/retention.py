@@ -1,4 +1,4 @@
-"""Requests of an administrator to remove old segments (329), queues without messages (306) or without a topic (316).
+"""An administrator's requests to remove old segments (329), queues without messages (306) or without a topic (316).
 
 Source: broker/processor/AdminBrokerProcessor.java, store/queue/ConsumeQueueStore.java (5.4.0). All answer success.
 """
@@ -47,7 +47,7 @@ class RetentionRequests:
         return success()
 
     async def clean_expired_queues(self, _request: Command, _: Peer) -> Command:
-        """Deletes queues of which retention has removed every message: such a queue begins at 0 again."""
+        """Deletes the queues whose messages were all removed by retention. Such a queue begins at offset 0 again."""
         return await self._delete_queues(self.store.queues.is_expired)
 
     async def clean_unused_topics(self, _request: Command, _: Peer) -> Command:

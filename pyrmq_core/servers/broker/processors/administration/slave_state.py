@@ -1,9 +1,10 @@
-"""Requests between master, slave and NameServer: offsets of groups (43) and delay levels (45), and those of 5.x.
+"""Requests between master, slave and NameServer.
 
-These are timers (60, 61), groups whose queues the broker assigns (402), a new smallest id (905), and the addresses of a
-master (906). Source: broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0). The answer to
-61 is an empty table. RocketMQ trusts any peer's 905 and 906: here a notice 905 causes a query to the NameServer, and a
-request 906 counts at a slave only while no master is there.
+They fetch offsets of groups (43), of delay levels (45), timers (60, 61) and groups whose queues the broker assigns
+(402), report a new smallest id (905), and exchange the master's addresses (906). Source:
+broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0). The answer to 61 is an empty table.
+RocketMQ trusts any peer's 905 and 906. Here 905 only causes a query to the NameServer, and a slave accepts 906 only
+while it acts for its master.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class SlaveRequests:
         return answer_in_turns(self.long_work, object_pieces(self.offsets.members()))
 
     def delay_offsets(self, _request: Command, _: Peer) -> Command:
-        """Returns the content of `delayOffset.json`, each delay level's next offset, which a slave adopts."""
+        """Returns the content of `delayOffset.json`, the next offset of each delay level, for a slave to adopt."""
         return success(body=encode_config(self.delays.members()))
 
     def timer_checkpoint(
@@ -75,8 +76,7 @@ class SlaveRequests:
     ) -> Command:
         """Returns the last written checkpoint of timers. A slave returns the copy of its master's checkpoint, or zeros.
 
-        A later state could name deliveries that the log lost in a power cut. A returning master of RocketMQ queries its
-        slave, adopts a later version than its own, and does not register without an answer.
+        An unwritten checkpoint could refer to deliveries that the log loses in a power cut.
         """
         if self.settings.config.is_slave:
             kept = TimerCheckpoint.decode(self.store.files.load(timer_checkpoint_file.PATH))
@@ -99,7 +99,9 @@ class SlaveRequests:
         return success()
 
     def exchange_ha_info(self, request: Command, _: Peer) -> Command:
-        """Returns this master's addresses. An acting slave notes the master's addresses from the request."""
+        """Returns this master's addresses. A slave that acts for its master saves the master's addresses from the
+        request.
+        """
         info = MasterInfo.from_command(request)
         if not self.settings.config.is_slave:
             own = MasterInfo(self.registration.ha_address, self.store.end, self.identity.address)

@@ -1,8 +1,8 @@
 """QUERY_ASSIGNMENT (400) and SET_MESSAGE_REQUEST_MODE (401): whether a group pulls or pops a topic, and its queues.
 
-While a group pops, a member gets each broker as a whole, or its own queues and those of the members behind it. The
-queues are those of the topic's route, of all its brokers. If no NameServer answers, the answer has no list, and
-the client keeps its queues. Source: broker/processor/QueryAssignmentProcessor.java (5.4.0).
+A member of a group that pops is assigned all queues of each broker, or its own queues and those of the next members.
+The queues are those of the topic's route at all brokers. If no NameServer answers, the answer has no list, and the
+client keeps its queues. Source: broker/processor/QueryAssignmentProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ STRATEGIES: Final[Mapping[str, Callable[[Queues, int, int], Queues]]] = {
 def assigned(
     mode: SetRequestMode, strategy: str, client_id: str, queues: Queues, client_ids: Sequence[str]
 ) -> Queues | None:
-    """Returns the queues of a member, or None if there is no such strategy. Queues and members are sorted."""
+    """Returns the queues of a member, or None for an unknown strategy. Queues and members must be sorted."""
     allocate = STRATEGIES.get(strategy)
     if allocate is None:
         return None

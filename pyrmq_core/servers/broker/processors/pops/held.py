@@ -18,10 +18,10 @@ from pyrmq_core.servers.broker.processors.put_message import RequestRefused
 
 
 class HeldRequest(LateAnswer):
-    """An answer that waits until a message has come, for `left_ms` milliseconds at most.
+    """An answer that waits at most `left_ms` milliseconds for a message.
 
-    `attempt` makes the answer. Called with False, it may return None, which makes the request wait on. At the end of
-    the time it is called with True, and has to return an answer.
+    `attempt` returns the answer. Called with False, it may return None, and the request keeps waiting. At the end of
+    the time it is called with True, and must return an answer.
     """
 
     __slots__ = ("_attempt", "_codes", "_ends", "_held", "_is_ready", "_peer", "_size_bytes", "_waiter", "_waits")

@@ -1,7 +1,8 @@
-"""NOTIFICATION (200054) and POLLING_INFO (200055): a wait for a message that takes none, and the number of held pops.
+"""NOTIFICATION (200054), which waits for a message but takes none, and POLLING_INFO (200055), the number of waiting
+pops.
 
 Source: broker/processor/NotificationProcessor.java, PollingInfoProcessor.java (5.4.0), with the same checks as for a
-pop. A notification waits apart from pops: a message wakes one of each.
+pop. A message wakes one waiting pop and one notification.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class NotificationRequests:
         return refused or popping_refusal(self.topics, self.groups, header, peer)
 
     def has_message(self, header: AwaitMessage) -> bool:
-        """Returns whether the group has a message to pop: in the topic's queue, in any, or in a retry topic."""
+        """Returns whether the group has a message to pop: in the given queue, in any queue of the topic, or in a retry
+        topic.
+        """
         queues = [(header.topic, header.queue_id)] if header.queue_id >= 0 else self._queues_of(header.topic)
         for mark in () if header.order else (RETRY_V1, RETRY_V2):
             queues += self._queues_of(pop_retry_topic(header.topic, header.consumer_group, mark))

@@ -1,8 +1,8 @@
 """POP_MESSAGE (200050): checks, the choice of queues and messages, checkpoints, and pops that wait.
 
-Source: broker/processor/PopMessageProcessor.java (5.4.0), in the same order and with the same codes. Refused besides:
-an expression that cannot be parsed, a group that may not read the topic, a negative invisible time or one longer than
-timers keep, and a group and topic whose retry topic has too long a name: its messages could not come again.
+Source: broker/processor/PopMessageProcessor.java (5.4.0), in the same order and with the same codes. Besides, these are
+refused: an expression that cannot be parsed, a group that may not read the topic, a negative invisible time or one too
+long for timers, and a group and topic whose retry topic would have too long a name.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class Popped(NamedTuple):
 class PopOutcome:
     """The messages that one pop took, queue by queue. `rest` is the number of messages left in the queues.
 
-    `log_end` is the log's end behind the checkpoints that the pop wrote, 0 without any. `has_moved` is True if offsets
-    moved past messages that the filter rejects.
+    `log_end` is the log's end after the checkpoints that the pop wrote, or 0 without any. `has_moved` is True if
+    offsets moved past messages that the filter rejects.
     """
 
     pop_time_ms: int
@@ -165,7 +165,7 @@ class PopRequests:
         return HeldRequest(waits, waiter_of(header), attempt, peer, size_bytes, left_ms, codes=codes, is_ready=is_ready)
 
     async def take_again(self, header: PopMessage, chosen: PullFilter, is_over: bool) -> Command | None:
-        """Returns the answer to a pop that waited, or None if there is still no message and its time is not over."""
+        """Returns the answer to a waiting pop, or None if there is still no message and its time is not over."""
         while True:
             outcome = self.take(header, chosen, clock.now_ms())
             if outcome.queues or (is_over and not outcome.has_moved):
@@ -176,7 +176,10 @@ class PopRequests:
             await trio.lowlevel.checkpoint()
 
     def finish(self, header: PopMessage, outcome: PopOutcome) -> Command | Coroutine[Any, Any, Command]:
-        """Returns the answer, or a coroutine that makes it once checkpoints are safe. Wakes a pop for what is left."""
+        """Returns the answer, or a coroutine that returns it once the checkpoints are synced and copied.
+
+        If messages are left, another waiting pop is woken.
+        """
         if outcome.queues and outcome.rest:
             self.reviver.waits.wake(waiter_of(header))
         answer = self.answer(header, outcome)
@@ -192,7 +195,9 @@ class PopRequests:
         return answer.to_command()
 
     def take(self, header: PopMessage, chosen: PullFilter, now_ms: int) -> PopOutcome:
-        """Takes messages, and writes their checkpoints. Raises `RequestRefused` if the first cannot be written."""
+        """Takes messages and writes their checkpoints. Raises `RequestRefused` if the first checkpoint cannot be
+        written.
+        """
         revive_queue_id = ORDERED_REVIVE_QUEUE if header.order else self.reviver.next_queue()
         draw, outcome = random.randrange(100), PopOutcome(now_ms, revive_queue_id)
         if not header.order and self.reviver.is_behind:
@@ -209,7 +214,7 @@ class PopRequests:
         return outcome
 
     def _queues(self, header: PopMessage, draw: int) -> Iterator[tuple[str, int]]:
-        """Yields the queues in the order of the pop: in one of five pops the retry topics come first.
+        """Yields the queues in the order of the pop. By default, in one of five pops the retry topics come first.
 
         In a topic of the type PRIORITY the highest queue is first, and the retry topics are last. Ordered pops have no
         retry topics.
@@ -281,7 +286,7 @@ class PopRequests:
         outcome.rest += max(0, result.max_offset - result.next_offset)
 
     def _offset(self, group: str, topic: str, queue_id: int, init_mode: int) -> int:
-        """Returns the offset of the next message to pop. Commits a first offset for a group that has none."""
+        """Returns the offset of the next message to pop. For a group without an offset it commits a first one."""
         if self.offsets.may_move(group, topic, queue_id):
             self.offsets.end_reset(group, topic, queue_id)
             self.reviver.ordered.forget((group, topic, queue_id))
@@ -317,7 +322,9 @@ class PopRequests:
         )
 
     def _records(self, header: PopMessage, outcome: PopOutcome, popped: Popped) -> bytes:
-        """Returns the records of one queue. Those of a retry topic name the popped topic, and have their receipts."""
+        """Returns the records of one queue. Those of a retry topic are changed to name the popped topic and their
+        receipts.
+        """
         if popped.topic == header.topic:
             return popped.records
         records, position = [], 0
@@ -362,10 +369,7 @@ class PopRequests:
 
 
 def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
-    """Returns the refusal of a request if the broker's settings forbid to read from it, else None.
-
-    `what` names the request in the remark.
-    """
+    """Returns the refusal of a request if the broker's settings forbid reading, else None. The remark names `what`."""
     if not settings.config.broker_permission & READ:
         return forbidden(f"the broker[{settings.config.advertised_ip}] {what} is forbidden", 1)
     return None
@@ -374,7 +378,7 @@ def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
 def popping_refusal(
     topics: TopicTable, groups: GroupTable, header: PopMessage | AwaitMessage | GetPollingInfo, peer: Peer
 ) -> Command | None:
-    """Returns the refusal of a request about popped messages that concerns its topic, queue or group, or None."""
+    """Returns the refusal of a request about pops for its topic, queue or group, or None if all are valid."""
     topic: TopicConfig | None = topics.get(header.topic)
     if topic is None:
         return unknown_topic(header.topic)

@@ -1,12 +1,11 @@
 """ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053).
 
 An acknowledgement is written to the revive log for the time at which its message would become visible again. A change
-writes a checkpoint of its own for the message, and then acknowledges it in the former one. As in RocketMQ, success
-does not mean that the receipt was still good: a message that is visible again stays so.
+writes a checkpoint of its own for the message, and then acknowledges it in the former one. As in RocketMQ, success does
+not mean that the receipt was still valid: a message that is visible again stays so.
 
-Source: broker/processor/AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java (5.4.0). Refused besides: receipts
-of another broker, queues that the revive log does not have, and times that timers cannot keep. RocketMQ would answer
-success, and forget the acknowledgement.
+Source: broker/processor/AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java (5.4.0). Besides, these are
+refused: receipts of another broker, queues that the revive log does not have, and times too far ahead for timers.
 """
 
 from __future__ import annotations
@@ -57,7 +56,9 @@ WRITTEN_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class SettleRequests:
-    """The handlers of acknowledgements of popped messages, and of changes of the time at which they come again."""
+    """The handlers of acknowledgements of popped messages, and of changes of the time at which they become visible
+    again.
+    """
 
     settings: LiveSettings
     topics: TopicTable
@@ -144,7 +145,7 @@ class SettleRequests:
             raise illegal(f"offset is illegal, key:{queue[1]}@{queue[0]}@{queue[2]}, commit:{unknown[0]}")
 
     def _change_ordered(self, header: ChangeInvisibleTime, receipt: Receipt, now_ms: int) -> InvisibleTimeChanged:
-        """Sets when a message of an ordered pop becomes visible. The pop time, which identifies the pop, stays.
+        """Sets when a message of an ordered pop becomes visible. The pop time stays, since it identifies the pop.
 
         The answer for a message that was acknowledged before has zeros for all times.
         """

@@ -1,4 +1,4 @@
-"""The broker that an answer to a pull suggests for the next pull, and the code of a slave's answer.
+"""The choice of the broker that a consumer should pull from next, and which answers of a slave differ from a master's.
 
 Source: broker/processor/PullMessageProcessor.java (composeResponseHeader), store/DefaultMessageStore.java (getMessage,
 nextOffsetCorrection), 5.4.0.
@@ -37,7 +37,7 @@ def memory_bytes() -> int:
 
 
 def suggested_broker(config: BrokerConfig, groups: GroupTable, log_end: int, group_name: str, result: GetResult) -> int:
-    """Returns the id of the broker to pull from next: with slaveReadEnable, a slave's for a reader that lags far."""
+    """Returns the id of the broker to pull from next: with slaveReadEnable, a slave's for a consumer that lags far."""
     if not config.slave_read_enable:
         return MASTER_ID
     is_behind = False
@@ -50,9 +50,9 @@ def suggested_broker(config: BrokerConfig, groups: GroupTable, log_end: int, gro
 
 
 def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
-    """Returns the pull's result. On a slave, its next offset is `offset` where a master would move the consumer.
+    """Returns the pull's result, on a slave with `offset` as next offset where a master would move the consumer.
 
-    The master may have the messages: a slave lags, or began to copy the log later.
+    A slave may lag, or may have begun to copy the log later, so the master may have the messages.
     """
     if config.is_slave and result.status in MOVES:
         return replace(result, next_offset=offset)

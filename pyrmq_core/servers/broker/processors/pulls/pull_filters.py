@@ -1,4 +1,4 @@
-"""The filter of a pull: tags codes, or SQL92 over properties, from the request itself or from the group's heartbeat.
+"""The filter of a pull, by hashes of tags or SQL92, from the request itself or from the group's heartbeat.
 
 An SQL92 expression in the request that cannot be parsed is refused. Java's broker would then return every message.
 Source: broker/processor/PullMessageProcessor.java, broker/filter/ExpressionMessageFilter.java (5.4.0).
@@ -38,7 +38,7 @@ NO_FILTER: Final = "The broker's consumer filter data is not exist!Your expressi
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """The filter of a pull: hashes of tags, and a test of properties, that messages have to pass. None passes all."""
+    """The filter of a pull: hashes of tags, and a test of properties. None means that every message passes."""
 
     tags_codes: frozenset[int] | None = None
     passes: Passes | None = None
@@ -108,7 +108,7 @@ def filter_of_expression(
 
 
 def get_filtered(reader: StoreReader, key: QueueKey, offset: int, limits: GetLimits, chosen: PullFilter) -> GetResult:
-    """Returns the next messages of a queue that pass a filter. Each answer examines a limited number of entries."""
+    """Returns the next messages of a queue that pass a filter. Each call examines a limited number of entries."""
     if chosen.passes is None:
         return reader.get(key, offset, limits, chosen.tags_codes)
     first = offset

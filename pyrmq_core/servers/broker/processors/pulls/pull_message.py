@@ -1,13 +1,13 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
 
 Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two things
-differ. First, every pull of the group's members is answered with a reset offset until a member pulls from there, and no
-other offset is committed before. Afterwards each other member gets the offset once. RocketMQ answers a single pull with
-it, perhaps of a client that no longer reads the queue. Second, a slave holds a pull at an offset that only its master
-may have, for up to shortPollingTimeMills: Java's clients would repeat it at once.
+differ. First, after a reset every pull of the group's members is answered with the new offset until one of them pulls
+from there, and then once for each other member. RocketMQ answers only a single pull with it. Second, a slave holds a
+pull at an offset that only its master may have, for up to shortPollingTimeMills, since Java's clients would repeat it
+at once.
 
 The queue of a lite topic is read by `liteTopic`, or with its name as the topic. As in 5.5.0, its records have the
-parent's queue and offset. In 5.5.0 a pull makes a queue of any name. Here no pull makes one, and the parent must
+parent's queue and offset. In 5.5.0 a pull creates a queue of any name. Here no pull creates one, and the parent must
 exist.
 """
 
@@ -102,7 +102,7 @@ class PullRequests:
         return answer
 
     async def _wait_for_copy(self, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> Command:
-        """Waits for a short time until this slave has the message at the offset, which its master may have."""
+        """Waits for a short time until this slave has copied the message at the pull's offset from its master."""
         key, held_ms = (header.topic, header.queue_id), self.settings.config.short_polling_time_mills
         end = trio.current_time() + min(max(header.suspend_timeout_ms, 0), held_ms) / MILLISECONDS
         while (left := end - trio.current_time()) > 0:
@@ -146,8 +146,7 @@ class PullRequests:
     def _moved(self, header: PullMessage, peer: Peer, offset: int | None) -> Command | None:
         """Returns the answer that moves a consumer to its group's reset offset, or None if there is no reset.
 
-        `offset` is the pull's offset, None if the pull was held. If the group has members, only they are moved: other
-        readers keep offsets of their own.
+        `offset` is the pull's offset, or None if the pull was held. If the group has members, only they are moved.
         """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         if not self.offsets.may_move(group, topic, queue_id):
@@ -176,8 +175,7 @@ class PullRequests:
         """Returns the response code for the result of a pull at `offset`.
 
         The first pull of an empty queue gets PULL_NOT_FOUND. Where a master would move the consumer to another offset,
-        a slave answers PULL_RETRY_IMMEDIATELY: the master may have the messages. In all other cases the status decides
-        (`CODES`).
+        a slave answers PULL_RETRY_IMMEDIATELY, since the master may have the messages.
         """
         if result.status in EMPTY and offset == 0:
             return ResponseCode.PULL_NOT_FOUND
@@ -223,7 +221,7 @@ class PullRequests:
 class _HeldPull(LateAnswer):
     """The answer to a pull that waits for a message. The store is read when the connection can send the answer.
 
-    A pull with SQL92 is woken by any message, and waits on, with a task, while none of them passes.
+    A pull with SQL92 is woken by any message, and waits again, in a task, if no message passes.
     """
 
     __slots__ = ("_chosen", "_ends", "_header", "_held", "_peer", "_pulls", "_size_bytes")
