@@ -31,7 +31,7 @@ NO_SUBJECT: Final = "Authorization failed. Please verify your access rights and 
 
 @dataclass(frozen=True, slots=True)
 class CheckScope:
-    """The extent of a server's checks: its cluster, whether policies apply, and the request codes exempt from either check."""
+    """The extent of a server's checks: its cluster, whether policies apply, and the codes exempt from each."""
 
     cluster: str = ""
     authorizes: bool = False
