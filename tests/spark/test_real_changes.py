@@ -61,6 +61,8 @@ def test_the_order_of_postgresql(spark: SparkSession) -> None:
         race = frame(spark, "d_public_race", reverse=reverse)
         changes = debezium(race, two, key="id", table="public.race")
         assert rows_of(changes) == [(1, "new"), (3, "old"), (4, "new")]
+    plan = changes._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("collect_list(") == 1, "the changes of a key are listed once, however many expressions use them"
     added = frame(spark, "d_public_addcol").where("queueOffset > 0")
     changes = debezium(added, f"{two}, n int", key="id", table="public.addcol")
     assert rows_of(changes) == [(1, "a", 5), (2, "bb", 5), (3, "c", 5)]
