@@ -161,7 +161,6 @@ def _as_json(event: CloudEvent) -> bytes:
 
 
 def _members(text: str) -> Iterator[tuple[str, Any, str]]:
-    """Yields the members of a JSON object: the name, the value, and the value as it is written."""
     JSON.decode(text)  # raises for what is no JSON; what follows relies on it
     position = _next(text, 0)
     if text[position] != "{":

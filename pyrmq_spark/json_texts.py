@@ -142,7 +142,6 @@ def _only_row(row: Column) -> Column:
 
 
 def _may_differ(plain: Column, shape: Shape) -> Column:
-    """Returns whether `from_json` may have changed a string in the value. Nulls are never changed."""
     match shape:
         case Struct(fields):
             differ = [_may_differ(plain.getField(name), inner) for name, inner in fields if inner is not None]

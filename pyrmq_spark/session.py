@@ -93,10 +93,7 @@ def restore_session(spark: SparkSession | None = None) -> None:
 
 
 def _mend_interrupted_writers() -> None:
-    """Patches `format` of Spark's writers to call `restore_session` for this source.
-
-    A writer needs the active session before Spark calls any code of the source.
-    """
+    """Patches `format` of Spark's writers to restore the session before Spark calls any code of this source."""
     try:
         from pyspark.sql.readwriter import DataFrameWriter
         from pyspark.sql.streaming.readwriter import DataStreamWriter

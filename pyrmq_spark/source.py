@@ -145,7 +145,6 @@ class RocketMQDataSource(DataSource):
             return RocketMQStreamWriter(self._connection, *self._sink(schema, stream=True))
 
     def _sink(self, schema: StructType, *, stream: bool) -> tuple[SinkOptions, SinkSchema]:
-        """Returns a write's options and columns after all checks that need no row. Creates the topic if required."""
         from pyrmq_core import check_topic
         from pyrmq_spark.write.columns import sink_schema
 

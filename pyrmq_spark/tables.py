@@ -78,8 +78,6 @@ class _Load:
     """Loads the topic of a view, with the columns of its bodies. Spark calls `apply` for each query of the view."""
 
     class Java:
-        """The Java interfaces that this object implements for py4j."""
-
         implements: Final = ("scala.Function1",)
 
     def __init__(self, spark: SparkSession, options: dict[str, str], schema: BodySchema | None) -> None:
@@ -97,7 +95,6 @@ class _Load:
 
 
 def _make_view(name: str, load: _Load) -> None:
-    """Makes a view that is planned for each query or, if the session has no JVM here, a view of a frame."""
     session: Any = load.spark
     if not hasattr(session, "_jsparkSession"):
         log.warning(

@@ -24,8 +24,6 @@ DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
 
 @dataclass(slots=True)
 class _CachedClient:
-    """A client, its admin, and its producers and consumers by group. Each producer has its settings beside it."""
-
     client: blocking.Client
     producers: dict[str, tuple[tuple[object, ...], blocking.Producer]] = field(default_factory=dict)
     consumers: dict[str, blocking.PullConsumer] = field(default_factory=dict)
@@ -133,7 +131,6 @@ def _client(connection: ConnectionOptions) -> _CachedClient:
 
 
 def _tls(connection: ConnectionOptions) -> ssl.SSLContext | None:
-    """Returns a TLS context from files of this machine, or None if TLS is off."""
     if not connection.use_tls:
         return None
     try:

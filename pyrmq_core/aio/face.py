@@ -254,7 +254,6 @@ async def opened(manager: AbstractAsyncContextManager[R]) -> HeldContext[R]:
 
 
 def _new_lock() -> None:
-    """Replaces the lock in a child after `fork`, where a thread of the parent may have held it."""
     global _lock
     _lock = threading.Lock()
 

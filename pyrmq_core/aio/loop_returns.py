@@ -111,8 +111,6 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
 
 
 class _LoopCall(Generic[R]):
-    """A call on the library's loop. A cancelled asyncio task can wait for its end."""
-
     def __init__(self, returns: LoopReturns, call: Callable[..., Awaitable[R]]) -> None:
         self._returns = returns
         self._call = call

@@ -286,8 +286,6 @@ class Producer(OwnerFace[TrioProducer]):
 
 
 class _ListenerOnLoop:
-    """A transaction listener whose coroutine function runs on the asyncio loop that opened the producer."""
-
     def __init__(self, listener: TransactionListener) -> None:
         self._listener = listener
         self._call: Callable[[], UserCall[LocalTransactionState]] | None = None

@@ -76,7 +76,6 @@ class BlockingFace(Generic[T]):
         self.close()
 
     def _async(self) -> T:
-        """Returns the open async object. A child after `fork` opens its own."""
         if self._closed:
             raise InvalidState(f"{self!r} is closed; make a new one")
         opened = self._opened
@@ -160,7 +159,6 @@ def blocking_form_of_context(
 
 
 def _new_lock() -> None:
-    """Replaces the lock in a child after `fork`, where a thread of the parent may have held it."""
     global _lock
     _lock = threading.RLock()
 

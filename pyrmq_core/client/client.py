@@ -31,7 +31,6 @@ class Client(AsyncOnly):
 
     @classmethod
     def _of(cls, settings: ClientSettings) -> Self:
-        """Makes a client from its settings, for the blocking and the asyncio `Client`."""
         client = cls.__new__(cls)
         client._session = ClientSession(settings)
         return client

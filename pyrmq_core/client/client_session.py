@@ -274,7 +274,6 @@ class ClientSession:
         self._handlers[code] = handler
 
     async def _leave(self, heartbeats: Heartbeats) -> None:
-        """Unregisters all groups from the brokers, even when cancelled. Takes `CLOSE_SECONDS` at most."""
         try:
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 for group in sorted(heartbeats.producer_groups):
@@ -304,10 +303,7 @@ class ClientSession:
             await self._round("polling routes", routes.refresh_all)
 
     async def _leave_lost_masters(self, routes: Routes, caller: RemotingClient) -> None:
-        """Ends the calls to a master whose address is in no route any more, which without power is silent for ever.
-
-        A send that may be retried then goes to the new master at once, before its timeout.
-        """
+        """Ends the calls to a master whose address is in no route any more, so that their sends use a new master."""
         masters: dict[str, str] = {}
         while True:
             changed = routes.brokers_changed
@@ -322,10 +318,7 @@ class ClientSession:
             await changed.wait()
 
     async def _send_heartbeats(self, routes: Routes, heartbeats: Heartbeats) -> None:
-        """Sends heartbeats every `heartbeat_broker_interval` seconds, and, at most once a second, when a broker is new.
-
-        A client that fetches the routes of many topics keeps finding new brokers, and each round goes to all brokers.
-        """
+        """Sends heartbeats every `heartbeat_broker_interval` seconds, and soon after a broker is new."""
 
         async def clean_and_send() -> None:
             routes.forget_offline_brokers()

@@ -24,7 +24,6 @@ class SessionOwner(AsyncOnly, Generic[S]):
 
     @classmethod
     def _of(cls, settings: S, client: Client | None) -> Self:
-        """Makes an object from its settings, for the blocking and asyncio classes."""
         owner = cls.__new__(cls)
         owner._begin(settings, client)
         return owner

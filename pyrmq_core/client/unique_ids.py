@@ -64,7 +64,6 @@ class UniqueIds:
             return runs
 
     def _turn_clock(self) -> None:
-        """Moves `_now_ms` to the present, or to the next millisecond if all its ids are used. It never decreases."""
         now_ms = time.time_ns() // 1_000_000
         if now_ms <= self._now_ms and self._counter < IDS_A_MILLISECOND:
             return

@@ -146,8 +146,6 @@ def _json_object(text: str) -> Mapping[str, Any] | None:
 
 
 class _Room:
-    """The names and bytes of schema text that are left for all parts of a sample's schema together."""
-
     __slots__ = ("bytes_left", "is_over", "names_left")
 
     def __init__(self) -> None:
@@ -284,13 +282,10 @@ class _Shape:
         shapes, self.names = self.names, {}
         for name, shape in shapes.items():
             self._room.give_back(name)
-            self._merge_into(self._any_element(), shape)
-
-    @staticmethod
-    def _merge_into(target: _Shape | None, other: _Shape) -> None:
-        other.give_back()
-        if target is not None:
-            target.merge(other)
+            element = self._any_element()
+            shape.give_back()
+            if element is not None:
+                element.merge(shape)
 
     def give_back(self) -> None:
         for name, shape in self.names.items():
@@ -320,7 +315,6 @@ class _Shape:
         return len(self.names) > MAP_NAMES and share < MAP_SHARE * len(self.names) * self.objects
 
     def types(self) -> tuple[str, str]:
-        """Returns the type with distinct names, and the type with the names in the bodies."""
         if self.kinds == {"array"}:
             inner, json_inner = self._element_types()
             return f"array<{inner}>", f"array<{json_inner}>"

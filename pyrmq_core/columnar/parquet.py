@@ -69,7 +69,7 @@ def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
         there = [column for column in READ_COLUMNS if column in schema.names]
         if "body" not in there:
             raise InvalidArgument(f"{name} has no column body; it has {', '.join(schema.names)}")
-        once = ["body"] if _has_bytes(schema.field("body").type) else []
+        once = ["body"] if schema.field("body").type in (pa.binary(), pa.string()) else []
         parquet = pq.ParquetFile(file, read_dictionary=once)
         for number in range(parquet.num_row_groups):
             rows = _rows_at_once(parquet.metadata.row_group(number))
@@ -81,10 +81,6 @@ def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
                     yield {**row, "body": body.as_py()}
     except pa.ArrowException as error:
         raise InvalidArgument(f"{name} cannot be read as Parquet: {error}") from error
-
-
-def _has_bytes(kind: pa.DataType) -> bool:
-    return any(test(kind) for test in (pa.types.is_binary, pa.types.is_string))
 
 
 def _rows_at_once(group: pq.RowGroupMetaData) -> int:

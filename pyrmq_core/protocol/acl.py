@@ -40,7 +40,10 @@ def sign(
 def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
     """Returns the correct value of `Signature` for these fields. Compare it with `hmac.compare_digest`."""
     names = [name for name in ext if name != SIGNATURE]
-    names.sort(key=None if "".join(names).isascii() else _java_order)
+    if "".join(names).isascii():
+        names.sort()
+    else:  # Java compares strings by UTF-16 units
+        names.sort(key=lambda name: name.encode("utf-16-be", "surrogatepass"))
     fields = "".join([ext[name] for name in names]).encode("utf-8", "replace")
     return base64.b64encode(_digest(secret_key.encode(), fields, body)).decode("ascii")
 
@@ -52,8 +55,3 @@ def _digest(key: bytes, fields: bytes, body: bytes | memoryview) -> bytes:
     digest = hmac.new(key, fields, "sha1")
     digest.update(body)
     return digest.digest()
-
-
-def _java_order(name: str) -> bytes:
-    # Java compares strings by UTF-16 units.
-    return name.encode("utf-16-be", "surrogatepass")

@@ -144,7 +144,6 @@ def _lacking(row: Row) -> Column:
 
 
 def _typed(text: Column, field: Field, zone: str | None) -> Column:
-    """Returns a value in its column's type, or null if its text does not fit. `zone` is that of Canal's TIMESTAMP."""
     if field.kind not in KINDS_BY_TYPE:
         return text.try_cast(field.type)
     kind = F.col("types").getField(field.name)
@@ -167,10 +166,7 @@ def _typed(text: Column, field: Field, zone: str | None) -> Column:
 
 
 def _label(text: Column, kind: Column) -> Column:
-    """Returns the label for the number that Canal writes for an ENUM, or the labels for that of a SET.
-
-    `kind` is the column's type in the message, which lists the labels.
-    """
+    """Returns the label for the number that Canal writes for an ENUM, or the labels for a SET, from the type `kind`."""
     number = text.try_cast("bigint")
     labels = F.split(F.regexp_extract(kind, r"(?s)^\w+\('(.*)'\)", 1), "','")
     of_enum = F.when(number == 0, "").otherwise(F.get(labels, (number - 1).cast("int")))

@@ -91,7 +91,6 @@ def fault_of(row: Row, keys: Sequence[str], table: str, unavailable: Unavailable
 
 
 def _decimal_as_bytes(row: Row) -> Column:
-    """Returns the first text column that is a decimal in bytes by the schema in the message, or null."""
     fields = after_fields(F.from_json("text", f"schema {SCHEMA}").getField("schema")["fields"])
     names = [field.name for field in row if field.kind == "string"]
     return F.coalesce(

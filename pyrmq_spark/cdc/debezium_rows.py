@@ -159,7 +159,6 @@ def debezium_rows(
 
 
 def _parts_of(frame: DataFrame, row: Row) -> DataFrame:
-    """Returns the envelopes' members as columns, and `fields`, the message's schema, if a type in `row` needs it."""
     text = F.col("body").cast("string")
     columns = ", ".join(f"{quoted(field.name)} {read_type(field)}" for field in row)
     message = F.from_json(text, _envelope(columns, SCHEMA if _has_tokens(row) else None), RECORD)
@@ -216,7 +215,6 @@ def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
 
 
 def _unavailable(row: Row, placeholder: Placeholder) -> Column:
-    """Returns the names of columns whose unchanged long values PostgreSQL left out, or null if there are none."""
     conditions = [(field, placeholder.stands_in(F.col("after").getField(field.name), field)) for field in row]
     names = [F.when(stands, F.lit(field.name)) for field, stands in conditions if stands is not None]
     if not names:

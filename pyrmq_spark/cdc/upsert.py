@@ -143,7 +143,6 @@ def _look(batch: DataFrame, name: str, accept: Sequence[str], *, first: bool) ->
 
 
 def _positions(spark: SparkSession, directory: str) -> tuple[Positions, int]:
-    """Returns the next offset of each queue, and the number of the table's version, 0 for none."""
     try:
         rows = spark.read.parquet(directory)
     except AnalysisException as error:
@@ -158,16 +157,15 @@ def _positions(spark: SparkSession, directory: str) -> tuple[Positions, int]:
 
 
 def _write_positions(spark: SparkSession, directory: str, ends: Positions, version: int) -> None:
-    """Stores the offsets of `version` of the table and makes it the current one, by writing one file."""
     rows = [(version, [(*queue, offset) for queue, offset in sorted(ends.items())])]
     form = "version bigint, ends array<struct<topic:string,brokerName:string,queueId:int,queueOffset:bigint>>"
     spark.createDataFrame(rows, form).coalesce(1).write.mode("append").parquet(directory)
 
 
 def _ends(batch: DataFrame, offsets: Positions) -> Positions:
-    """Returns each queue's next offset after the batch. Raises an error if messages before or in the batch are missing.
+    """Returns each queue's next offset.
 
-    `offsets` are those at which the batch should begin, by queue.
+    Raises an error if messages in the batch, or between it and `offsets`, are missing.
     """
     ends = dict(offsets)
     counts = (F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"))

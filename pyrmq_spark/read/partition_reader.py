@@ -105,10 +105,7 @@ def _rows(
 
 
 def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, unread: _Unread) -> int:
-    """Returns the offset at which to continue after an error: after lost offsets, or the same offset after a pause.
-
-    Raises an error that lasts, or that lasts longer than allowed.
-    """
+    """Returns the offset at which to continue after an error: after lost offsets, or the same offset after a pause."""
     current = unread.current
     match error:
         case DataLost():
@@ -187,9 +184,9 @@ def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequenc
 
 
 def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:
-    """Returns the offset at which to continue with failOnDataLoss=false: the first after the lost offsets.
+    """Returns the offset after the lost ones with failOnDataLoss=false.
 
-    Raises `lost` with failOnDataLoss=true, or if that offset is not greater than `position`.
+    Raises `lost` otherwise, or without progress.
     """
     if options.fail_on_data_loss:
         raise lost

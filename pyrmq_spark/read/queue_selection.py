@@ -214,7 +214,6 @@ def not_readable(queues: Sequence[MessageQueue]) -> NotReadable:
 
 
 def _check_registered(consumer: PullConsumer, routed: Mapping[str, TopicQueues]) -> None:
-    """Raises `BrokerNotFound` for a broker that has the topic but is neither in its route nor registered."""
     expected = consumer.expected_brokers(routed)
     missing = {
         name: topic

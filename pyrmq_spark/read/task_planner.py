@@ -42,7 +42,6 @@ class TaskPlanner:
         return [RangePartition(*ranges) for ranges in shared]
 
     def _learn_sizes(self, ranges: Iterable[QueueRange]) -> None:
-        """Queries the message sizes of a few topics, with one pull each, unless they are known."""
         now = time.monotonic()
         self._sizes = {topic: sample for topic, sample in self._sizes.items() if now - sample[1] < KEPT_SECONDS}
         sampled = {

@@ -55,8 +55,6 @@ class QueueBounds:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The last look-up of the queues: the query's offsets, the brokers' answers, and the resulting bounds."""
-
     start: Offsets
     kept: Mapping[MessageQueue, OffsetRange]
     seen: QueueBounds

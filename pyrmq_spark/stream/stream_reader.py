@@ -221,7 +221,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Inside.
 
     def _resolved(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Returns the start offsets, which are computed here, once, if `start` is `UNRESOLVED`."""
         if start != UNRESOLVED:
             return start
         if self._unstarted is not None:
@@ -239,10 +238,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns `end` with the offsets that the query has `reached` as the batch's first offsets.
-
-        The end was chosen before Spark passed them. It lacks queues whose broker was away then, so their offsets are
-        lost.
+        """Returns `end`, which was chosen before Spark passed the `reached` offsets, with these as the batch's first
+        offsets.
         """
         forgotten = sorted(reached.keys() - end.offsets.keys())
         if forgotten:
@@ -265,7 +262,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _without_losses(self, followed: FollowedOffsets) -> FollowedOffsets:
-        """Raises `DataLost` if offsets were lost. Without `failOnDataLoss` it logs each loss once and continues."""
         if followed.losses and self._options.fail_on_data_loss:
             raise all_lost(followed.losses)
         for loss in followed.losses:
@@ -277,10 +273,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:
-        """Returns how many offsets of each queue the next batch reads, or None if it has to wait for more messages.
-
-        With `everything` no limit counts.
-        """
+        """Returns how many offsets of each queue the next batch reads, or None if it has to wait for more messages."""
         backlog, limits = followed.backlog, self._options.limits
         since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
         if self._options.is_committed:
@@ -329,10 +322,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start += size
 
     def _rows_waiting(self, ends: Offsets) -> int | None:
-        """Returns the number of committed rows that no batch has read, by the manifest's records up to `ends`.
-
-        Returns None for too many records, or unreadable ones.
-        """
+        """Returns the number of committed rows that no batch has read, or None for too many or unreadable records."""
         backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
         if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:
             return None

@@ -112,7 +112,6 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
 
 
 def _sink_name(spelling: str) -> str | None:
-    """Returns the sink's name of a column, or None for a column from a read that RocketMQ itself writes."""
     lower = spelling.lower()
     if lower in BODY_NAMES:
         return "body"

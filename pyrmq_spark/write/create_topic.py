@@ -74,7 +74,6 @@ def _create(connection: ConnectionOptions, options: SinkOptions, topic: str, col
 
 
 def _check_home(connection: ConnectionOptions, topic: str) -> None:
-    """Raises `BrokerNotFound` if no master is registered, or if a broker of the topic is not registered."""
     brokers = worker.admin(connection).cluster_info().broker_addr_table
     if all(broker.master is None for broker in brokers.values()):
         raise BrokerNotFound(

@@ -232,10 +232,7 @@ class BatchCommit:
                 self._wait(error, deadline)
 
     def _record(self, ranges: Sequence[StoredRange], end: ManifestEnd, first: int) -> CommitRecord | None:
-        """Returns the record to append, or None if the batch is committed.
-
-        A writer that commits once is in no list, so its record is looked for from the offset `first` on.
-        """
+        """Returns the record to append, or None if the batch is committed by a listed record or one from `first` on."""
         if not self._is_named and end.end > first:  # no list has it
             commits = _consumer(self._connection).read_manifest(self._manifest, first, end.end).commits
             if any(commit.writer == self._writer for commit in commits):
@@ -252,7 +249,6 @@ class BatchCommit:
         )
 
     def _name_forgotten(self, record: CommitRecord, end: ManifestEnd) -> None:
-        """Logs the writers that the record's list leaves out, though they may write again."""
         for writer in end.decided.keys() - (end.decided if record.decided is None else record.decided).keys():
             last = end.decided[writer]
             if last.is_named:
@@ -294,9 +290,9 @@ class BatchCommit:
             )
 
     def _counts(self, end: ManifestEnd, offset: int, deadline: float) -> bool:
-        """Returns whether the record at an offset is the first of its batch, so that readers count it.
+        """Returns whether the record at an offset is the first of its batch.
 
-        Raises `NotCommitted` if the record is not readable by `deadline`, on the monotonic clock.
+        Raises `NotCommitted` if unreadable by `deadline`.
         """
         if offset == end.end:
             return True
@@ -348,10 +344,7 @@ class BatchCommit:
 
 
 def _look(connection: ConnectionOptions, manifest: str, deadline: float) -> ManifestEnd:
-    """Returns the manifest's end and committed batches. Waits for its broker until `deadline`, by the monotonic clock.
-
-    Raises `NotCommitted` if the broker does not answer in time.
-    """
+    """Returns the manifest's end and committed batches. Raises `NotCommitted` without an answer by `deadline`."""
     while True:
         try:
             return _consumer(connection).manifest_end(manifest)

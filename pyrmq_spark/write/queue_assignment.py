@@ -109,9 +109,9 @@ class QueueAssignment:
         return AnyQueue(self._places(topic).next_queue(), wait=True)
 
     def _lanes(self, topic: str, rows: CheckedRows) -> Lanes | None:
-        """Returns the lane of each row, a number for each queue or ordered target, or None if no row has one.
+        """Returns the lane of each row, or None.
 
-        NameServers are queried again before a queue is refused as unknown.
+        A queue is refused as unknown only after NameServers were queried again.
         """
         places = self._places(topic)
         try:
@@ -151,13 +151,12 @@ class _TopicPlaces:
         self._lane_of_lite: dict[MessageQueue, int] = {}
 
     def next_queue(self) -> MessageQueue | None:
-        """Returns the next queue in turn, or None if no broker has a master, for which the send then waits."""
         return self.walk.select_one_message_queue() if self.walk.queues else None
 
     def lanes(self, rows: CheckedRows | pa.RecordBatch) -> Lanes | None:
-        """Returns the lane of each row by its named queue, else its key or lite topic. Returns None if no row has one.
+        """Returns the lane of each row by its named queue, else its key or lite topic.
 
-        Raises `InvalidMessage` for a queue that is not among the `named` queues.
+        Returns None if no row has one.
         """
         names = rows.schema.names
         lanes = None
@@ -172,7 +171,6 @@ class _TopicPlaces:
         return None if lanes is None or (lanes == BY_TURNS).all() else lanes
 
     def _lanes_of_keys(self, keys: pa.Array) -> Lanes:
-        """Returns the lane of each key, chosen as by `TopicPublishInfo.queue_of_key`, for a column at once."""
         queues = self._info.keyed_queues or (self._info.select_one_message_queue(),)
         coded = encoded(keys)
         numbers = abs(string_hash_codes(coded.dictionary)) % len(queues)

@@ -49,7 +49,6 @@ def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[Chec
 
 
 def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
-    """Yields, for each rule about queue, delivery time, priority and lite topic, the first row that breaks it."""
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     rules: list[tuple[pa.Array, str, str]] = []
     if "topic" in columns:

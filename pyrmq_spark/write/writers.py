@@ -11,6 +11,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -165,7 +166,8 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
         queues.update(task.rows_by_queue)
         statuses.update(task.rows_by_status)
     statuses.pop(SendStatus.SEND_OK.name, None)
-    listed = [f"{_printable(queue)}: {rows}" for queue, rows in sorted(queues.items())[:MAX_QUEUES_LISTED]]
+    named = ((queue if queue.isprintable() else ascii(queue), rows) for queue, rows in sorted(queues.items()))
+    listed = [f"{queue}: {rows}" for queue, rows in islice(named, MAX_QUEUES_LISTED)]
     more = [f"and {len(queues) - MAX_QUEUES_LISTED} queues more"] if len(queues) > MAX_QUEUES_LISTED else []
     retries = sum(task.retries for task in written)
     repeated = sum(task.perhaps_repeated for task in written)
@@ -187,11 +189,6 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
         subject = "1 task is a repeat: what its" if repeats == 1 else f"{repeats} tasks are repeats: what their"
         parts.append(f"{subject} earlier attempts sent stays and is not counted")
     return "; ".join(parts)
-
-
-def _printable(queue: str) -> str:
-    # A broker may choose any name.
-    return queue if queue.isprintable() else ascii(queue)
 
 
 # The format of Spark's own lines.

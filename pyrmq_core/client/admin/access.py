@@ -97,10 +97,8 @@ class AccountsVersion:
 
 
 class _AccessFamily(AdminFamily):
-    async def _change(
-        self, command: Command, about: str, broker: str | None, cluster: str | None, *, slaves: bool = True
-    ) -> tuple[str, ...]:
-        servers = await chosen_brokers(self._servers, broker, cluster, slaves=slaves)
+    async def _change(self, command: Command, about: str, broker: str | None, cluster: str | None) -> tuple[str, ...]:
+        servers = await chosen_brokers(self._servers, broker, cluster, slaves=True)
         return await change_each(servers, lambda server: self._servers.ask(server, command, about))
 
     async def _change_where_needed(
@@ -113,9 +111,8 @@ class _AccessFamily(AdminFamily):
     ) -> tuple[tuple[str, ...], list[Server]]:
         """Makes a change at all brokers. Returns their names, and the servers that had it already.
 
-        A broker refuses a change that it already has, perhaps from a call that failed halfway. `is_done` queries a
-        broker after its refusal whether it has the change. If all brokers have it, the first refusal is raised. `about`
-        names the change in errors.
+        A broker refuses a change that it already has, perhaps from a call that failed halfway. `is_done` then queries
+        it for the change. If all brokers have it, the first refusal is raised. `about` names the change in errors.
         """
         servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
 

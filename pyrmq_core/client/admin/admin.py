@@ -221,7 +221,6 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return previews
 
     async def _masters_of(self, config: TopicConfig, cluster: str | None, broker: str | None) -> dict[str, Server]:
-        """Returns the masters at which to set a topic. Raises `InvalidArgument` for settings that no topic has."""
         check_topic(config.topic)
         if is_system_topic(config.topic):
             raise InvalidArgument(f"topic {config.topic} is RocketMQ's own; choose another name")
@@ -236,9 +235,8 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return masters
 
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
-        """Waits until a NameServer lists the topic with the numbers of read and write queues in `expected`, by broker.
-
-        Brokers register a change a moment after they answer. Raises `NoRoute` at the end of the timeout.
+        """Waits until a NameServer lists the read and write queues in `expected`, or raises `NoRoute` after the
+        timeout.
         """
         routes, deadline = self._servers.session.routes, trio.current_time() + self._servers.timeout
         while True:
@@ -309,10 +307,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-        """Returns the attributes in `settings` that the topic lacks at this broker, or that have another value there.
-
-        A broker may refuse to set an equal value again.
-        """
+        """Returns the attributes that differ at this broker. A broker may refuse to set an equal value again."""
         if not settings:
             return {}
         question = GetTopicConfig(self._servers.on_wire(topic)).to_command()

@@ -36,8 +36,6 @@ EARLIEST_MS: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """A group's offsets in a topic before a change, by queue, and each broker's version."""
-
     offsets: dict[MessageQueue, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
 
@@ -151,7 +149,6 @@ class GroupOffsets:
         return any(answer.connections for answer in connections.values())
 
     async def _topics_at(self, server: Server) -> tuple[str, ...]:
-        """Returns the topics in which the group has offsets. 4.9 has no request for only these (code 343)."""
         progress = await progress_of(self._servers, server, self._on_wire, None, times=False)
         return tuple(sorted({queue.topic for queue in progress.stats.offsets}))
 

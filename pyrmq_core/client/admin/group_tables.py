@@ -189,11 +189,7 @@ def queue_progress(
 
 
 def _waiting_since(row: OffsetWrapper, span: QueueTimeSpan | None, now: datetime) -> datetime | None:
-    """Returns the store time of the oldest unconsumed message, or None if no message waits or the time is unknown.
-
-    A broker finds no time for an offset that was never committed, or whose message was removed. The oldest message is
-    then the queue's first.
-    """
+    """Returns the store time of the oldest unconsumed message, or None if no message waits or the time is unknown."""
     if span is None or row.broker_offset <= row.consumer_offset:
         return None
     age = timedelta(milliseconds=span.delay_ms)

@@ -334,7 +334,6 @@ class Groups(AdminFamily):
         return replace(config, group_name=without_namespace(config.group_name, self._servers.namespace))
 
     async def _permissions(self, rows: Iterable[QueueProgress]) -> dict[tuple[str, str], int]:
-        """Returns the permissions of the topics with most lag, by topic and broker name, from a NameServer."""
         lags = Counter[str]()
         for row in rows:
             lags[row.queue.topic] += max(0, row.lag)
@@ -401,7 +400,6 @@ def _unknown(group: str, failures: Mapping[str, RocketMQError]) -> InvalidArgume
 async def _together(
     first: Callable[[], Awaitable[First]], second: Callable[[], Awaitable[Second]]
 ) -> tuple[First, Second]:
-    """Runs two async functions at the same time and returns both results. `second` must not raise."""
     results: list[Second] = []
     done = trio.Event()
 

@@ -146,7 +146,6 @@ async def _check_replication(servers: AdminServers, rows: Iterable[BrokerStatus]
 
 
 async def _slaves_of(servers: AdminServers, broker: str) -> int:
-    """Returns the number of slaves in sync with their master, or, for a 4.9 broker, of registered slaves."""
     try:
         return (await Brokers(servers).ha_status(broker)).in_sync_slave_nums
     except ResponseError:
@@ -179,7 +178,6 @@ async def _check_queues(servers: AdminServers, info: ClusterInfo) -> list[Health
 
 
 async def _check_writes(servers: AdminServers, info: ClusterInfo) -> list[HealthCheck]:
-    """Checks that each master is open for writing, by the topic that each broker has under its own name."""
     masters = sorted(name for name, broker in info.broker_addr_table.items() if broker.master is not None)
 
     async def is_closed(name: str) -> bool:
@@ -209,7 +207,6 @@ async def _route(servers: AdminServers, on_wire: str) -> TopicRouteData | None:
 
 
 async def _check_members(servers: AdminServers, groups: Iterable[GroupSummary]) -> list[HealthCheck]:
-    """Checks that the members of each group report the same subscriptions."""
     asked, left = [], 0
     members = 0
     for group in groups:

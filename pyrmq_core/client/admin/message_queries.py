@@ -126,8 +126,7 @@ class MessageQueries:
     ) -> MessageList:
         """Queries all brokers of the topic. `is_wanted` checks the messages, since an index holds only hashes.
 
-        Raises an error only when no broker answers. Unreadable records are left out, and messages beyond 256 MiB of
-        bodies. The error of the broker names the first of them.
+        Unreadable records are left out, and messages beyond 256 MiB of bodies. The error of the broker names the first.
         """
         check_topic(topic)
         on_wire = requests[0].topic

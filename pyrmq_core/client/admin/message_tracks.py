@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 from pyrmq_core.client.admin.group_tables import connections_of, progress_of
@@ -89,7 +90,9 @@ async def _track(
         retries = await _copies(queries, f"{RETRY_PREFIX}{own}", message.msg_id)
         letters = await _copies(queries, f"{DLQ_PREFIX}{own}", message.msg_id)
         kind = _track_type(message, servers.on_wire(message.topic), online, offset)
-        if (latest := max((*retries.messages, *letters.messages), key=_stored_ms, default=None)) is not None:
+        if (
+            latest := max((*retries.messages, *letters.messages), key=attrgetter("store_timestamp_ms"), default=None)
+        ) is not None:
             if latest in letters.messages:
                 kind = TrackType.DEAD_LETTER
             elif kind is TrackType.CONSUMED:
@@ -106,10 +109,6 @@ async def _track(
         )
     except RocketMQError as error:
         return MessageTrack(own, TrackType.UNKNOWN, error=error)
-
-
-def _stored_ms(message: MessageExt) -> int:
-    return message.store_timestamp_ms
 
 
 async def _offset(servers: AdminServers, brokers: Mapping[str, Server], message: MessageExt, group: str) -> int | None:
@@ -140,10 +139,6 @@ def _track_type(message: MessageExt, topic: str, online: list[ConsumerConnection
 
 
 def _passes(message: MessageExt, subscription: SubscriptionData | None) -> bool:
-    """Returns whether the group's tag filter accepts the message.
-
-    Returns True without a subscription, and for SQL92, which only brokers evaluate.
-    """
     if subscription is None or subscription.expression_type != TAG:
         return True
     return TagFilter.parse(subscription.sub_string).matches(message.tags)

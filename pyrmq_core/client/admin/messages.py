@@ -175,7 +175,6 @@ class Messages(AdminFamily):
 
 
 def _events_of(trace_message: MessageExt, msg_id: str, most: int) -> list[TraceEvent]:
-    """Returns up to `most` events of the message. A trace message may contain any number of events of others."""
     records = trace_message.body.decode(errors="replace").split(RECORD_END)
     text = RECORD_END.join(record for record in records if msg_id in record)
     return list(islice((event for event in trace_events(text) if event.msg_id == msg_id), most))

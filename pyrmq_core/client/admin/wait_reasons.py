@@ -138,7 +138,6 @@ def _kind_by_times(row: QueueProgress, now: datetime, asked_ms: int, worked_ms: 
 
 
 def _last_work_ms(member: GroupMember, queue: ProcessQueueInfo) -> int:
-    """Returns when the member last finished a message of the queue, or started if it has finished none."""
     properties = {} if member.running_info is None else member.running_info.properties
     started = properties.get(PROP_CONSUMER_START_TIMESTAMP, "")
     return max(queue.last_consume_timestamp_ms, int(started) if started.isascii() and started.isdecimal() else 0)
@@ -166,7 +165,6 @@ def _latest(*ages: float | None) -> float | None:
 
 
 def _age(at_ms: int, now: datetime) -> float | None:
-    """Returns the seconds since `at_ms`, a time of a member's clock. 0 means no time, and returns None."""
     return max(0.0, now.timestamp() - at_ms / 1000) if at_ms > 0 else None
 
 

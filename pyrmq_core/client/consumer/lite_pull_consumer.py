@@ -184,10 +184,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return messages
 
     async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
-        """Returns the poll's number, and its messages. `received` is the last poll whose messages reached the caller.
-
-        With None, the messages of all polls did.
-        """
+        """Returns the poll's number and messages. `received` is the last poll that reached the caller, None for all."""
         if timeout != 0:
             seconds_of("timeout", timeout)
         running = self._at_work()
@@ -325,10 +322,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @asynccontextmanager
     async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
-        """Yields the running parts. The first call makes them, and drops them again if the block fails.
-
-        With `subscribes` the consumer joins the group. Otherwise it reads queues that are assigned by hand.
-        """
+        """Yields the running parts, which the first call makes. They join the group if the consumer `subscribes`."""
         assert self._nursery is not None
         running = self._running
         if running is None:

@@ -172,10 +172,7 @@ class ManifestReader:
         decided: CommittedBatches,
         window: ReadWindow,
     ) -> CommittedBatches:
-        """Returns the batches in the list `decided` that have no record of their own in the manifest.
-
-        Records are looked for in `entries` and at the `earlier` offsets. Records that may have expired do not count.
-        """
+        """Returns the batches in the list `decided` without a record in `entries` or at the `earlier` offsets."""
         proven = self._proven.get(queue, {})
         claims = {
             writer: last

@@ -234,11 +234,7 @@ class QueueOffsets:
             await self._ask(queue, request)
 
     async def _create_group(self, queue: MessageQueue) -> None:
-        """Makes the queue's broker create the group, if its settings allow that.
-
-        A query for the group has this effect. A proxy does not forward that query, but there a nonexistent message that
-        is sent back has it.
-        """
+        """Makes the queue's broker create the group by a query or, through a proxy, by a nonexistent message."""
         try:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))
         except ResponseError as error:

@@ -76,7 +76,6 @@ def _warn_of_ignored_rest(expression: str, broker_name: str, version: int) -> No
 
 
 def _warn_of_refusal(topic: str, wanted: SqlFilter) -> None:
-    """Logs a fault in an expression that brokers will probably refuse, when no broker can be queried yet."""
     try:
         wanted.predicate()
     except InvalidArgument as error:

@@ -42,8 +42,6 @@ Bounds: TypeAlias = dict[MessageQueue, OffsetRange]
 
 @dataclass(frozen=True, slots=True)
 class _KeptAnswer:
-    """The last answer of a broker about a topic: the bounds and last store times (ms) of `queues`."""
-
     body: bytes = b""
     queues: tuple[MessageQueue, ...] = ()
     bounds: Bounds = field(default_factory=dict)

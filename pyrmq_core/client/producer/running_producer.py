@@ -136,7 +136,6 @@ async def run_detector(client: ClientSession, faults: FaultLatency) -> None:
 
 
 async def _probe(client: ClientSession, faults: FaultLatency, broker_name: str) -> None:
-    """Probes one broker with a cheap request. A broker without a known master is removed from `faults`."""
     topic = next(iter(client.routes.topics), None)
     try:
         master = client.routes.broker(broker_name).master

@@ -61,7 +61,6 @@ class TransactionChecks:
         return {RequestCode.CHECK_TRANSACTION_STATE: self._pass_on}
 
     def _pass_on(self, request: Command, peer: Peer) -> None:
-        """Passes a check to the producer of its group, which answers with END_TRANSACTION and not with a response."""
         header = CheckTransactionState.from_command(request)
         message = header.message()
         group = message.properties.get(PGROUP, "")

@@ -288,8 +288,8 @@ class Routes:
             self._publish_infos[topic] = info
 
     def _learn(self, topic: str, route: TopicRouteData) -> None:
-        """Stores the topic's route and sets `changed`, unless it equals the known route (topicRouteDataIsChange)."""
-        if _same(self._routes.get(topic), route):
+        before = self._routes.get(topic)
+        if before is route or (before is not None and _sorted(before) == _sorted(route)):
             return
         self._publish_infos[topic] = publish_info_of(topic, route, counter_start=self._random_start())
         self._routes[topic] = route
@@ -297,7 +297,8 @@ class Routes:
         self._learn_brokers(route)
         changed, self.changed = self.changed, trio.Event()
         changed.set()
-        log.info("the route of %s changed: brokers %s", topic, ", ".join(_broker_names(route)))
+        names = sorted(broker.broker_name for broker in route.broker_datas)
+        log.info("the route of %s changed: brokers %s", topic, ", ".join(names))
 
     def _learn_brokers(self, route: TopicRouteData) -> None:
         brokers = broker_addresses([route])
@@ -416,17 +417,9 @@ class BatchTopics:
         return answer is not None and answer[0] == self._routes.answers(pair[0])
 
 
-def _same(before: TopicRouteData | None, route: TopicRouteData) -> bool:
-    return before is route or (before is not None and _sorted(before) == _sorted(route))
-
-
 def _sorted(route: TopicRouteData) -> tuple[object, ...]:
     return (
         sorted(route.queue_datas, key=lambda data: data.broker_name),
         sorted(route.broker_datas, key=lambda data: data.broker_name),
         route.order_topic_conf,
     )
-
-
-def _broker_names(route: TopicRouteData) -> list[str]:
-    return sorted(broker.broker_name for broker in route.broker_datas)

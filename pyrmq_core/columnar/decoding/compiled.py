@@ -99,9 +99,7 @@ def decode_compiled(
 
 
 def _inputs(pulls: Sequence[RawPull], within: OffsetRange) -> list[tuple[object, ...]] | None:
-    """Returns the decoder's arguments for each pull, or None for unusual offsets, namespaces, filters or several
-    brokers.
-    """
+    """Returns the decoder's arguments for each pull, or None if it cannot read one of the pulls."""
     low, high = max(within.start, EVERYTHING.start), min(within.end, EVERYTHING.end)
     if low > high:
         return None

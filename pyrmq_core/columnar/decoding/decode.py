@@ -175,7 +175,6 @@ def _batch(rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFi
 
 
 def _rest(rows: Rows, following: int, pulls: Sequence[RawPull]) -> tuple[RawPull, ...]:
-    """Returns the pulls that are not decoded yet, cut so that they begin at row number `following`."""
     if following == len(rows):
         return ()
     number = int(rows.pull[following])
@@ -345,9 +344,9 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 
 
 def _by_version(rows: Rows, name: str, texts_of: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
-    """Returns the texts of IPv4 and IPv6 hosts in the order of the messages. `texts_of` makes those of one kind.
+    """Returns the texts of all hosts.
 
-    It receives packed hosts as the rows of a matrix, and the numbers of their messages.
+    `texts_of` gets the IPv4 or IPv6 hosts in a matrix, and their messages' numbers.
     """
     v6 = rows.has_v6(name)
     if not v6.any():

@@ -167,7 +167,6 @@ def _split(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> 
 
 
 def _signatures(octets: Octets, starts: Int32s, ends: Int32s) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Returns hashes of the strings' names, from the length and three bytes of each name."""
     mixed = np.zeros(len(starts), np.uint64)
     for number in range(0, ends.shape[1], 2):
         begins = starts if not number else ends[:, number - 1] + 1
@@ -179,10 +178,7 @@ def _signatures(octets: Octets, starts: Int32s, ends: Int32s) -> np.ndarray[tupl
 
 
 def _layout(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Layout | None:
-    """Returns the layout of the strings, or None if their names differ, or the pairs of any are not plain.
-
-    Each name is compared together with the separators around it. The first name has none before it.
-    """
+    """Returns the layout of the strings, or None if their names differ, or the pairs of any are not plain."""
     names, begin = [], int(starts[0])
     for name_end, value_end in ends[0].reshape(-1, 2).tolist():
         names.append(octets[begin:name_end].tobytes())

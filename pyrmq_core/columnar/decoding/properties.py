@@ -85,7 +85,6 @@ class Pairs:
         return pa.MapArray.from_arrays(pa.array(offsets), as_string(names), self._taken(places))
 
     def _pairs_of(self, codes: list[int]) -> tuple[Int32s, Ints]:
-        """Returns the indices of the pairs with the name numbers `codes`, and how many of them each message has."""
         messages = len(self.counts)
         pairs = np.flatnonzero(np.isin(self.codes, codes)).astype(np.int32)
         owners = np.repeat(np.arange(messages), self.counts)[pairs]
@@ -115,10 +114,7 @@ def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
 
 
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
-    """Returns the pairs of all messages, or a mask of messages whose strings are not plain.
-
-    A second call without these messages may find more of them.
-    """
+    """Returns the pairs of all messages, or a mask of some messages whose strings are not plain."""
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
     starts, ends = bounds[:-1], bounds[1:]
@@ -177,7 +173,6 @@ def _emptied(strings: pa.Array, wrong: Bools) -> pa.Array:
 
 
 def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
-    """Returns the pairs in `read` with those of the messages in `wrong`, which are decoded one by one."""
     parts: list[bytes | memoryview] = [memoryview(read.data)]
     counts, bounds = read.counts.copy(), []
     place = len(read.data)

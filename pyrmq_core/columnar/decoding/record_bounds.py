@@ -48,10 +48,7 @@ def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, I
 
 
 def _equal_sizes(sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:
-    """Returns the positions of all items in stretches whose items have one size, and each stretch's number of items.
-
-    The number is 0 for stretches with different sizes.
-    """
+    """Returns the positions of items in stretches of equal sizes, and each stretch's number of items, else 0."""
     first, lengths = sizes[starts].astype(np.int64), ends - starts
     likely = (first >= least) & (lengths % np.maximum(first, 1) == 0)
     counts = np.where(likely, lengths // np.maximum(first, 1), 0)

@@ -136,7 +136,6 @@ def _plain_rows(octets: Octets, places: Ints, pull: Ints) -> Rows:
 
 
 def _heads(octets: Octets, places: Ints) -> tuple[npt.NDArray[np.void], Ints]:
-    """Returns the headers without the extra bytes of IPv6 hosts, and the positions of the bodies."""
     heads = gathered(octets, places, HEAD_BYTES)
     flags = heads.view(HEAD)["sys_flag"]
     if not (flags & (BORN_HOST_V6 | STORE_HOST_V6)).any():

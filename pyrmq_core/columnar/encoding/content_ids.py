@@ -104,7 +104,6 @@ def _folded_bytes(column: pa.Array) -> Hashes:
 
 
 def _block_end(words: Ints, start: int) -> int:
-    """Returns the end of a block of about `BYTES_AT_ONCE` from row `start` on. `words` are ascending sizes of rows."""
     count = max(1, BYTES_AT_ONCE // (WORD_BYTES * max(1, int(words[start]))))
     end = min(start + count, len(words))
     while end - start > 1 and (end - start) * int(words[end - 1]) * WORD_BYTES > 2 * BYTES_AT_ONCE:

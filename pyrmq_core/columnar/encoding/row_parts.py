@@ -222,7 +222,6 @@ def _counted(runs: Sequence[IdRun], count: int) -> list[RowPart]:
 
 
 def _digits(first: int, count: int) -> npt.NDArray[np.uint32]:
-    """Returns `count` counters of message ids from `first` on, as four hexadecimal digits. 0000 follows FFFF."""
     if first + count <= len(COUNTERS):  # a slice of the table is cheaper than a look-up for each counter
         return COUNTERS[first : first + count]
     return COUNTERS.take(np.arange(first, first + count), mode="wrap")

@@ -195,15 +195,12 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     waiting = [(0, rows)]
     while waiting:
         first, part = waiting.pop()
-        if part.num_rows > 1 and (part.num_rows > WINDOW_ROWS or _is_large(part)):
+        is_large = part.get_total_buffer_size() > WINDOW_BYTES and part.nbytes > WINDOW_BYTES  # the first is quick
+        if part.num_rows > 1 and (part.num_rows > WINDOW_ROWS or is_large):
             half = part.num_rows // 2
             waiting += [(first + half, part.slice(half)), (first, part.slice(0, half))]
         elif part.num_rows:
             yield first, part
-
-
-def _is_large(rows: pa.RecordBatch) -> bool:
-    return bool(rows.get_total_buffer_size() > WINDOW_BYTES and rows.nbytes > WINDOW_BYTES)
 
 
 def outgoing_parts(rows: pa.RecordBatch) -> Iterator[SinkRows]:
@@ -317,10 +314,7 @@ def _joined_words(words: pa.Array) -> pa.Array:
 
 
 def _tidied(properties: UserProperties, sharding_keys: BytesColumn | None) -> UserProperties:
-    """Returns the properties with each name only once in a row. The last value counts.
-
-    A sharding key that equals the value of the column `shardingKey` is removed from the row's properties.
-    """
+    """Returns the properties with each name once in a row, with its last value, and without the row's sharding key."""
     keyed = sharding_keys is not None and SHARDING_KEY in properties.known_names()
     if not keyed and not properties.has_name_twice():
         return properties

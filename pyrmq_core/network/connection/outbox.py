@@ -136,7 +136,6 @@ class Outbox:
             self._wake_writer()
 
     def _report_queued(self) -> None:
-        """Reports the number of queued bytes to `note`, which may close the connection and so empty the queue."""
         if self._note is None:
             return
         self._noted_bytes = self.queued_bytes

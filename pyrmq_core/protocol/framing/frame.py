@@ -334,7 +334,6 @@ class FrameDecoder:
         self._use(following)
 
     def _unused(self, size: int) -> bytearray:
-        """Returns an earlier buffer of this size without views, or else a new buffer."""
         for buffer in self._earlier:
             if len(buffer) != size:
                 continue

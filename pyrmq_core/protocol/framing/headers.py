@@ -237,10 +237,7 @@ def _check_numbers(**members: object) -> None:
 
 
 def _text_fields(fields: object) -> dict[str, str]:
-    """Returns the fields as fastjson coerces a map of strings: numbers and booleans to text, null left out.
-
-    Names are not checked: a name that no request knows is ignored.
-    """
+    """Returns the fields as fastjson coerces a map of strings: numbers and booleans to text, null left out."""
     if fields is None:
         return {}
     if not isinstance(fields, dict):

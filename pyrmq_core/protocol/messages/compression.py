@@ -177,7 +177,6 @@ def _decompress_own_zstd(own: Any, packed: bytes, max_bytes: int) -> bytes:
 
 
 def _grows_beyond(packed: bytes, max_bytes: int) -> bool:
-    """Returns whether a Zstandard frame, decompressed piece by piece, grows beyond `max_bytes` before an error."""
     import zstandard
 
     stream, plain_bytes = zstandard.ZstdDecompressor().decompressobj(), 0

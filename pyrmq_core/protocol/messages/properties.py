@@ -224,7 +224,6 @@ def plain_ends(message: Message) -> tuple[str, str] | None:
 
 
 def _plain_string(properties: Any) -> str | None:
-    """Returns the properties string of a dict whose names users may set and whose texts are printable, else None."""
     if properties.__class__ is not dict:
         return None
     text = ""
@@ -300,10 +299,7 @@ def _priority(message: Message) -> str:
 
 
 def _lite_topic(message: Message) -> str:
-    """Returns the lite topic's name. Raises `InvalidMessage` for a name that would harm brokers.
-
-    A delay, a priority or a sharding key beside it raises the same error, as at a proxy.
-    """
+    """Returns the lite topic's name. Raises `InvalidMessage` if it would harm brokers or does not fit the message."""
     name = message.lite_topic
     if name is None or not _is_text(name) or not LITE_TOPIC_NAME.fullmatch(name):
         raise InvalidMessage(f"topic {message.topic}: lite_topic is {shown(name)}; {LITE_TOPIC_RULE}")

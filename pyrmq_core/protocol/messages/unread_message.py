@@ -88,10 +88,7 @@ def read_message(
 
 
 def _read(message: MessageExt) -> None:
-    """Parses the unread fields and makes the object a plain `MessageExt`.
-
-    Two threads may do so at once: the values are equal, and the record is replaced last.
-    """
+    """Parses the unread fields, perhaps in two threads at once, and makes the object a plain `MessageExt`."""
     record, packed = _SLOTS["store_host"].__get__(message), _SLOTS["properties"].__get__(message)
     if type(record) is not str:
         if type(record) is bytes:

@@ -311,7 +311,8 @@ class AssignedQueues:
                 await assigned.wait_idle()
         every = len(dropped)
         if self._locks is not None and holds:
-            dropped = [entry for entry in dropped if entry.in_handlers <= 0 or _is_held_too_long(entry)]
+            oldest = trio.current_time() - LONGEST_HOLD_SECONDS
+            dropped = [entry for entry in dropped if entry.in_handlers <= 0 or entry.dropped_at < oldest]
         for assigned in dropped:
             self._note_offset(assigned.process_queue)
         queues = [assigned.queue for assigned in dropped]
@@ -333,7 +334,3 @@ def _is_at_end(assigned: AssignedQueue) -> bool:
     if assigned.process_queue.is_dropped:
         return True
     return not intake.is_held_back and trio.current_time() - intake.pulled_at > STALL_SECONDS
-
-
-def _is_held_too_long(assigned: AssignedQueue) -> bool:
-    return trio.current_time() - assigned.dropped_at > LONGEST_HOLD_SECONDS

@@ -230,7 +230,6 @@ class ConcurrentService:
         self.arrived(assigned)
 
     async def _end_hung_calls(self) -> None:
-        """Cancels handler calls that take longer than `consume_timeout`. Their messages are sent back."""
         while True:
             await trio.sleep(min(self._consume_timeout / 4, LONGEST_SWEEP_SECONDS))
             now = trio.current_time()

@@ -286,10 +286,7 @@ class Intake:
         )
 
     def _deliver(self, pull: RawPull) -> int:
-        """Puts the messages of a pull into the process queue, and returns the offset of the next pull.
-
-        The queue may have been dropped after the answer arrived: this task is cancelled only at its next wait.
-        """
+        """Puts the messages of a pull into the process queue, unless it is dropped. Returns the next pull's offset."""
         process_queue = self.process_queue
         if process_queue.is_dropped:
             return process_queue.position

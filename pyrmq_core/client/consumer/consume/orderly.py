@@ -151,9 +151,8 @@ class OrderlyService:
         return again
 
     async def _is_dead(self, message: MessageExt) -> bool:
-        """Sends a message without tries left to the retry topic, whose broker moves it to the dead-letter topic.
-
-        Returns whether it was sent. Otherwise the message is tried again here.
+        """Returns whether a message without tries left was sent to the retry topic, whose broker moves it to the dead
+        letters.
         """
         if self._send_back is None or self._most_tries is None or message.reconsume_times < self._most_tries:
             return False

@@ -112,7 +112,6 @@ class OffsetFile:
             ) from error
 
     def _read(self) -> tuple[dict[MessageQueue, int], bool]:
-        """Returns the offsets, and False if they come from the `.bak` because the file is damaged."""
         reason = ""
         for version in (self.path, self.backup):
             try:

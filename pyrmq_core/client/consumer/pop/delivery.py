@@ -129,7 +129,6 @@ class PopDelivery(AsyncOnly):
         self._starts_now(milliseconds)
 
     async def _fail(self, error: BaseException) -> None:
-        """Gives the message back without raising. If that fails, it comes again at the end of its invisible time."""
         try:
             async with self._turn:
                 if not self._is_settled:

@@ -99,7 +99,6 @@ class Receiving:
             pause = pause if is_quick else FIRST_PAUSE_SECONDS
 
     async def _pop_in_turn(self, brokers: Sequence[str], options: PopOptions) -> list[PopDelivery]:
-        """Pops from one broker after another until one has messages. Raises the last error if all fail."""
         turn, failed, error = next(self._turns), 0, None
         for index in range(len(brokers)):
             try:

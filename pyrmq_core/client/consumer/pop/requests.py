@@ -211,7 +211,6 @@ class PopRequests:
                 nursery.start_soon(self._acknowledge_one, ack)
 
     async def _acknowledge_batch(self, broker_name: str, batch: list[_Ack]) -> list[_Ack]:
-        """Acknowledges messages in one request, and returns those that need requests of their own."""
         topics = dict.fromkeys(ack.topic for ack in batch)
         rows = [
             row

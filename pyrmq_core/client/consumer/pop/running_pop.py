@@ -118,7 +118,6 @@ class RunningPop:
                     self._end(delivery)
 
     async def _handle(self, delivery: PopDelivery) -> bool:
-        """Calls the handler and settles the message. Returns whether it was acknowledged."""
         outcome = await self.calls.call([delivery.message])
         if not self.order:
             self.free += 1

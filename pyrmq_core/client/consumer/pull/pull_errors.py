@@ -54,10 +54,7 @@ def no_progress(pull: RawPull) -> RecordError:
 
 
 def _is_beyond(pull: RawPull, end: int) -> bool:
-    """Returns whether the answer's next offset is beyond the queue's end in the same answer.
-
-    Such an answer does not show which messages a filter skipped.
-    """
+    """Returns whether the answer's next offset is beyond the queue's end that it reports."""
     return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, end) > pull.max_offset
 
 

@@ -86,10 +86,7 @@ class PullPath(Protocol):
 
 
 class _PostedPull(BulkCall):
-    """A pull of a slice, whose answer the reader receives.
-
-    Its attributes are set by `RangeReader._post`: an `__init__` would cost more than the rest of posting it.
-    """
+    """A pull of a slice. `RangeReader._post` sets its attributes: an `__init__` would cost more than the posting."""
 
     __slots__ = ("pull_slice", "reader")
 
@@ -101,8 +98,6 @@ class _PostedPull(BulkCall):
 
 
 class _BorrowingPull(RowCall):
-    """A pull of a slice, whose records are views of received bytes (`lends_records`), not copies."""
-
     __slots__ = ("pull_slice",)
 
     reader: RangeReader

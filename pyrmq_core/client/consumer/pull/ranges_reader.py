@@ -113,8 +113,6 @@ class RangesReader:
 
 
 class _BegunRange:
-    """A range that is being read. A task receives its first pulls."""
-
     def __init__(self, reader: RangeReader, messages: int) -> None:
         self.reader = reader
         self.messages = messages

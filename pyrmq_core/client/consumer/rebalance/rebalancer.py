@@ -132,7 +132,6 @@ class Rebalancer:
             self._problems.failed(READING, topic, refusal, at_once=True)
 
     async def _client_ids(self, topic: str, route: TopicRouteData) -> Sequence[str]:
-        """Returns the group members' client ids, from one of the topic's brokers, chosen at random as in Java."""
         addresses = [address for broker in route.broker_datas if (address := reading_address(broker)) is not None]
         if not addresses:
             raise self._client.routes.no_route(topic)
@@ -155,10 +154,7 @@ class Rebalancer:
 
 
 def _unknown_group(error: ResponseError, group: str) -> ResponseError:
-    """Returns the error for a group that a broker does not know although a member sent it a heartbeat.
-
-    A broker ignores groups in a heartbeat that do not exist (ClientManageProcessor.java).
-    """
+    """Returns the error for a group that a broker does not know, and so ignored in a heartbeat."""
     return ResponseError(
         f"{error}; it took this consumer's heartbeat: create the group (pyrmq group create {group}), or switch on "
         "autoCreateSubscriptionGroup at the brokers",

@@ -275,11 +275,7 @@ class AllocateMessageQueueConsistentHash:
         return tuple(queue for queue in queues if ring[self._position(queue, positions)] == client_id)
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
-        """Returns the ring: the member at each position.
-
-        If two members have the same position, the later one gets it. An id that is listed twice has twice as many
-        positions.
-        """
+        """Returns the member at each position of the ring. At a common position it is the later of two members."""
         ring: dict[int, str] = {}
         nodes = Counter[str]()
         for client_id in client_ids:

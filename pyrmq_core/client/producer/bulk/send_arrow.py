@@ -83,7 +83,6 @@ async def _send_topic(
     limit: Any,
     timeout: float,
 ) -> None:
-    """Sends rows with a sharding key to their key's queue in order, and other rows to the queues in turn."""
     arrow = columnar()
     check_topic(topic)
     if not rows.num_rows:
@@ -127,7 +126,6 @@ async def _send_in_order(
 
 
 async def _failed(error: RocketMQError, window: SendWindow, rows: int) -> RocketMQError:
-    """Returns the error to raise, after waiting for the other requests, so that the summary is complete."""
     with suppress(RocketMQError):
         await window.drain()
     stored = window.summary.messages

@@ -97,7 +97,6 @@ async def send_list(
 async def _groups(
     sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
 ) -> list[Group]:
-    """Returns targets and the indexes of their messages: `queue`, the queue of each sharding key, or any queue."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
         return [(target_of(messages[0], queue), list(range(len(messages))))]

@@ -272,7 +272,6 @@ class Sender:
         answer: Command | RocketMQError | None,
         context: SendContext | None = None,
     ) -> Receipt | None:
-        """Ends a try: returns its receipt, or None if another try follows, or raises the send's error."""
         receipt, failure = None, None
         if isinstance(answer, Command):
             try:
@@ -287,7 +286,8 @@ class Sender:
             self._tell_after(context, state, receipt, failure)
         if failure is not None:
             return self._failed(state, queue, failure)
-        if receipt is None or receipt.status is SEND_OK or not self._wants_another_broker(state):
+        may_move = self.settings.retry_another_broker_when_not_store_ok and isinstance(state.to, AnyQueue)
+        if receipt is None or receipt.status is SEND_OK or not may_move:
             return receipt
         state.stored = receipt
         state.note(queue, Outcome.STORED, f"stored, but {receipt.status.name}")
@@ -303,9 +303,6 @@ class Sender:
             state.tries_left += 1
         step = next_step(error, state.to, state.mode, state.tries_made, state.tries_allowed, state.seconds_left())
         return self._end(error, state) if step is Next.END else None
-
-    def _wants_another_broker(self, state: SendState) -> bool:
-        return self.settings.retry_another_broker_when_not_store_ok and isinstance(state.to, AnyQueue)
 
     def _end(self, error: RocketMQError, state: SendState) -> Receipt:
         if state.stored is not None:
