@@ -69,7 +69,7 @@ class RocketMQDataSource(DataSource):
         freeze_loaded_objects()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Marks a copy. Spark plans each batch of a stream with a new source, and ends it with a copied source."""
+        """Marks an unpickled copy. Spark plans each batch of a stream with a new source, and ends it with a copy."""
         self.__dict__.update(state, _ends_batches=True)
 
     @classmethod

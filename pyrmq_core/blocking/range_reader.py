@@ -44,6 +44,8 @@ async def _next_of(elements: AsyncIterator[R]) -> R | None:
 
 
 class _Decoding(Generic[R, T]):
+    """The decoded values of a range's elements, one for each call of `next`."""
+
     def __init__(self, elements: AsyncIterator[R], decode: Callable[[R], Iterable[T]]) -> None:
         self._elements = elements
         self._decode = decode

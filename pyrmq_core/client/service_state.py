@@ -22,8 +22,8 @@ class ServiceState(enum.Enum):
 class Life:
     """The state of a client, producer or consumer. Its checks refuse calls at the wrong time, in Java's words.
 
-    Errors name the object by `kind`, such as `producer`, and `name`, its group or id. The state is START_FAILED before
-    the start begins, so a failed start leaves it (DefaultMQProducerImpl.java, start).
+    Errors name the object by `kind`, such as `producer`, and `name`, its group or id. The state is START_FAILED from
+    before the start until its success (DefaultMQProducerImpl.java, start).
     """
 
     def __init__(self, kind: str, name: str) -> None:

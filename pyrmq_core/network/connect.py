@@ -1,4 +1,4 @@
-"""Opens connections, plain or TLS, from either end, with an error text for each kind of failure."""
+"""Opens connections, plain or with a TLS handshake as client or server, with an error text for each kind of failure."""
 
 from __future__ import annotations
 

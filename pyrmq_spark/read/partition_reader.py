@@ -184,9 +184,9 @@ def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequenc
 
 
 def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:
-    """Returns the offset after the lost ones with failOnDataLoss=false.
+    """Returns the offset after the lost ones, or raises `lost`:
 
-    Raises `lost` otherwise, or without progress.
+    with failOnDataLoss=true, or if there is no progress.
     """
     if options.fail_on_data_loss:
         raise lost

@@ -232,7 +232,10 @@ class BatchCommit:
                 self._wait(error, deadline)
 
     def _record(self, ranges: Sequence[StoredRange], end: ManifestEnd, first: int) -> CommitRecord | None:
-        """Returns the record to append, or None if the batch is committed by a listed record or one from `first` on."""
+        """Returns the record to append, or None if the batch is committed.
+
+        A writer that commits once is in no list, so its record is looked for from the offset `first` on.
+        """
         if not self._is_named and end.end > first:  # no list has it
             commits = _consumer(self._connection).read_manifest(self._manifest, first, end.end).commits
             if any(commit.writer == self._writer for commit in commits):

@@ -38,7 +38,7 @@ class Brokers(AdminFamily):
     """Administration of brokers. A clean-up runs at the named broker, at the cluster's masters, or at all masters."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
-        """Returns a row for each registered address, of masters and slaves. Without an answer it has an error."""
+        """Returns a row for each registered address, of masters and slaves, with an error where none answers."""
 
         async def status(server: Server) -> RuntimeInfo | RocketMQError:
             try:

@@ -51,7 +51,7 @@ def wait_reasons(
     permissions: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> tuple[WaitReason, ...]:
-    """Returns the reasons of all queues with lag, those of most messages first.
+    """Returns the reasons for which messages wait in queues with lag, those of most messages first.
 
     `permissions` are the known permissions, by topic and broker.
     """

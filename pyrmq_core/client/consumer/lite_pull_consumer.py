@@ -322,7 +322,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @asynccontextmanager
     async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
-        """Yields the running parts, which the first call makes. They join the group if the consumer `subscribes`."""
+        """Yields the running parts, which the first call makes. With `subscribes` the consumer joins the group."""
         assert self._nursery is not None
         running = self._running
         if running is None:

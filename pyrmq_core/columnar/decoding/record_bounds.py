@@ -48,7 +48,7 @@ def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, I
 
 
 def _equal_sizes(sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:
-    """Returns the positions of items in stretches of equal sizes, and each stretch's number of items, else 0."""
+    """Returns the positions of items in stretches of equal items, and the number of items in each stretch, else 0."""
     first, lengths = sizes[starts].astype(np.int64), ends - starts
     likely = (first >= least) & (lengths % np.maximum(first, 1) == 0)
     counts = np.where(likely, lengths // np.maximum(first, 1), 0)

@@ -314,7 +314,7 @@ def _joined_words(words: pa.Array) -> pa.Array:
 
 
 def _tidied(properties: UserProperties, sharding_keys: BytesColumn | None) -> UserProperties:
-    """Returns the properties with each name once in a row, with its last value, and without the row's sharding key."""
+    """Returns the properties with each name once in a row (the last value counts), without the row's sharding key."""
     keyed = sharding_keys is not None and SHARDING_KEY in properties.known_names()
     if not keyed and not properties.has_name_twice():
         return properties

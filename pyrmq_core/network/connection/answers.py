@@ -66,10 +66,7 @@ class OpenRequests:
         self._late: dict[LateAnswer, Command] = {}
 
     def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
-        """Counts a request as open, and starts the wait for its `LateAnswer`.
-
-        Its fields and body are freed meanwhile.
-        """
+        """Counts a request as open, frees its fields and body, and starts the wait for its `LateAnswer`."""
         self._late[answer] = bare = replace(request, ext=NO_FIELDS, body=b"")
         self.begin(bare)
         answer.wait(ready)

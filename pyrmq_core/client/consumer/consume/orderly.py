@@ -151,9 +151,7 @@ class OrderlyService:
         return again
 
     async def _is_dead(self, message: MessageExt) -> bool:
-        """Returns whether a message without tries left was sent to the retry topic, whose broker moves it to the dead
-        letters.
-        """
+        """Returns whether a message has no tries left and was sent to the retry topic, which leads to dead letters."""
         if self._send_back is None or self._most_tries is None or message.reconsume_times < self._most_tries:
             return False
         # Sent without a delay, since 4.9 would apply it to a dead letter as well.

@@ -135,7 +135,7 @@ DEFAULT_AGE: Final = timedelta(minutes=30)
 
 
 class StartOffsets:
-    """The rule for the first offset of an assigned queue. `timestamp`, with a time zone, is that of TIMESTAMP.
+    """The rule for the first offset of an assigned queue. If `where` is TIMESTAMP, it is found by the time `timestamp`.
 
     Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
     """

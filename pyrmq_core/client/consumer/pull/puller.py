@@ -350,7 +350,9 @@ class QueuePulls:
         return self._plain([(start, offsets, answer.body)], end, status, address)[0]
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer's pull, cut at `end`, or None if it does not move forward or leaves the queue."""
+        """Returns each answer's pull, cut at `end`, or None if its offsets do not move forward or exceed the queue's
+        end.
+        """
         return self._plain([(call.numbers[0], row[1], row[3]) for call, row in answers], end, FOUND, address)
 
     def _plain(

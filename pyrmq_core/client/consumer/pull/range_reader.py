@@ -48,7 +48,9 @@ class PullRequests(Protocol):
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer's pull, cut at `end`, or None if it does not move forward or leaves the queue."""
+        """Returns each answer's pull, cut at `end`, or None if its offsets do not move forward or exceed the queue's
+        end.
+        """
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:

@@ -275,7 +275,7 @@ class AllocateMessageQueueConsistentHash:
         return tuple(queue for queue in queues if ring[self._position(queue, positions)] == client_id)
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
-        """Returns the member at each position of the ring. At a common position it is the later of two members."""
+        """Returns the member at each position of the ring. If two have the same position, the later one gets it."""
         ring: dict[int, str] = {}
         nodes = Counter[str]()
         for client_id in client_ids:

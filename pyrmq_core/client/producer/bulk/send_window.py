@@ -220,8 +220,9 @@ class SendWindow:
         self._over(payload, to, stored_in)
 
     async def _send_halves(self, payload: Payload, to: Target, refusal: SendFailed) -> MessageQueue | None:
-        """Sends the halves of a refused batch in order, divided further if refused for good. A single message is listed
-        as refused. Returns the queue of the last stored message, or None.
+        """Sends the two halves of a refused batch in order. A half that is refused as well is divided again.
+
+        A single message is not sent, but listed as refused. Returns the queue of the last stored message, or None.
         """
         if payload.count == 1:
             self._refused.append(RefusedMessage(payload, refusal))

@@ -114,7 +114,10 @@ class PullAnswer:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Returns the answer. Raises `HeaderError` for a missing offset, whose default of 0 would restart a reader."""
+        """Returns the answer.
+
+        Raises `HeaderError` for a missing offset, since a default of 0 would read the queue again.
+        """
         for name in REQUIRED_FIELDS:
             if name not in command.ext:
                 raise HeaderError(f"a PULL_MESSAGE answer ({command.code}) lacks the field {name}")
