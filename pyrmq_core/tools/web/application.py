@@ -1,4 +1,4 @@
-"""The page's application: the page of each path, and the pages for errors."""
+"""The web application: the routes of all pages, and the pages for errors."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def application(
     files: StaticFiles,
     viewer_header: str | None = None,
 ) -> Starlette:
-    """Returns the application that shows the pages, which the caller wraps in `Guards`.
+    """Returns the web application, which the caller wraps in `Guards`.
 
-    `changes` is None if no changes are allowed. `viewer_header` is the header that names a viewer in the log.
+    `changes` is None if no changes are allowed. `viewer_header` is the HTTP header with the viewer's name for the log.
     """
 
     def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
@@ -150,7 +150,7 @@ def application(
 
 
 def download_routes(look_ups: LookUps) -> list[Route]:
-    """Returns the routes of files: the body of a message, and the hits of a search."""
+    """Returns the routes of downloads: the body of a message, and the matches of a search."""
     downloads = RequestSlots(MAX_DOWNLOADS)
 
     async def body(request: Request) -> Response:
@@ -173,7 +173,7 @@ def download_routes(look_ups: LookUps) -> list[Route]:
 
 
 def changing_routes(changes: Changes, page: PageOfValues, token: FormToken, viewer_header: str | None) -> list[Route]:
-    """Returns the routes that show a change for confirmation, that make a confirmed one, and that list those made."""
+    """Returns the routes that ask to confirm a change, make a confirmed change, and list the changes made."""
 
     async def change(request: Request) -> Response:
         form = await _form(request, token)
@@ -208,9 +208,9 @@ def _chosen(request: Request, cookie: str, value: str) -> Response:
 
 
 class Download(Response):
-    """A body, or a file of hits, as bytes that no browser renders, sent in pieces.
+    """A response with a message's body or a search's matches, as bytes that no browser renders.
 
-    Until its end it takes one of `MAX_DOWNLOADS` places.
+    At most `MAX_DOWNLOADS` are sent at a time.
     """
 
     def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
@@ -219,7 +219,7 @@ class Download(Response):
         self._bytes, self._slots, self._address = body, slots, address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the answer by ASGI, or an error that the page is busy if too many downloads are under way."""
+        """Sends the response in pieces by ASGI, or an error 503 if too many downloads are in progress."""
         slot = self._slots.take(self._address)
         if slot is None:
             await PlainTextResponse(BUSY, 503)(scope, receive, send)
@@ -282,7 +282,7 @@ def raw_field(form: bytes, name: bytes, most: int) -> str:
 
 
 async def read_fields(form: bytes) -> dict[str, str]:
-    """Returns the fields of a URL-encoded form by name. Raises `InvalidArgument` for more than `MAX_FIELDS`."""
+    """Decodes a URL-encoded form. Raises `InvalidArgument` for more than `MAX_FIELDS` fields."""
     fields = form.split(b"&", MAX_FIELDS)
     if len(fields) > MAX_FIELDS:
         raise InvalidArgument(Text("the form has more than {most} fields", most=MAX_FIELDS))

@@ -1,7 +1,7 @@
 """`Bodies`: reads the body of a request completely before its work begins, with limits of rate and size.
 
-A peer that sends slowly occupies only its own connection: it is not counted among the requests under way, and its bytes
-are dropped when others need the memory.
+A peer that sends slowly occupies only its own connection. Its request does not count as in progress, and its bytes are
+dropped when other requests need the memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SLOW: Final = f"the request came slower than {LEAST_BYTES_A_SECOND} bytes a seco
 
 
 class BodyRefused(Exception):
-    """Raised if the body is refused before its end, with the answer's HTTP status."""
+    """Raised if a body is refused before all of it was read, with the HTTP status of the response."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -39,7 +39,7 @@ class PeerGone(Exception):
 
 @dataclass(eq=False, slots=True)
 class Body:
-    """The body of a request. `receive` returns it once, in pieces, and then further messages from `peer`."""
+    """The body of a request. `receive` returns it once, in pieces, and then further messages of `peer`."""
 
     peer: Receive
     data: bytearray = field(default_factory=bytearray)
@@ -48,9 +48,7 @@ class Body:
     given: int = 0
 
     async def receive(self) -> AsgiMessage:
-        """Returns the next piece as an ASGI message, and after the last piece waits for the peer's disconnect
-        message.
-        """
+        """Returns the next piece as an ASGI message, and after the last piece the peer's next message."""
         if self.given > len(self.data):
             return await self.peer()
         await trio.lowlevel.checkpoint()
@@ -60,14 +58,14 @@ class Body:
 
 
 class Bodies:
-    """The bodies that are read or in use, the oldest first."""
+    """The request bodies in memory, the oldest first."""
 
     def __init__(self) -> None:
         self._held: dict[Body, None] = {}
         self._bytes = 0
 
     async def read(self, receive: Receive) -> Body:
-        """Returns the body, which the caller has to `release`. Raises `BodyRefused` and `PeerGone`."""
+        """Reads a body, which the caller must `release`. Raises `BodyRefused` and `PeerGone`."""
         body = Body(receive)
         body.scope.deadline = trio.current_time() + BODY_SECONDS
         self._held[body] = None
@@ -100,7 +98,7 @@ class Bodies:
             self._bytes -= len(body.data)
 
     def _make_room(self, body: Body, length: int) -> None:
-        """Ends the oldest unfinished bodies, which had the most time, until `length` more bytes fit in."""
+        """Drops the oldest incomplete bodies until `length` more bytes fit in."""
         while self._bytes + length > MAX_BODIES_BYTES:
             oldest = next((held for held in self._held if not held.is_whole and held is not body), None)
             if oldest is None:

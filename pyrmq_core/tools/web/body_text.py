@@ -1,4 +1,4 @@
-"""A message's body for reading, in parts if it is long: as text, as JSON on many lines, or in hexadecimal."""
+"""Shows a message's body, in parts if it is long: as text, as JSON with a line for each member, or in hexadecimal."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]]')
 
 @dataclass(frozen=True, slots=True)
 class BodyText:
-    """A part of a body as a page shows it: the bytes from `start` to `end`, in one of `FORMS`.
-
-    `part` is its number, from 1 to `parts`.
-    """
+    """A part of a body as a page shows it: the bytes from `start` to `end`, in one of `FORMS`. `part` counts from 1."""
 
     form: str
     text: str
@@ -44,11 +41,10 @@ class BodyText:
 
 
 def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
-    """Returns a part of the body in the wanted form, or else in a form that can show it, short JSON laid out.
+    """Returns a part of the body in the requested form, or in a form that can show it.
 
-    The joined parts of a text are the text: no part begins within a character. JSON is laid out with blanks and line
-    ends only, and names and numbers stay unchanged, so the joined parts are the complete JSON. A body of more than
-    `JSON_BYTES` is not laid out. Each part of a long body takes a second at most.
+    No part begins within a character. Layout adds only blanks and line ends to JSON, so the joined parts are the
+    complete JSON. A body of more than `JSON_BYTES` is not laid out. A part takes at most a second.
     """
     if form != "hex" and (form == "text" or _text(body[:PART_BYTES], len(body) <= PART_BYTES) is not None):
         parts, number = _parts(body, PART_BYTES, part)
@@ -71,7 +67,7 @@ def _parts(body: bytes, size: int, wanted: int) -> tuple[int, int]:
 
 
 def _boundary(body: bytes, position: int) -> int:
-    """Returns where a part may begin without cutting a UTF-8 character: at `position`, or up to 3 bytes before it."""
+    """Returns the last position at or before `position` at which no UTF-8 character is cut."""
     if position >= len(body):
         return len(body)
     starts = (at for at in range(position, max(-1, position - 4), -1) if body[at] & 0xC0 != 0x80)
@@ -84,7 +80,7 @@ def file_name(*names: object, suffix: str = "bin") -> str:
 
 
 def summary(body: bytes) -> str:
-    """Returns the beginning of the body on one line: the members of JSON, other text, or bytes in hexadecimal."""
+    """Returns the beginning of the body on one line: the members of JSON, other text, or hexadecimal."""
     is_whole = len(body) < SUMMARY_BYTES
     text = _text(body[: SUMMARY_BYTES - 1], is_whole)
     if text is None:
@@ -96,7 +92,7 @@ def summary(body: bytes) -> str:
 
 
 def member_names(body: bytes) -> list[str]:
-    """Returns the names of the members of a JSON object, as far as they stand in the beginning of a body."""
+    """Returns the names of the members of a JSON object in the first part of a body."""
     text = _text(body, whole=False)
     if text is None or not JSON_BEGIN.match(text):
         return []
@@ -110,9 +106,8 @@ def member_names(body: bytes) -> list[str]:
 
 
 def _members(text: str, is_whole: bool) -> str:
-    """Returns the tokens of a JSON text for reading: without quotes, with escapes undone, without the outer braces.
-
-    Unless `is_whole`, the text is only the beginning of a JSON text, without its closing brace.
+    """Formats JSON for reading, without quotes, escapes and outer braces. Unless `is_whole`, its closing brace is
+    missing.
     """
     tokens = JSON_TOKEN.findall(text)
     if tokens[0] == "{" and len(tokens) > 2:
@@ -135,10 +130,7 @@ def _undone(escapes: re.Match[str]) -> str:
 
 
 def _laid_out(body: bytes, start: int, end: int) -> str | None:
-    """Returns the bytes from `start` to `end` of a JSON object or list, with a line for each member.
-
-    None for any other body. Neither end may be within a character.
-    """
+    """Lays out the bytes from `start` to `end` of a JSON object or list, or returns None for any other body."""
     text = _text(body, whole=True)
     if text is None or not _is_json(text):
         return None
@@ -147,7 +139,6 @@ def _laid_out(body: bytes, start: int, end: int) -> str | None:
 
 
 def _is_json(text: str) -> bool:
-    """Returns whether the text is a JSON object or list."""
     if text.lstrip()[:1] not in ("{", "["):
         return False
     try:  # parsed only for errors; `len` keeps no value
@@ -158,10 +149,7 @@ def _is_json(text: str) -> bool:
 
 
 def _lines(text: str, start: int, end: int) -> str:
-    """Returns the characters from `start` to `end` of valid JSON, with line breaks and indents added.
-
-    A string that crosses `start` or `end` is cut there.
-    """
+    """Returns the characters from `start` to `end` of valid JSON, with line breaks and indents added."""
     depth, position = 0, start
     for match in STRING_OR_BRACKET.finditer(text, 0):
         if match.start() >= start:

@@ -1,4 +1,4 @@
-"""`ChangeLog`: the changes that the page made, the last of them in memory, and all as JSON lines in a file."""
+"""`ChangeLog`: the changes made through the page. The last ones are in memory, all are JSON lines in a file."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FAILED: Final = "failed"
 
 
 class ChangeNotLogged(RocketMQError):
-    """The file of the log takes no line, so nothing is changed."""
+    """Raised if the log's file cannot be written. The change is then not made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """The name that a proxy's header gave, or an empty text, and the address of the connection."""
+    """The name of a viewer from a proxy's header, or an empty text, and the address of the connection."""
 
     name: str = ""
     address: str = ""
@@ -34,7 +34,7 @@ class Viewer:
 
 @dataclass(slots=True)
 class LogEntry:
-    """One change. `state` is begun, done or failed. With a `ticket`, it can be undone."""
+    """One change. `state` is begun, done or failed. A change with a `ticket` can be undone."""
 
     number: int
     at: datetime
@@ -46,7 +46,7 @@ class LogEntry:
 
 
 class ChangeLog:
-    """The log of one page server. Without a file it is in memory alone."""
+    """The log of one page server. Without a file it is kept in memory only."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -58,7 +58,7 @@ class ChangeLog:
         return list(reversed(self._entries))
 
     async def begin(self, viewer: Viewer, what: str) -> LogEntry:
-        """Adds a change before it is made. Raises `ChangeNotLogged` if the file takes no line."""
+        """Adds a change before it is made. Raises `ChangeNotLogged` if the file cannot be written."""
         self._number += 1
         entry = LogEntry(self._number, datetime.now(UTC), viewer, what)
         await self._write(entry)
@@ -66,7 +66,9 @@ class ChangeLog:
         return entry
 
     async def end(self, entry: LogEntry, state: str, result: str) -> None:
-        """Adds the end of a change, also if its task is cancelled. If the file takes no line, `result` says so."""
+        """Adds the result of a change, even if its task is cancelled. If the file cannot be written, `result` says
+        so.
+        """
         entry.state, entry.result = state, result
         with trio.CancelScope(shield=True):
             try:

@@ -1,8 +1,8 @@
 """`Changes`: the changes that the page can make, if allowed, each after a confirmation that is valid once.
 
-A form is first answered with a page that announces the change, and a ticket. Only the ticket makes the change, so
-reloading a page changes nothing a second time. The ticket stands for the offsets that were shown: if they have moved,
-the page shows the new ones and asks again.
+A form is first answered with a page that describes the change and has a ticket. Only the ticket makes the change, so
+reloading a page does not repeat it. The ticket is valid for the offsets that were shown: if they have moved, the page
+shows the new ones and asks again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Item = TypeVar("Item")
 
 
 class Changes:
-    """The changes of one page server, the confirmations that wait for a click, and the changes that can be undone."""
+    """The changes of one page server, those that wait for confirmation, and those that can be undone."""
 
     def __init__(self, admin: Admin, producer: Producer, look_ups: LookUps, log: ChangeLog, resends: Resends) -> None:
         self.log = log
@@ -70,9 +70,9 @@ class Changes:
         self._undone: dict[str, Result] = {}
 
     async def prepare(self, path: str, form: Form) -> Shown:
-        """Returns the page that announces the form's change.
+        """Returns the page that asks to confirm the form's change.
 
-        Raises `InvalidArgument` for a form with faults, and `NoRoute` for a topic that is not there.
+        Raises `InvalidArgument` for an invalid form, and `NoRoute` for an unknown topic.
         """
         return self._announce(await PREPARED_BY[path](self, form))
 
@@ -86,9 +86,9 @@ class Changes:
         return Shown("confirm.html", {**values, **totals, **counts, **settings})
 
     async def perform(self, form: Form, viewer: Viewer) -> Shown:
-        """Makes the confirmed change, and returns a page that reports it. A confirmation is valid once.
+        """Makes the confirmed change, and returns a page with its result. A confirmation is valid once.
 
-        Raises `ChangeNotLogged` if the log takes no line. Then nothing is changed.
+        Raises `ChangeNotLogged`, with nothing changed, if the log cannot be written.
         """
         change = self._waiting.pop(form.get("ticket", ""), None)
         if change is None:
@@ -131,7 +131,6 @@ class Changes:
         return Shown("done.html", values)
 
     def _keep(self, entry: LogEntry, result: Result) -> tuple[str, ...]:
-        """Keeps the former offsets for the button that takes a change back, and returns the commands that do so."""
         entry.ticket = _kept(self._undone, result, MAX_UNDONE) if result.undo else ""
         return result.undo
 
@@ -181,7 +180,7 @@ class Changes:
         return Change(sentence, perform, link("/group", group=group), await plan(), plan, group=group)
 
     async def _undo(self, form: Form) -> Change:
-        """Prepares to undo a change of offsets: each queue gets its former offset again."""
+        """Prepares to undo a change of offsets, by setting each queue back to its former offset."""
         former = self._undone.get(form.get("ticket", ""))
         if former is None:
             raise InvalidArgument(Text("the way back is no longer kept; the log of changes may have its offsets"))
@@ -208,7 +207,6 @@ class Changes:
         return Change(sentence, perform, link("/group", group=former.group), await plan(), plan, group=former.group)
 
     async def _resend(self, form: Form) -> Change:
-        """Prepares a resend of one dead letter, of the chosen ones, or of all."""
         group = form.get("group", "").strip()
         check_group(group)
         marked = () if form.get("all") else tuple(name for name in form if name.startswith(CHOSEN))
@@ -267,7 +265,6 @@ class Changes:
         return Change(Text("Stop sending dead letters again."), perform, "/changes")
 
     async def _consume(self, form: Form) -> Change:
-        """Prepares that one member consumes a stored message now."""
         group, member = form.get("group", "").strip(), form.get("member", "").strip()
         check_group(group)
         queue = MessageQueue(form.get("topic", ""), form.get("brokerName", ""), whole_number(form, "queueId"))
@@ -294,7 +291,6 @@ class Changes:
         return Change(sentence, perform, link("/message", topic=queue.topic, **query), warnings=(ONCE_MORE,))
 
     async def _delete(self, form: Form) -> Change:
-        """Prepares the deletion of a topic, or of a group without members."""
         topic, group = form.get("topic", "").strip(), form.get("group", "").strip()
         return await (self._delete_topic(topic) if topic else self._delete_group(group))
 
@@ -369,7 +365,7 @@ LETTERS_LOST: Final = Text(
 
 
 def _kept(table: dict[str, Item], item: Item, most: int) -> str:
-    """Adds an item to a table, and returns its new ticket. The table drops its oldest item beyond `most`."""
+    """Adds an item to a table under a new ticket, which it returns. Beyond `most` items the oldest is dropped."""
     ticket = secrets.token_urlsafe(16)
     table[ticket] = item
     if len(table) > most:
@@ -388,7 +384,7 @@ def _target(text: str, zone: Zone) -> datetime | int | Literal["earliest", "late
 
 
 def _queue(topic: str, text: str) -> MessageQueue | None:
-    """Returns the queue of a text as `broker-a/0`, or None for an empty one."""
+    """Parses a queue such as `broker-a/0`, or returns None for an empty text."""
     if not text:
         return None
     broker, _, number = text.rpartition("/")

@@ -1,7 +1,7 @@
 """`Guards`: the outermost layer of the page, which refuses foreign hosts, slow peers and forged changes.
 
-A site that a user visits can have the browser send requests to this machine. Such a request names another host
-(DNS rebinding), another origin (a form), or lacks the token that only this page's own forms have.
+A site that a user visits can make the browser send requests to this page. Such a request names another host (DNS
+rebinding) or another origin, or it lacks the token that only this page's own forms have.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ MAX_REQUESTS: Final = 64
 
 
 class FormToken:
-    """This process's secret in its forms, which no other site can read."""
+    """A secret of this process in its forms, which no other site can read."""
 
     def __init__(self) -> None:
         self.text = secrets.token_urlsafe(32)
 
     def matches(self, text: object) -> bool:
-        """Compares in constant time, so that it reveals no part of the token."""
+        """Returns whether a text is the token. It compares in constant time, so that timing reveals nothing."""
         return isinstance(text, str) and hmac.compare_digest(text.encode(errors="replace"), self.text.encode())
 
 
 class Guards:
-    """The ASGI layer that accepts requests for one of `hosts`, and changes, if allowed, from this page's forms.
+    """The ASGI layer that accepts requests for one of `hosts`, and changes, if allowed, from this page's own forms.
 
-    A request takes a `RequestSlot` from the end of its body to the start of its answer: slow peers take none. The
-    answer has `ANSWER_WITHIN_SECONDS` to start.
+    A request takes a `RequestSlot` from the end of its body to the start of its response, which must come within
+    `ANSWER_WITHIN_SECONDS`. Slow peers take no slot.
     """
 
     def __init__(self, app: App, hosts: Iterable[str], *, allow_changes: bool) -> None:
@@ -191,17 +191,17 @@ def _with_headers(send: Send) -> Send:
 
 @dataclass(eq=False, slots=True)
 class RequestSlot:
-    """The place of one of the requests under way. Its scope is cancelled when another address takes the place."""
+    """The place of a request in progress. Its scope is cancelled when the place is taken for another address."""
 
     host: str
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class RequestSlots:
-    """The places of requests under way, at most `most` or `MAX_REQUESTS`, the oldest first.
+    """The places of requests in progress, at most `most` or `MAX_REQUESTS`, the oldest first.
 
-    A single address, such as that of a proxy, may occupy all. When none is free, an address with fewer places takes the
-    oldest place of the address with the most.
+    A single address, such as a proxy's, may have all places. When all are taken, a request of an address with fewer
+    places replaces the oldest request of the address with the most.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -209,7 +209,7 @@ class RequestSlots:
         self._taken: dict[RequestSlot, None] = {}
 
     def take(self, host: str) -> RequestSlot | None:
-        """Returns a place for a request of the address, or None if there is none for it."""
+        """Returns a place for a request of an address, or None if there is none."""
         if len(self._taken) >= self._most:
             counts = Counter(slot.host for slot in self._taken)
             greediest, most = counts.most_common(1)[0]

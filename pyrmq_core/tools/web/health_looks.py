@@ -1,4 +1,4 @@
-"""`HealthLooks`: what is wrong in the cluster, looked up again each minute while the first page is viewed."""
+"""`HealthLooks`: the problems of the cluster, checked each minute while the first page is viewed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class HealthLine:
 
 
 class HealthLooks:
-    """The last health checks of the cluster. `take` makes one, and gets an earlier one to compare it with, or None."""
+    """The last health check of the cluster. `take` makes a check, and compares it with the one before, or None."""
 
     def __init__(self, take: Callable[[Health | None], Awaitable[Health]]) -> None:
         self._take = take
@@ -48,7 +48,7 @@ class HealthLooks:
         return self._looks[-1] if self._looks and self.error is None else None
 
     async def view(self) -> None:
-        """Has health checks made for a while, and waits a moment for the first one."""
+        """Schedules health checks for a while, and waits a moment for the first one."""
         self._viewed_until = trio.current_time() + VIEWED_SECONDS
         self._viewed.set()
         with trio.move_on_after(PATIENCE_SECONDS):

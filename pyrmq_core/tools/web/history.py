@@ -1,6 +1,6 @@
-"""`History`: figures over time for the curves that viewers see: a group's lag, the rates of a cluster or a topic.
+"""`History`: figures over time for the curves that pages show: a group's lag, the rates of a cluster or a topic.
 
-`AcknowledgedRates` counts what groups acknowledge a second, which no broker reports, from the offsets of two look-ups.
+`AcknowledgedRates` computes how fast groups acknowledge, which no broker reports, from the offsets of two look-ups.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_RATED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The name of a sampled figure: `kind` is one of lag, cluster and topic, `name` its group, cluster or topic."""
+    """The name of a curve: `kind` is one of lag, cluster and topic, `name` its group, cluster or topic."""
 
     kind: str
     name: str
@@ -42,7 +42,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The figures of a curve's lines at one time, in `seconds` since 1970."""
+    """The figures of a curve's lines at one time, in seconds since 1970."""
 
     seconds: float
     figures: Mapping[str, float]
@@ -57,14 +57,16 @@ class _Samples:
 
 
 class History:
-    """The samples of the last `MAX_CURVES` viewed curves. The caller passes the times."""
+    """The samples of the last `MAX_CURVES` viewed curves. Times are arguments."""
 
     def __init__(self) -> None:
         self.acknowledged = AcknowledgedRates()
         self._curves: dict[Curve, _Samples] = {}
 
     def watch(self, curve: Curve, now: float) -> None:
-        """Samples the curve for a while. With too many curves, the curve that was viewed longest ago is dropped."""
+        """Keeps the curve sampled for a while. With too many curves, the one that was not viewed for longest is
+        dropped.
+        """
         samples = self._curves.pop(curve, None) or _Samples(0)
         samples.watched_until, samples.remembered_until = now + WATCHED_SECONDS, now + REMEMBERED_SECONDS
         self._curves[curve] = samples
@@ -84,7 +86,7 @@ class History:
         return True
 
     def add(self, curve: Curve, sample: Sample) -> None:
-        """Adds a sample, unless it is no later than the last, or of a curve that no page has shown."""
+        """Adds a sample, unless it is not later than the last, or no page has shown the curve."""
         samples = self._curves.get(curve)
         if samples is not None and (not samples.kept or samples.kept[-1].seconds < sample.seconds):
             samples.kept.append(sample)
@@ -99,7 +101,7 @@ class History:
 
 
 class AcknowledgedRates:
-    """The messages a second that groups acknowledge, each over the last 30 s to 60 s in which it was looked up.
+    """The messages a second that groups acknowledged, each averaged over the last 30 s to 60 s.
 
     The offsets of two look-ups are kept for each of the last `MAX_RATED` keys.
     """
@@ -109,7 +111,7 @@ class AcknowledgedRates:
         self._rates: dict[Hashable, float | None] = {}
 
     def add(self, key: Hashable, progress: GroupProgress) -> None:
-        """Records the offsets of the group that `key` names. Each look-up has to be later than the one before."""
+        """Adds the offsets of a group under a key. They must be later than those before."""
         look = replace(progress, description=None, reasons=())
         older, newer = self._looks.pop(key, (look, look))
         if look.at - newer.at > FORGOTTEN_AFTER:
@@ -121,5 +123,5 @@ class AcknowledgedRates:
             del self._looks[oldest], self._rates[oldest]
 
     def get(self, key: Hashable) -> float | None:
-        """Returns how many messages a second the key's group acknowledged lately, or None before its second look-up."""
+        """Returns the messages a second that a key's group acknowledged lately, or None before the second look-up."""
         return self._rates.get(key)

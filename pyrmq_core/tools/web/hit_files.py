@@ -1,4 +1,4 @@
-"""`HitFile`: the hits of a search as a file to download, as JSON lines or CSV, in memory up to `FILE_BYTES`."""
+"""`HitFile`: the matches of a search as a file to download, as JSON lines or CSV, in memory up to `FILE_BYTES`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRITERS: Final[Mapping[str, Callable[[Any], Callable[[MessageExt], object]]]] = 
 
 
 class HitFile:
-    """The file as far as it is written. `rest` says why hits are left out, and is empty while none is."""
+    """A file of matches while it is written. `rest` says why matches are missing, or is empty."""
 
     def __init__(self, form: str) -> None:
         self.form = form
@@ -32,7 +32,7 @@ class HitFile:
         self._write = WRITERS[form](self._text)
 
     def add(self, messages: Sequence[MessageExt]) -> None:
-        """Adds messages, the newest first, up to the first that does not fit."""
+        """Adds messages, the newest first, until one does not fit."""
         for message in messages:
             if self.rest:
                 return
@@ -44,7 +44,7 @@ class HitFile:
                 self._content += line
 
     def end(self, rest: str) -> bytes:
-        """Returns the file. Its last line says what was not read, if anything was not."""
+        """Returns the file. If something was not read, its last line says so."""
         self._content += self._written()  # the head of a file without messages
         if rest := "; ".join(filter(None, (self.rest, rest))):
             if self.form == JSONL:

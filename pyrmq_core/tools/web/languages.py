@@ -35,7 +35,7 @@ WEIGHT: Final = re.compile(r"q\s*=\s*([01](?:\.\d{0,3})?)")
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language by its code in HTML and its own name, with its texts by the English ones, and those of page.js."""
+    """A language: its code in HTML, its own name, and its texts by the English ones, for pages and for page.js."""
 
     code: str
     name: str
@@ -43,16 +43,16 @@ class Language:
     script: Mapping[str, str]
 
     def say(self, text: str) -> str:
-        """Returns a text in this language, or unchanged if the table lacks it."""
+        """Returns a text in this language, or unchanged if it has no translation."""
         if not isinstance(text, Text) or not text.values:
             return self.texts.get(text, text)
         values = {name: self.say(value) if isinstance(value, Text) else value for name, value in text.values.items()}
         return self.texts.get(text.pattern, text.pattern).format(**values)
 
     def html(self, text: str, /, **values: object) -> Markup:
-        """Returns a text in this language, as HTML in which the values are escaped.
+        """Returns a text in this language as HTML, with the values escaped.
 
-        Tags of the text itself count if the table has it, and it is no `Text`.
+        Tags in a text without values from elsewhere (not a `Text`) are kept if it has a translation.
         """
         if isinstance(text, Text):
             pattern, values = escape(self.texts.get(text.pattern, text.pattern)), dict(text.values)
@@ -63,7 +63,7 @@ class Language:
 
 
 def read_languages() -> dict[str, Language]:
-    """Returns the languages by code, English first, which is the language of texts without a translation."""
+    """Reads the languages by code, English first, which is shown where a translation is missing."""
     parts: dict[str, dict[str, str]] = json.loads((TABLES / "zh-CN.json").read_text(encoding="utf-8"))
     texts = {key: text for part in parts.values() for key, text in part.items()}
     english = Language("en", "English", {key: key for key in texts}, {})
@@ -74,12 +74,12 @@ LANGUAGES: Final = read_languages()
 
 
 def language_of(request: Request) -> Language:
-    """Returns the language of the viewer's choice, else the one that the browser asks for."""
+    """Returns the language that the viewer chose, or else the one that the browser prefers."""
     return LANGUAGES.get(request.cookies.get(COOKIE, "")) or accepted(request.headers.get("accept-language", ""))
 
 
 def accepted(header: str) -> Language:
-    """Returns the language of the greatest weight, of several the first one, and English if there is none."""
+    """Returns the language of the greatest weight in an Accept-Language header, or English if it has none."""
     of_prefix = {code.partition("-")[0]: language for code, language in LANGUAGES.items()}
     best, most = LANGUAGES["en"], 0.0
     for item in header.split(","):

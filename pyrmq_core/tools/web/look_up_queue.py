@@ -1,4 +1,4 @@
-"""`LookUpQueue`: limits look-ups per second and at once, and divides them among viewers' addresses."""
+"""`LookUpQueue`: limits look-ups per second and at a time, and shares them fairly among viewers' addresses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LONGEST_WAIT_SECONDS: Final = 5.0
 
 
 class TooManyLookUps(Exception):
-    """Raised for a look-up that was not begun, since all viewers together have reached the rate."""
+    """Raised for a look-up that could not begin, since all viewers together have reached the limit."""
 
 
 @dataclass(eq=False, slots=True)
 class WaitingLookUp:
-    """A look-up that waits for its turn, perhaps in the lines of several addresses, and begins once.
+    """A look-up that waits for its turn, perhaps for viewers at several addresses.
 
-    `called` is set when its turn comes, in the line of the address `called_for`.
+    `called` is set when its turn comes, for the address `called_for`.
     """
 
     called: trio.Event = field(default_factory=trio.Event)
@@ -34,10 +34,10 @@ class WaitingLookUp:
 
 
 class LookUpQueue:
-    """The waiting look-ups, with a line for each address. Addresses with the fewest look-ups under way come first.
+    """The waiting look-ups, one line for each address. Addresses with the fewest look-ups in progress come first.
 
-    Of several such addresses each is next in turn. An address without a look-up takes no memory. At most `at_once`
-    look-ups are under way. A look-up waits for its turn for `longest_wait` seconds at most.
+    Of several such addresses each is next in turn. At most `at_once` look-ups are in progress. A look-up waits for its
+    turn for `longest_wait` seconds at most.
     """
 
     def __init__(self, at_once: int = LOOK_UPS_AT_ONCE, longest_wait: float = LONGEST_WAIT_SECONDS) -> None:
@@ -50,15 +50,15 @@ class LookUpQueue:
         self._next_at = -math.inf
 
     def join(self, look_up: WaitingLookUp, address: str) -> None:
-        """Puts a look-up whose turn has not come into the line of an address, also if it was in another line."""
+        """Adds a waiting look-up to the line of an address, even if it is in another line, too."""
         if not look_up.called.is_set():
             self._lines.setdefault(address, {})[look_up] = None
 
     @asynccontextmanager
     async def admitted(self, look_up: WaitingLookUp, address: str) -> AsyncIterator[None]:
-        """Waits until the look-up may begin. It is under way until the end of the block.
+        """Waits until the look-up may begin. It counts as in progress until the end of the block.
 
-        It waits in the line of the viewer's `address`. Raises `TooManyLookUps` if the wait gets too long.
+        Raises `TooManyLookUps` if the wait is too long.
         """
         self.join(look_up, address)
         try:

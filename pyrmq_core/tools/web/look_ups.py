@@ -1,4 +1,4 @@
-"""`LookUps`: all queries of the pages to brokers, whose answers are shared by key (`SharedAnswers`)."""
+"""`LookUps`: all queries of the pages to brokers. Equal queries share their answers (`SharedAnswers`)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SEARCH_WAIT_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """The names of all topics, of brokers and clusters, after which RocketMQ names topics, and of manifests."""
+    """The names of all topics, and those among them that are named after brokers and clusters, or are manifests."""
 
     names: tuple[str, ...]
     of_servers: frozenset[str]
@@ -78,7 +78,7 @@ class TopicNames:
 
 
 class LookUps:
-    """The look-ups of one page server over its own client, for the viewer at `address`."""
+    """The queries of one page server, by its own client, for the viewer at `address`."""
 
     def __init__(self, admin: Admin, consumer: PullConsumer, masks: Masks) -> None:
         self.masks = masks
@@ -141,7 +141,9 @@ class LookUps:
         return await self._shared.once(partial(self._admin.health, groups=True, before=before))
 
     async def consumers(self, topic: str) -> TopicConsumers:
-        """Returns the groups of the topic, most lag first, and keeps their offsets for what they acknowledge."""
+        """Returns the groups of the topic, most lag first, and keeps their offsets to compute how fast they
+        acknowledge.
+        """
 
         async def look_up() -> TopicConsumers:
             listed = await self._admin.topics.consumers(topic)
@@ -199,14 +201,14 @@ class LookUps:
         return await self._get("producers", self._admin.producers.list)
 
     async def by_key(self, wanted: Wanted, key: str) -> FoundMessages:
-        """Returns the messages with the key, stored between the times."""
+        """Returns the messages with a key that were stored in the range of time."""
         last = None if wanted.before is None else wanted.before - timedelta(milliseconds=1)
         by_key, most = self._admin.messages.by_key, SHOWN_MESSAGES
         query = partial(by_key, wanted.topic, key, max_num=most, begin=wanted.since, end=last)
         return await self._found(("key", wanted, key), wanted, query)
 
     async def by_id(self, wanted: Wanted, message_id: str) -> FoundMessages:
-        """Returns the messages with this `msg_id`: two if a send was repeated."""
+        """Returns the messages with a `msg_id`. A repeated send leaves several."""
         query = partial(self._admin.messages.by_unique_key, wanted.topic, message_id)
         return await self._found(("id", wanted, message_id), wanted, query)
 
@@ -224,16 +226,18 @@ class LookUps:
     async def at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
         """Returns the message at an offset of a queue, or None if there is none.
 
-        Raises `RecordError` if it cannot be read, or unpacks beyond 16 MiB.
+        Raises `RecordError` if it cannot be decoded, or if it decompresses to more than 16 MiB.
         """
         return await self._get(("at", queue, offset), partial(self._reads.message_at, queue, offset))
 
     async def read(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at an offset of a queue, or None. It is for a change in the background, and not kept."""
+        """Returns the message at an offset of a queue, or None. The answer is not shared, as changes in the background
+        need it.
+        """
         return await self._reads.message_at(queue, offset)
 
     async def shown(self, queue: MessageQueue, offset: int, form: str, part: int) -> ShownMessage | None:
-        """Returns the message at an offset with a part of its body, or None if there is none.
+        """Returns the message at an offset with one part of its body, or None if there is none.
 
         Raises `TooManyLookUps` if a long body cannot be laid out in time.
         """
@@ -251,16 +255,16 @@ class LookUps:
         return wanted.condition()
 
     async def search(self, wanted: Wanted) -> FoundMessages:
-        """Returns the newest messages that meet the conditions, of the last hour without a time.
+        """Returns the newest messages that meet the conditions, by default those of the last hour.
 
-        Raises `TooManyLookUps` if other searches take too long for it to begin.
+        Raises `TooManyLookUps` if other searches keep this one from beginning in time.
         """
         condition = self._condition(wanted)
         look_up = partial(self._reads.search, wanted, condition)
         return await self._searches.get(wanted, look_up, address=self._address, size_of=_size_of)
 
     async def tail(self, wanted: Wanted, place: TailPlace | None) -> TailPart:
-        """Returns the matches from the place on. Viewers of the same tail share them for a second."""
+        """Returns the matching messages from a place on. Viewers of the same tail share them for a second."""
         condition = self._condition(wanted)
         key = ("tail", wanted, None if place is None else place.text())
         return await self._get(key, partial(read_tail, self._reads, wanted, condition, place), TAIL_FRESH_SECONDS)
@@ -271,11 +275,11 @@ class LookUps:
         return await self._searches.once(partial(self._reads.hits, wanted, condition, form), self._address)
 
     async def tracks(self, message: MessageExt) -> tuple[MessageTrack, ...]:
-        """Returns for each group of the topic whether it consumed the message."""
+        """Returns whether each group of the topic has consumed the message."""
         return await self._get(_key("tracks", message), partial(self._admin.messages.track, message))
 
     async def trace(self, message: MessageExt) -> MessageTrace:
-        """Returns the events that clients reported of a message. There are none if tracing is off."""
+        """Returns the events of a message that clients reported, which are none if tracing is off."""
         return await self._get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
 
     @staticmethod
@@ -287,7 +291,7 @@ class LookUps:
             self.history.watch(curve, trio.current_time())
 
     async def sample(self) -> None:
-        """Samples the viewed curves until cancelled, several at once, so that a slow broker delays no others."""
+        """Samples the viewed curves until cancelled, several at a time, so that a slow broker delays no others."""
 
         async def brokers(_: str) -> object:
             return await self.brokers()
@@ -315,7 +319,7 @@ class LookUps:
 
 
 def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
-    """Returns the sums of the brokers' rates in messages a second, and nothing while no broker has a rate."""
+    """Returns the sums of the brokers' rates in messages a second, or an empty dict while no broker reports rates."""
     put, got = [], []
     for broker in brokers:
         put += [broker.put_tps] if broker.put_tps is not None else []

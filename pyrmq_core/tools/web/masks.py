@@ -1,4 +1,4 @@
-"""`Masks`: hides values of messages from every viewer of the page, as `--mask` names them. Pure."""
+"""`Masks`: hides the values in messages that the option `--mask` names. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Path = tuple[bytes, ...]
 class Masks:
     """The masked members of JSON bodies, each by the names on its path, and the masked properties.
 
-    A name is `*` for any. The items of a list have their list's path.
+    The name `*` stands for any member. Items of a list have the path of the list.
     """
 
     members: frozenset[Path] = frozenset()
@@ -41,7 +41,7 @@ class Masks:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Masks:
-        """Reads `json.NAME`, with further names behind more points, and `properties.NAME`."""
+        """Parses texts of the form `json.NAME`, with further names after more points, and `properties.NAME`."""
         members, properties = set[Path](), set[str]()
         for text in texts:
             root, _, rest = text.partition(".")
@@ -60,7 +60,7 @@ class Masks:
         return bool(self.members or self.properties)
 
     def of(self, message: MessageExt, *, is_readable: bool = True) -> MessageExt:
-        """Returns the message with `***` for each masked value. An unreadable body is masked whole."""
+        """Returns the message with `***` for each masked value. A body that cannot be read is masked completely."""
         body = self.body(message.body) if is_readable or not self.members else MASKED.encode()
         hidden = [name for name in message.properties if self._hides(name)]
         if body is message.body and not hidden:
@@ -73,8 +73,7 @@ class Masks:
     def body(self, body: bytes) -> bytes:
         """Returns a body, or the beginning of one, with `"***"` for each masked member.
 
-        Only tokens are looked at, so a body that is nearly JSON is masked as well. JSON of more than
-        `MAX_JSON_BYTES` is masked whole.
+        The body need not be valid JSON. One of more than `MAX_JSON_BYTES` is masked completely.
         """
         if not self.members:
             return body
@@ -127,7 +126,9 @@ class Masks:
         )
 
     def refuse_sql(self, sql: str) -> None:
-        """Raises `InvalidArgument` for a filter that brokers evaluate if it could tell a masked property."""
+        """Raises `InvalidArgument` for an SQL filter if properties are masked, since brokers evaluate it on the real
+        values.
+        """
         if sql and self.properties:
             raise InvalidArgument(
                 Text("properties are masked here, and brokers evaluate SQL without the masks: use where")
@@ -139,13 +140,13 @@ NO_MASKS: Final = Masks()
 
 @dataclass(frozen=True, slots=True)
 class MaskedCondition:
-    """A condition on what the masks leave of a message, so that no search depends on the rest."""
+    """A condition on masked messages, so that a search cannot reveal what the masks hide."""
 
     masks: Masks
     inner: Condition
 
     def holds(self, message: MessageExt) -> bool:
-        """Returns whether the condition is true. Raises `LongJson` for a body that is masked for its length."""
+        """Returns whether the condition is true. Raises `LongJson` for a body that is masked because of its length."""
         masked = self.masks.of(message)
         if len(message.body) > MAX_JSON_BYTES and masked.body == MASKED.encode():
             raise LongJson

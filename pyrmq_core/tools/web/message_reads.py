@@ -1,7 +1,7 @@
-"""`MessageReads`: the messages that the pages show: the newest of a topic, those that a search finds, and one in full.
+"""`MessageReads`: the messages that pages show: the newest of a topic, the matches of a search, and one in full.
 
-Whatever a sender has stored, bodies are unpacked one at a time in a thread, and lists keep only their beginnings. A
-record that cannot be read is shown without its body, and a broker that fails costs its own part.
+Bodies are decompressed one at a time in a thread, and lists keep only their beginnings, so that large messages do no
+harm. A record that cannot be decoded is shown without its body, and a broker that fails only lacks its own part.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ MessageKey = tuple[str, int, int]
 class FoundMessages:
     """Messages by store time, the newest first, and the error of each unreadable queue.
 
-    The messages have only the beginnings of their bodies, as lists show them. `faults` has the errors of those that
-    cannot be read. `more` means that older messages are left. `searched` says how much a search has read. If it did not
-    read all, what was stored before `go_on` is left, and of the matches there the first `skip` are shown already.
+    The bodies are cut to their beginnings, and `faults` has the errors of messages that cannot be decoded. `more` means
+    that older messages are left. `searched` describes what a search has read. If it ended early, messages stored before
+    `go_on` are left, of which the first `skip` matches are shown already.
     """
 
     messages: tuple[MessageExt, ...] = ()
@@ -80,7 +80,7 @@ class FoundMessages:
     skip: int = 0
 
     def rows(self, columns: bool = False) -> list[tuple[MessageExt, str, list[str]]]:
-        """Returns each message with its fault or the summary of its body, or with its texts in the columns."""
+        """Returns each message with its error or the summary of its body, or with its values for the columns."""
         rows: list[tuple[MessageExt, str, list[str]]] = []
         for message in self.messages:
             fault = self.faults.get(_key_of(message), "")
@@ -91,7 +91,7 @@ class FoundMessages:
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """A message with the beginning of its body, the part of the body to show, and why it is shown as it is stored."""
+    """A message with one part of its body to show. `fault` is why the body is shown as it is stored."""
 
     message: MessageExt
     body: BodyText
@@ -100,11 +100,12 @@ class ShownMessage:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A search of a topic: times, conditions on the message, filters at the broker, and names of queues with spaces.
+    """A search of a topic: times, conditions on the message, filters at the broker, and queues' names separated by
+    blanks.
 
-    Empty texts, and None as a time, are no conditions. `columns` are what lists show instead of bodies, as
-    `Columns.parse` reads them. `skip` matches are passed over. The object is false if only
-    times and queues are set: the newest messages are then read without a search.
+    Empty texts and None set no condition. `columns` are what lists show instead of bodies (`Columns.parse`). The first
+    `skip` matches are left out. The object is false if only times and queues are set: then the newest messages are read
+    without a search.
     """
 
     topic: str
@@ -123,7 +124,9 @@ class Wanted:
         return bool(self.contains or self.where or self.regex or self.tags or self.sql)
 
     def condition(self) -> Condition | None:
-        """Returns the condition on the message, checked with the filters before any query to a broker."""
+        """Returns the condition on the message, or None. Raises `InvalidArgument` for an invalid condition or
+        filter.
+        """
         filter_of(self.tags or "*", self.sql or None)
         if not (self.contains or self.where or self.regex):
             return None
@@ -140,7 +143,7 @@ class MessageReads:
         self._layouts = LookUpQueue(LAYOUTS_AT_ONCE)
 
     async def search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:
-        """Returns the newest matches of all queues, of the last hour without a time, and where the search ended."""
+        """Returns the newest matches of all queues, by default of the last hour, and where the search ended."""
         most = SHOWN_MESSAGES + wanted.skip + 1
         search, since = await self._begin(wanted, condition, self.shortening(wanted), most)
         matches: list[MessageExt] = []
@@ -153,7 +156,7 @@ class MessageReads:
         return _found(wanted, search, matches[wanted.skip :], since, is_whole=is_whole)
 
     async def hits(self, wanted: Wanted, condition: Condition | None, form: str) -> bytes:
-        """Returns all matches within the bounds of a search as a file, which says what was not read."""
+        """Returns all matches of a search as a file, which also says what was not read."""
         search, since = await self._begin(wanted, condition, self.masks.of)
         file = HitFile(form)
 
@@ -175,7 +178,7 @@ class MessageReads:
         keep: Callable[[MessageExt], MessageExt],
         most: int | None = None,
     ) -> tuple[Search, datetime]:
-        """Returns a search for the matches, each as `keep` leaves it, and the time from which on they are stored."""
+        """Returns a search, whose matches pass through `keep`, and the time of the oldest messages that it reads."""
         since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
         queues = queues_named(await self.consumer.message_queues(wanted.topic), wanted.queue.split())
         ranges, failures = await ranges_that_answer(
@@ -196,7 +199,7 @@ class MessageReads:
         return search, since
 
     async def newest(self, wanted: Wanted) -> FoundMessages:
-        """Returns the newest messages of the topic, or of its queues that are named, stored between the times."""
+        """Returns the newest messages in the range of time, of all queues of the topic or of the named ones."""
         since, before = wanted.since, wanted.before
         stats = await self.admin.topics.stats(wanted.topic)
         named = queues_named(stats.queues, wanted.queue.split())
@@ -243,10 +246,10 @@ class MessageReads:
         matches: Callable[[MessageExt], bool] = lambda message: True,
         is_over: Callable[[], bool] = lambda: False,
     ) -> tuple[list[MessageExt], int]:
-        """Returns the messages of a short range with shortened bodies, and the offset up to which all are read.
+        """Returns the messages of a short range with shortened bodies, and the offset up to which all were read.
 
-        Adds the faults of unreadable messages to `faults`. The broker uses the filters of `wanted`. When `is_over`, no
-        message behind the first is read.
+        Adds the errors of unreadable messages to `faults`. The broker uses the filters of `wanted`. Once `is_over`, no
+        message after the first is read.
         """
         messages: list[MessageExt] = []
         tags, sql, shortened = wanted.tags or "*", wanted.sql or None, self.shortening(wanted)
@@ -303,7 +306,8 @@ class MessageReads:
         return ShownMessage(shortened(item, self.masks), await self.body_text(item.body, form, part, address), fault)
 
     async def body_text(self, body: bytes, form: str, part: int, address: str) -> BodyText:
-        """Returns a part of a body to show. Long JSON is laid out in a thread, when the viewer's address has its turn.
+        """Returns a part of a body to show. Long JSON is laid out in a thread, when it is the turn of the viewer's
+        address.
 
         Raises `TooManyLookUps` if that cannot begin in time.
         """
@@ -313,7 +317,7 @@ class MessageReads:
             return await trio.to_thread.run_sync(body_text, body, form, part)
 
     def shortening(self, wanted: Wanted) -> Callable[[MessageExt], MessageExt]:
-        """Returns the function that leaves of a message what lists show."""
+        """Returns the function that reduces a message to what lists show."""
         if wanted.columns:
             return partial(in_columns, masks=self.masks, columns=Columns.parse(wanted.columns))
         return partial(shortened, masks=self.masks)
@@ -328,7 +332,7 @@ def _first(pull: RawPull, offset: int) -> Readable | None:
 
 
 async def _run(search: Search, take: Callable[[list[MessageExt]], Awaitable[bool]]) -> bool:
-    """Hands over each list of matches until the search or its time ends, or `take` returns that there are enough.
+    """Passes each list of matches to `take` until the search or its time ends, or `take` returns True.
 
     Returns whether all was read.
     """
@@ -375,21 +379,21 @@ def _found(
 
 
 def newest_first(messages: list[MessageExt], failures: dict[str, str], faults: Mapping[MessageKey, str]) -> None:
-    """Puts the newest first, and adds the faults that have no message to the failures."""
+    """Sorts messages, the newest first, and adds the errors in `faults` without a message to `failures`."""
     keys = set(map(_key_of, messages))
     failures |= {f"{key[0]}/{key[1]}@{key[2]}": text for key, text in faults.items() if key not in keys}
     messages.sort(key=lambda message: (message.store_timestamp_ms, message.queue_offset), reverse=True)
 
 
 def shortened(message: MessageExt, masks: Masks) -> MessageExt:
-    """Returns the message with the masked beginning of its body."""
+    """Returns the message with the beginning of its masked body."""
     # Lists of complete large messages would fill the memory. What a mask hides may be longer than what it writes.
     masked = masks.of(replace(message, body=message.body[:MASKED_BYTES]))
     return replace(masked, body=masked.body[:SUMMARY_BYTES])
 
 
 def in_columns(message: MessageExt, masks: Masks, columns: Columns) -> MessageExt:
-    """Returns the message with the masked texts of the columns, as a JSON list, for its body."""
+    """Returns the message with its masked values for the columns, as a JSON list, in place of its body."""
     is_long = columns.reads_json and len(message.body) > QUICK_BYTES
     masked = masks.of(replace(message, body=b"") if is_long else message)
     document = None

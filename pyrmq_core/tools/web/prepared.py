@@ -1,4 +1,4 @@
-"""The values of a prepared change: what is shown before it, and its result."""
+"""A prepared change: what is shown before it is confirmed, and its result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class QueueMove:
-    """One queue's change in a reset: messages to be consumed again (`repeated`), or never by this group (`skipped`)."""
+    """One queue in a reset, with the number of messages to be consumed again (`repeated`) or never (`skipped`)."""
 
     change: OffsetChange
 
@@ -50,10 +50,10 @@ class QueueMove:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A prepared change: its sentence for the confirmation, its action, and the page that follows it.
+    """A prepared change: the sentence that describes it, its action, and the page that follows.
 
-    `offsets` are the changes of a reset of `group` as they were shown, and `plan` looks them up again. `differences`
-    are those of settings.
+    `offsets` are the changes of a reset as they were shown, and `plan` computes them again. `differences` are the
+    changes of settings.
     """
 
     sentence: str
@@ -66,7 +66,7 @@ class Change:
     group: str = ""
 
     async def moved(self) -> tuple[OffsetChange, ...]:
-        """Returns the offsets that moved since they were shown, or all of them if they cannot be looked up."""
+        """Returns the offsets that moved since they were shown, or all of them if they cannot be queried."""
         if self.plan is None:
             return ()
         try:
@@ -79,7 +79,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a change: a sentence, and how to undo it: by the group's former offsets, or by commands to type."""
+    """The result of a change: a sentence, and how to undo it, by the group's former offsets or by commands to type."""
 
     sentence: str
     group: str = ""
@@ -101,9 +101,6 @@ class Result:
 
 
 def check_whole(failures: Mapping[str, RocketMQError]) -> None:
-    """Raises the first of a look-up's errors, by broker, since a change can be undone only if all brokers answered.
-
-    The command to undo it needs the present settings of each.
-    """
+    """Raises the first of the brokers' errors. Without the settings of all brokers a change could not be undone."""
     for error in failures.values():
         raise error

@@ -1,4 +1,4 @@
-"""The templates and their common settings: escaping is always on, numbers and times have one format."""
+"""Renders pages from templates, which escape all values and share the formats of numbers and times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEMPLATES: Final = HERE / "templates"
 
 @pass_context
 def _when(context: Context, moment: datetime | int | None, *, seconds: bool = False) -> str:
-    """Formats a time, a `datetime` or ms since 1970, in the page's zone, with its offset and the time in UTC."""
+    """Formats a time, as `datetime` or ms since 1970, in the page's zone with its offset, and in UTC."""
     if moment is None:
         return ""
     if isinstance(moment, datetime):
@@ -48,7 +48,7 @@ def _number(value: float | None) -> str:
 
 
 def _share(value: float | None, most: float) -> str:
-    """Returns the class of the bar behind a figure: how much it is of the list's greatest, in 20 steps."""
+    """Returns the CSS classes of the bar behind a figure, in 20 steps up to the greatest figure of the list."""
     steps = 0 if not value or most <= 0 else max(1, round(20 * min(1.0, value / most)))
     return f"n s s{steps}" if steps > 0 else "n"
 
@@ -100,7 +100,7 @@ class Pages:
         self._templates.globals.update({"link": link, "_": _said, "languages": LANGUAGES, **shared})
 
     def page(self, request: Request, template: str, values: Mapping[str, Any], status: int) -> HTMLResponse:
-        """Returns the page made from the template, with its times in the viewer's zone, and its texts in the language.
+        """Renders a template with the viewer's time zone and language.
 
         A character that UTF-8 cannot encode becomes a question mark.
         """

@@ -1,4 +1,4 @@
-"""`Resends`: dead letters that are sent again in the background, one run at a time, at a rate."""
+"""`Resends`: sends dead letters again in the background, one run at a time, at a limited rate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_FAILURES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The places of dead letters, as ranges of queues."""
+    """Dead letters to send again, as ranges of queues."""
 
     ranges: tuple[tuple[MessageQueue, OffsetRange], ...]
 
@@ -34,7 +34,7 @@ class Letters:
 
 @dataclass(slots=True)
 class Run:
-    """One run: how many of its letters were sent, were removed meanwhile, or failed, with the last error."""
+    """The progress of one run: the letters that were sent, were missing, or failed, with the last error."""
 
     group: str
     number: int
@@ -81,7 +81,7 @@ class Resends:
         return Letters(tuple((queue, OffsetRange(offset, offset + 1)) for queue, offset in places))
 
     async def every(self, group: str) -> Letters:
-        """Returns all dead letters that the group has now, which are none without their topic."""
+        """Returns all current dead letters of a group. Without a dead-letter topic there are none."""
         try:
             queues = await self._consumer.message_queues(DLQ_PREFIX + group)
         except NoRoute:
@@ -89,7 +89,7 @@ class Resends:
         return Letters(tuple((await self._consumer.offset_bounds(queues)).items()))
 
     def start(self, group: str, letters: Letters, rate: int) -> None:
-        """Starts a run of `rate` letters a second. Raises `InvalidArgument` while another one is under way."""
+        """Starts to send letters again, `rate` a second. Raises `InvalidArgument` while another run is in progress."""
         if self.running is not None:
             raise InvalidArgument(Text("dead letters are being sent again already; wait for their end, or stop it"))
         self.latest = run = Run(group, letters.number, rate)

@@ -48,10 +48,10 @@ MAX_CONNECTIONS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """The address to listen on, further host names of it in browsers, and whether the page may make changes.
+    """The address to listen on, further allowed host names, and whether the page may make changes.
 
-    Port 0 means a free port. `masks` are the texts that `Masks.parse` reads. `change_log` is the file that keeps each
-    change, `viewer_header` the header that names the viewer there.
+    Port 0 means a free port. `masks` are texts for `Masks.parse`. `change_log` is the file that keeps the changes, and
+    `viewer_header` the HTTP header with the viewer's name for it.
     """
 
     host: str = "127.0.0.1"
@@ -70,10 +70,10 @@ async def serve_web(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled. `nursery.start` returns the page's address.
+    """Serves the page until cancelled. `nursery.start` returns its address.
 
-    `client` is open, and is not closed. `nameservers` is the text that every page shows. Raises `NetworkError` when it
-    cannot listen, and `InvalidArgument` for a mask that cannot be read.
+    `client` must be open and is not closed. `nameservers` is a text that every page shows. Raises `NetworkError` if the
+    port cannot be opened, and `InvalidArgument` for an invalid mask.
     """
     masks = Masks.parse(settings.masks)
     listener = await open_listener(settings.host, settings.port)
@@ -116,8 +116,6 @@ def _serves_loopback(host: str) -> bool:
 
 
 async def _serve_one(app: App, config: Config, connection: ByteConnection) -> None:
-    """Serves one connection until the peer ends it or keeps the server waiting too long."""
-
     async def marked(scope: Scope, receive: Receive, send: Send) -> None:
         # The connection is protected from displacement while the page works for it, but not while its peer is slow.
 

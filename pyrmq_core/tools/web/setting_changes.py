@@ -1,7 +1,6 @@
-"""Prepares the creation of topics and groups and changes of their settings, with the checks of the command line.
+"""Prepares to create topics and groups and to change their settings, with the checks of the command line.
 
-The settings of each broker are shown as they are and as they will be. A change is refused if they are others when it is
-confirmed.
+The page shows the settings of each broker before and after. A change is refused if they changed before it is confirmed.
 """
 
 from __future__ import annotations
@@ -152,9 +151,9 @@ def _way_back(
 def create_commands(
     previews: Mapping[str, tuple[Config | None, Config]], command: Callable[[Config], str]
 ) -> tuple[str, ...]:
-    """Returns the command that gives all brokers their former settings.
+    """Returns the command that restores the former settings of all brokers.
 
-    It is one for each broker if the settings differ, or if a broker had none.
+    If the settings differ between brokers, or a broker had none, there is one command for each broker.
     """
     commands = {broker: command(before) for broker, (before, _) in sorted(previews.items()) if before is not None}
     if len(commands) == len(previews) and len(set(commands.values())) == 1:

@@ -1,4 +1,4 @@
-"""`SharedAnswers`: answers of brokers that all viewers share, so that more viewers cause no more queries."""
+"""`SharedAnswers`: a cache of brokers' answers, so that more viewers cause no more queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_ANSWERS_BYTES: Final = 64 << 20
 
 @dataclass(slots=True)
 class _Slot:
-    """The look-up of one key: under way until `done` is set, then its answer or its error."""
+    """The look-up of one key: in progress until `done` is set, then its answer or its error."""
 
     look_up: WaitingLookUp = field(default_factory=WaitingLookUp)
     done: trio.Event = field(default_factory=trio.Event)
@@ -33,10 +33,10 @@ class _Slot:
 
 
 class SharedAnswers:
-    """A cache of each key's answer for some seconds. Look-ups begin when `LookUpQueue` admits them.
+    """A cache that keeps the answer of each key for some seconds. Look-ups begin when `LookUpQueue` admits them.
 
-    Viewers of the same key share one look-up, and its error if it fails. At most `MAX_ANSWERS` answers of
-    `MAX_ANSWERS_BYTES` in total are kept. The oldest are dropped first.
+    Viewers that need the same key share one look-up, and its error if it fails. The oldest answers are dropped beyond
+    `MAX_ANSWERS` answers or `MAX_ANSWERS_BYTES` in total.
     """
 
     def __init__(self, queue: LookUpQueue | None = None) -> None:
@@ -52,10 +52,10 @@ class SharedAnswers:
         address: str = "",
         size_of: Callable[[Answer], int] = lambda answer: 0,
     ) -> Answer:
-        """Returns the key's answer, looked up now if it is not fresh. Raises the look-up's error.
+        """Returns the answer of a key, which is looked up if the kept one is too old. Raises the look-up's error.
 
-        `address` is the viewer's address. `size_of` returns the bytes of memory for an answer. Raises `TooManyLookUps`
-        if the look-up cannot begin in time.
+        `address` is the viewer's address. `size_of` returns the memory that an answer takes, in bytes. Raises
+        `TooManyLookUps` if the look-up cannot begin in time.
         """
         while True:
             slot = self._slots.get(key)
@@ -71,7 +71,7 @@ class SharedAnswers:
             return answer
 
     async def once(self, look_up: Callable[[], Awaitable[Answer]], address: str = "") -> Answer:
-        """Returns an answer that is not kept. Its look-up waits in the line of the viewer's address, if there is one.
+        """Looks up an answer that is not kept, when it is the turn of the viewer's address.
 
         Raises `TooManyLookUps` if the look-up cannot begin in time.
         """

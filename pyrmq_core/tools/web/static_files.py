@@ -1,4 +1,4 @@
-"""The static files of the page, each under a name with its hash, and answers that are compressed for a browser."""
+"""The static files of the page, each with a hash in its name, and the compression of responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _File:
 
 
 class StaticFiles:
-    """The files of `static`, read and compressed once."""
+    """The files of the folder `static`, read and compressed once."""
 
     def __init__(self) -> None:
         self._files: dict[str, _File] = {}
@@ -47,7 +47,7 @@ class StaticFiles:
         return self._addresses[name]
 
     async def answer(self, request: Request) -> Response:
-        """Returns the file whose name with its hash is in the request's path."""
+        """Returns the file that the request's path names, with its hash."""
         file = self._files.get(request.path_params["name"])
         if file is None:
             raise HTTPException(404)
@@ -68,8 +68,8 @@ def accepts_gzip(request: Request) -> bool:
 def compress_page(page: Response, request: Request, secret: str) -> Response:
     """Compresses a page in place if the browser accepts that.
 
-    A page with the secret stays as it is: beside text that another site chose, the length of a compressed page reveals
-    whether both have characters in common.
+    A page with the secret is not compressed: if another site chose some of its text, the compressed length would reveal
+    characters of the secret.
     """
     page.headers["Vary"] = "Accept-Encoding"
     body = bytes(page.body)

@@ -1,7 +1,7 @@
-"""`read_tail`: what came to a topic since a `TailPlace`, which stands in the address of the next part.
+"""`read_tail`: the messages that arrived in a topic since a `TailPlace`, which the page's address contains.
 
-The page keeps nothing of a tail. A place moves only over messages that were read, so what a bound, a failure or a
-broker that is away leaves out comes with a later part.
+The server keeps no state of a tail. A place moves only over messages that were read, so messages that were left out by
+a limit or a failure are part of a later answer.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TailPlace:
 
 @dataclass(frozen=True, slots=True)
 class TailPart:
-    """The messages that were read, the next place, and how many more were stored behind it by then."""
+    """The messages that were read, the next place, and the number of messages stored after it."""
 
     found: FoundMessages
     place: TailPlace
@@ -88,7 +88,7 @@ class TailPart:
 async def read_tail(
     reads: MessageReads, wanted: Wanted, condition: Condition | None, place: TailPlace | None
 ) -> TailPart:
-    """Returns the matches from the place on. Without a place they begin at `since`, or at the queues' present ends."""
+    """Returns the matching messages from `place` on, or if it is None from `since` or the queues' current ends on."""
     now = datetime.now(UTC)
     stats = await reads.admin.topics.stats(wanted.topic)
     ends = {queue: stats.queues[queue] for queue in queues_named(stats.queues, wanted.queue.split())}
@@ -122,9 +122,9 @@ async def read_tail(
 
 @dataclass(slots=True)
 class _Part:
-    """One part of a tail while it is read: its matches so far, and for each queue the offset up to which it is read.
+    """One part of a tail while it is read: its matches so far, and the offset up to which each queue is read.
 
-    Reading stops at the time `until` of the monotonic clock. What is not read by then belongs to the next part.
+    Reading stops at the time `until` of the monotonic clock. Messages not read by then belong to the next part.
     """
 
     reads: MessageReads
@@ -145,7 +145,7 @@ class _Part:
         self.condition = self.condition and MaskedCondition(self.reads.masks, self.condition)
 
     async def read(self, queue: MessageQueue, end: int) -> None:
-        """Reads a queue from its offset up to the end, or until the part has enough."""
+        """Reads a queue from its offset up to `end`, or until the part has enough messages."""
         async with self.room:
             while (start := self.offsets[_key(queue)]) < end and not self._is_full():
                 step = min(end, start + STEP_OFFSETS)

@@ -1,7 +1,7 @@
-"""`TopicFigures`: the figures of topics in viewed lists, looked up at a fixed rate for any number of topics.
+"""`TopicFigures`: the figures of topics in viewed lists, queried at a limited rate however many topics there are.
 
-A broker has no request for the offsets of all its topics, so each topic takes a few requests. The list shows the known
-figures, and adds others when they arrive. Without a viewer none is looked up.
+A broker has no request for the offsets of all its topics, so each topic takes a few requests. A list shows the figures
+known so far, and adds others when they arrive. Without a viewer nothing is queried.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ PATIENCE_SECONDS: Final = 1.5
 class TopicFigure:
     """The figures of a topic at a time of trio's clock. `messages` is None if no broker answered.
 
-    `is_whole` is False if a broker gave no answer. `stored` counts all messages that were ever stored. `rate` is the
-    messages a second of the last minute.
+    `is_whole` is False if a broker did not answer. `stored` counts all messages that were ever stored. `rate` is in
+    messages a second over the last minute.
     """
 
     at: float
@@ -74,7 +74,7 @@ class TopicFigures:
         return TopicLags() if self._lags is None else self._lags
 
     async def view(self, topics: Iterable[str], rows: Sequence[str]) -> None:
-        """Schedules look-ups of a list's topics, the visible rows first, and waits a moment for these rows."""
+        """Schedules queries of a list's topics, the visible rows first, and waits a moment for these rows."""
         until = trio.current_time() + VIEWED_SECONDS
         self._viewed_until.update(dict.fromkeys(topics, until))
         self._rows = rows
@@ -84,7 +84,7 @@ class TopicFigures:
                 await self._changed.wait()
 
     def refresh(self) -> None:
-        """Makes the next rounds look up every figure again, after a change."""
+        """Schedules a new query of every figure, after a change."""
         self._tried_at.clear()
 
     async def look_up(self) -> None:
@@ -99,7 +99,7 @@ class TopicFigures:
                 await trio.sleep_until(next_at)
 
     def _due(self, now: float) -> list[str]:
-        """Returns the topics of the next round, and forgets the topics of lists that are no longer viewed."""
+        """Returns the topics to query in the next round, and drops the topics of lists that are no longer viewed."""
         self._viewed_until = {topic: until for topic, until in self._viewed_until.items() if until > now}
         self._tried_at = {topic: at for topic, at in self._tried_at.items() if topic in self._viewed_until}
         if not self._viewed_until:
@@ -156,7 +156,7 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicLags:
-    """Each topic's lag over all groups, and its number of groups. `failures` names brokers whose groups are missing."""
+    """Each topic's lag and number of groups. `failures` has the brokers whose groups are missing."""
 
     lags: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
@@ -172,9 +172,9 @@ class TopicLags:
 
 
 def _rate(before: TopicFigure | None, now: TopicFigure) -> float | None:
-    """Returns the messages stored a second between two samples: brokers before 5.0 report no rate.
+    """Returns the messages stored per second between two samples, as brokers before 5.0 report no rate.
 
-    None if a sample lacks a broker: the broker's messages would count as newly stored, or as lost.
+    Returns None if a broker is missing in a sample, since its messages would count as newly stored, or as lost.
     """
     if before is None or before.messages is None or not (before.is_whole and now.is_whole) or now.at <= before.at:
         return None

@@ -1,7 +1,7 @@
-"""The time zone that a viewer chose: a page shows all times in it, and reads the times of a form in it.
+"""The time zone that a viewer chose, in which pages show times and read them from forms.
 
-The choice is a cookie, so that no script is needed. A zone has a name of the IANA database, or is an offset from UTC,
-for machines without that database.
+The choice is a cookie, so that no script is needed. A zone is a name of the IANA database, or an offset from UTC for
+hosts without that database.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class Zone:
     info: tzinfo
 
     def read(self, text: str, name: str) -> datetime | None:
-        """Returns the instant in a form's field, None for an empty text. A time without an offset is in this zone.
+        """Parses the time in a form's field, or returns None for an empty text. A time without an offset is in this
+        zone.
 
-        An age such as `1h` is counted back from the present, rounded down to `FRESH_SECONDS`, so that viewers share the
-        answer. Raises `InvalidArgument`, with the field's `name`, for any other text.
+        An age such as `1h` is subtracted from the current time, rounded down to `FRESH_SECONDS` so that viewers share
+        answers. Raises `InvalidArgument`, with the field's `name`, for any other text.
         """
         if not text:
             return None
@@ -71,7 +72,7 @@ class Zone:
         return self.local(moment).isoformat(timespec="auto" if moment.microsecond else "seconds")
 
     def local(self, moment: datetime) -> datetime:
-        """Returns the instant in this zone, or in UTC at the ends of the calendar, where other zones have no date."""
+        """Converts a time to this zone, or to UTC if the date would be beyond the calendar."""
         try:
             return moment.astimezone(self.info)
         except OverflowError:
@@ -82,7 +83,7 @@ UTC_ZONE: Final = Zone("UTC", UTC)
 
 
 def zone_named(name: str) -> Zone | None:
-    """Returns the zone with this name, or None if this machine does not know it."""
+    """Returns the zone with this name, or None if this host does not know it."""
     if name == "UTC":
         return UTC_ZONE
     if offset := OFFSET.fullmatch(name):
@@ -101,14 +102,13 @@ def zone_of(request: Request) -> Zone:
 
 
 def is_zone_open(request: Request) -> bool:
-    """Returns whether the viewer has no zone yet, on a page that can be loaded again."""
+    """Returns whether the viewer has not chosen a zone yet, on a page that can be loaded again."""
     return request.method == "GET" and COOKIE not in request.cookies
 
 
 def form_zone(name: str, otherwise: Zone) -> Zone:
-    """Returns the zone that a form's field names, or `otherwise` for an empty name.
-
-    A link that names its zone means the same times to all viewers. Raises `InvalidArgument` for an unknown zone.
+    """Returns the zone in a form's field, or `otherwise` if the field is empty. Raises `InvalidArgument` if it is
+    unknown.
     """
     zone = zone_named(name) if name else otherwise
     if zone is None:
@@ -118,7 +118,7 @@ def form_zone(name: str, otherwise: Zone) -> Zone:
 
 
 def local_path(text: str) -> str:
-    """Returns a path of this server to return to, which is the first page for a foreign address."""
+    """Returns a path of this server to return to, or `/` if the text is not one."""
     is_local = text[:1] == "/" and text[1:2] not in ("/", "\\") and text.isprintable() and text.isascii()
     return text if is_local and len(text) <= MAX_BACK_CHARACTERS else "/"
 

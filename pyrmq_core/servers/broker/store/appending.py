@@ -1,8 +1,8 @@
-"""The bytes that an append adds: records with their offsets, and their queue entries.
+"""Encodes an append: its records with their offsets, and their queue entries.
 
-The records of a batch are made together, so that they are one write to the log and one to the queue. A test compares
-the bytes with those of protocol/messages/record.py. For speed, fields that are equal in the whole batch are packed
-once, and the others field by field: one call packs the sizes of all records, another their CRCs, and so on.
+The records of a batch are encoded together, so that they are one write to the log and one to the queue. For speed,
+fields that are equal in the whole batch are packed once, and the others field by field: one call packs the sizes of all
+records, another their CRCs, and so on.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class DoesNotFit(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One message or a batch for one queue, with consecutive offsets. Hosts are packed (record.pack_host).
+    """A message or a batch to store in one queue, with consecutive offsets. Hosts are packed (record.pack_host).
 
     With `delay_ms` the queue entries have the store time plus the delay in place of the tags' hash. With `inner_num`
     the only piece is a batch of that many messages as one record, for a queue of a batch topic. With `lite_queue` the
@@ -98,15 +98,19 @@ class Append:
     lite_queue: str = ""
 
     def based(self, queue_offset: int) -> Append:
-        """Returns the batch with the properties INNER_NUM, its number of messages, and INNER_BASE, `queue_offset`."""
+        """Returns the batch with the properties INNER_NUM, its number of messages, and INNER_BASE, its first queue
+        offset.
+        """
         return self._with({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)})
 
     def placed(self, lite_offset: int) -> Append:
-        """Returns the message with the properties that name its lite queue and its offset there, as in 5.5.0."""
+        """Returns the message with its lite queue and its offset there in its properties, as in 5.5.0."""
         return self._with({QUEUES: self.lite_queue, OFFSETS: str(lite_offset)})
 
     def unplaced(self) -> Append:
-        """Returns the messages without offsets in lite queues, which a sender or a copied message may name."""
+        """Returns the messages without the property of offsets in lite queues, which a sender or a copied message may
+        have.
+        """
         pieces = [
             piece._replace(properties=piece.properties.replace(OFFSETS_INSIDE, NO_OFFSETS)) for piece in self.pieces
         ]
@@ -119,7 +123,7 @@ class Append:
 
 
 class AppendResult(NamedTuple):
-    """The offsets of an append: those of its records in the log, its first queue offset, and the log's end after it."""
+    """The offsets of an append: its records' in the log, its first queue offset, and the end of the log after it."""
 
     positions: list[int]
     queue_offset: int
@@ -127,7 +131,7 @@ class AppendResult(NamedTuple):
 
 
 class Dispatched(NamedTuple):
-    """Messages of one append that became readable, and where they are in the log."""
+    """The messages of one append that became readable, and their positions in the log."""
 
     append: Append
     positions: list[int]
@@ -154,7 +158,9 @@ def appended_bytes(append: Append) -> int:
 def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
-    """Returns an append's records and queue entries, from these offsets on. `batch_topic` chooses the kind of entry."""
+    """Encodes an append's records and queue entries, from these offsets on. A batch topic has entries of another
+    kind.
+    """
     if isinstance(append.pieces, BatchPieces) and not batch_topic and append.delay_ms is None:
         return _build_batch(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
@@ -225,7 +231,7 @@ def entry_of_record(record: RawRecord) -> bytes:
 
 
 def properties_tags_code(properties: bytes) -> int:
-    """Returns the hash of TAGS in a properties string, 0 without TAGS. The last non-empty TAGS counts, as in Java."""
+    """Returns the hash of the last non-empty TAGS in a properties string, as in Java, or 0 without TAGS."""
     before, mark, after = properties.rpartition(TAGS_INSIDE)
     while mark:
         if tags := after.partition(SEPARATOR)[0]:
@@ -241,7 +247,6 @@ def _hash(tags: bytes) -> int:
 
 
 def _middle(append: Append, store_timestamp_ms: int) -> bytes:
-    """Packs the fields from sysFlag to prepared transaction offset. The hosts set sysFlag's host bits."""
     born, store = append.born_host, append.store_host
     bits = (BORN_HOST_V6 if len(born) > 8 else 0) | (STORE_HOST_V6 if len(store) > 8 else 0)
     return MIDDLES[bits].pack(

@@ -1,4 +1,4 @@
-"""The messages of an append: a single message, or the messages of a batch body, with their parts in lists."""
+"""The messages of an append: a single message, or the messages decoded from the body of a batch."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
 
 
 def batch_pieces(body: bytes) -> BatchPieces:
-    """Returns the messages of a batch body. Raises `BodyError` for a malformed body."""
+    """Decodes the messages of a batch body. Raises `BodyError` if it is malformed."""
     unpack_head, unpack_short = HEAD.unpack_from, SHORT.unpack_from
     flags: list[int] = []
     bodies: list[bytes] = []

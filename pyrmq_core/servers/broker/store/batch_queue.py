@@ -68,7 +68,9 @@ class BatchSlots(EntryFiles):
 
 
 class BatchConsumeQueue:
-    """A batch topic's queue: messages from offset `start` to before `end`. The next message gets `next_offset`."""
+    """The consume queue of a batch topic, with messages from offset `start` to before `end`. The next one gets
+    `next_offset`.
+    """
 
     __slots__ = ("end", "next_offset", "slots", "start")
 
@@ -81,7 +83,7 @@ class BatchConsumeQueue:
         return self.slots.log_start
 
     def open(self) -> None:
-        """Finds the files. The offsets stay 0 until `settle`, which follows when recovery has found the last entry."""
+        """Opens the files. The offsets stay 0 until recovery has found the last entry and calls `settle`."""
         self.slots.open()
 
     def settle(self) -> None:
@@ -90,7 +92,7 @@ class BatchConsumeQueue:
         self.start = slots.entry(slots.start).base if slots.start < slots.end else self.end
 
     def number_of(self, offset: int) -> int:
-        """Returns the number of the entry that holds the message at `offset`, or of the next entry if none does."""
+        """Returns the number of the entry with the message at `offset`, or of the next entry if none has it."""
         low, high = self.slots.start, self.slots.end
         while low < high:
             middle = (low + high) // 2

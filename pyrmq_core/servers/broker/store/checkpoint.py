@@ -59,7 +59,9 @@ MARGIN_MS: Final = 3000
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The extent of synced data. Without this broker's own file, `safe_offset` and all fields after it are unknown."""
+    """The extent of synced data in log, queues and index. Without this broker's own file, `safe_offset` and later fields are
+    unknown.
+    """
 
     log_time_ms: int = 0
     queue_time_ms: int = 0
@@ -74,7 +76,7 @@ class Checkpoint:
 
     @property
     def safe_time_ms(self) -> int:
-        """The store time before which every message is in log and queues."""
+        """The store time in ms up to which every message is in log and queues."""
         return max(0, min(self.log_time_ms, self.queue_time_ms) - MARGIN_MS)
 
     def encode(self) -> bytes:
@@ -147,7 +149,7 @@ class CheckpointFiles:
         return self.value
 
     def remove_wrong(self) -> None:
-        """Removes this broker's file and RocketMQ's file if they are not 4096 bytes long.
+        """Removes a checkpoint file that is not 4096 bytes long.
 
         Without RocketMQ's file, no offset of the log counts as synced.
         """
@@ -158,7 +160,7 @@ class CheckpointFiles:
             self.value = replace(self.value, safe_offset=None)
 
     def write(self, value: Checkpoint) -> None:
-        """Writes a state to this broker's file, unsynced. Raises `StoreError`, with nothing changed, if it cannot."""
+        """Writes a state to this broker's file, without a sync. If it raises `StoreError`, nothing has changed."""
         data = value.encode_own()
         if data != self._own:
             self._files.open(OWN_CHECKPOINT_NAME, BYTES).write(0, data)
@@ -166,12 +168,14 @@ class CheckpointFiles:
         self.value = value
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions that sync this broker's file. The caller calls them in another thread, then `publish`."""
+        """Returns functions that sync this broker's file. The caller runs them in another thread, then calls
+        `publish`.
+        """
         self._handed_out = self.value
         return [] if self._own == self._synced else [self.sync_own]
 
     def publish(self) -> None:
-        """Writes the state at the last call of `unsynced` to RocketMQ's file. Raises `StoreError` if it cannot."""
+        """Writes the state at the last call of `unsynced` to RocketMQ's file. Raises `StoreError` if that fails."""
         self._synced = self._handed_out.encode_own()
         data = self._handed_out.encode()
         if data != self._published:

@@ -1,7 +1,7 @@
 """The commit log: all records of all topics one after another, in segments of one length.
 
-A record never crosses segments: a blank record fills the rest of a segment. After the last record there are zeros,
-which are the only sign of the end. Source: store/CommitLog.java (5.4.0).
+A record never crosses segments: a blank record fills the rest of a segment. The end of the log is found by the zeros
+after the last record. Source: store/CommitLog.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OldSegment(NamedTuple):
 
 
 class CommitLog:
-    """Appends and reads bytes by physical offset. `end` is the offset of the next record."""
+    """The commit log. Bytes are appended and read by physical offset. `end` is the offset of the next record."""
 
     def __init__(self, files: Files, folder: str, segment_bytes: int) -> None:
         self._files = files
@@ -42,7 +42,9 @@ class CommitLog:
         self._cut_end: int | None = None  # the end of the last cut since `unsynced` was called
 
     def open(self) -> None:
-        """Finds the segments. Until recovery `end` is the last one's end. Raises `StoreError` for a wrong length."""
+        """Opens the segments. Until recovery `end` is the end of the last one. Raises `StoreError` for a wrong
+        length.
+        """
         self._segments = open_all(self._files, self._folder, self.segment_bytes, "mappedFileSizeCommitLog")
         self._find_start()
         self.end = self.flushed = max(self._segments, default=-self.segment_bytes) + self.segment_bytes
@@ -62,7 +64,7 @@ class CommitLog:
         return size + BLANK_BYTES <= -offset % self.segment_bytes
 
     def place(self, size: int) -> int:
-        """Returns the offset for the next `size` bytes. Begins a new segment if they do not fit into the last."""
+        """Returns the offset for the next `size` bytes. Begins a new segment if they do not fit into the last one."""
         left = -self.end % self.segment_bytes
         if size + BLANK_BYTES <= left:
             return self.end
@@ -81,7 +83,7 @@ class CommitLog:
     def append(self, records: bytes) -> int:
         """Writes records at the offset that `place` returned for their size. Returns the new end.
 
-        Raises `StoreError` if not all is written, as on a full disk. Then nothing of it is left.
+        If it raises `StoreError`, as on a full disk, the bytes written so far are replaced by zeros.
         """
         segment, position = self._segment_of(self.end), self.end % self.segment_bytes
         try:
@@ -93,10 +95,10 @@ class CommitLog:
         return self.end
 
     def copy(self, offset: int, data: bytes) -> None:
-        """Writes bytes of another log, all of one segment, at the end of this log.
+        """Writes bytes of a master's log, all of one segment, at the end of this log.
 
-        An empty log begins at the bytes' offset. Raises `StoreError`, with nothing changed, if they belong elsewhere,
-        or are not all written.
+        An empty log begins at the bytes' offset. Raises `StoreError`, with nothing changed, if the bytes do not
+        continue the log, or cannot be written.
         """
         position = offset % self.segment_bytes
         if position + len(data) > self.segment_bytes or (position and not self.end):
@@ -120,7 +122,7 @@ class CommitLog:
             raise
 
     def read(self, offset: int, size: int) -> bytes:
-        """Returns bytes of one segment. Raises `StoreError` if they reach beyond it or before the log's start."""
+        """Reads bytes of one segment. Raises `StoreError` if they are beyond the segment or before the log's start."""
         position = offset % self.segment_bytes
         if offset < self.start or size < 0 or position + size > self.segment_bytes:
             raise StoreError(f"the commit log holds no {size} bytes at {offset}")
@@ -131,7 +133,9 @@ class CommitLog:
         return self.read(offset, size) if size > 0 else b""
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the end, and functions that sync everything before it, to be called in any thread before `synced`."""
+        """Returns the log's end, and functions that sync all bytes before it, in any thread. `synced` must be called
+        next.
+        """
         self._cut_end = None
         first = self.flushed - self.flushed % self.segment_bytes
         if self.flushed == self.end:
@@ -139,7 +143,9 @@ class CommitLog:
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
 
     def synced(self, end: int) -> None:
-        """Records that the functions of `unsynced` have returned. Bytes after a later cut do not count as synced."""
+        """Moves `flushed` to `end`, after the functions of `unsynced` have returned. Bytes cut meanwhile do not
+        count.
+        """
         self.flushed = max(self.flushed, end if self._cut_end is None else min(end, self._cut_end))
 
     @property
@@ -148,14 +154,16 @@ class CommitLog:
 
     @property
     def oldest(self) -> OldSegment | None:
-        """The oldest segment, or None if it is also the last segment, to which messages are written."""
+        """The oldest segment, or None if there is no other, since the last segment is never removed."""
         if len(self._segments) < 2:
             return None
         path, (first, second) = self._path(file_name(self.start)), itertools.islice(self._segments, 2)
         return OldSegment(first, second, path)
 
     def retire_oldest(self) -> Callable[[], None]:
-        """Forgets the oldest segment. Returns a function that deletes its file, to be called in any thread."""
+        """Removes the oldest segment from the log. Returns a function that deletes its file, to be called in any
+        thread.
+        """
         oldest = self.oldest
         if oldest is None:
             raise StoreError("the commit log's last segment is never removed")
@@ -164,30 +172,30 @@ class CommitLog:
         return self._files.retire(oldest.path)
 
     def checks(self) -> list[Callable[[], None]]:
-        """Returns a function for each segment, which raises `StoreError` if its file is no longer at its path.
+        """Returns for each segment a function that raises `StoreError` if its file is no longer at its path.
 
-        The caller calls them in another thread, with each sync of the queues.
+        The caller runs them in another thread, with each sync of the queues.
         """
         return [segment.check for segment in self._segments.values()]
 
     def pieces(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """Yields the log's bytes from `start` on in parts, each with its offset. Long runs of zeros are left out."""
+        """Yields the log's bytes from `start` on in parts, each with its offset. Long runs of zeros are skipped."""
         for base, segment in self._segments.items():
             if base + self.segment_bytes > start:
                 for position, data in segment.pieces(max(0, start - base)):
                     yield base + position, data
 
     def write_again(self, start: int) -> None:
-        """Writes the bytes from `start` to the end once more, so that the next sync brings them to the medium.
+        """Writes the bytes from `start` to the end again, so that the next sync writes them to the disk.
 
-        After a failed sync the operating system counts the pages as written, although the medium lacks them.
+        After a failed sync the operating system treats the pages as written, although the disk lacks them.
         """
         for offset, data in self.pieces(start):
             if offset < self.end:
                 self._segment_of(offset).write(offset % self.segment_bytes, data[: self.end - offset])
 
     def cut(self, end: int) -> None:
-        """Ends the log at `end`: bytes after it become zeros, later segments are removed."""
+        """Truncates the log at `end`: bytes after it become zeros, and later segments are removed."""
         for offset in [offset for offset in self._segments if offset >= end]:
             del self._segments[offset]
             self._files.remove(self._path(file_name(offset)))

@@ -1,4 +1,4 @@
-"""One queue of one topic: an entry of 20 bytes for each message, at the message's queue offset.
+"""The consume queue of one queue of a topic: an entry of 20 bytes for each message, at the message's queue offset.
 
 Source: store/ConsumeQueue.java (5.4.0).
 """
@@ -17,7 +17,9 @@ FILLER_RUN: Final = 4096
 
 
 class ConsumeQueue(EntryFiles):
-    """A queue's entries from offset `start` to before `end`. The next message gets `next_offset`, at least `end`."""
+    """A queue's entries from offset `start` to before `end`. The next message gets `next_offset`, which is at least
+    `end`.
+    """
 
     __slots__ = ("next_offset",)
 
@@ -36,7 +38,7 @@ class ConsumeQueue(EntryFiles):
         return list(map(Entry._make, ENTRY.iter_unpack(self.read(index, count))))
 
     def entries(self, index: int, count: int) -> Iterator[tuple[int, int, int]]:
-        """Yields at most `count` entries from `index` to before `end`, as plain tuples with the fields of `Entry`."""
+        """Yields at most `count` entries from `index` to before `end`, as tuples with the fields of `Entry`."""
         stop = min(index + count, self.end)
         if index >= stop:
             return iter(())
@@ -46,7 +48,9 @@ class ConsumeQueue(EntryFiles):
         return ENTRY.iter_unpack(data)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries from `index` on. If older messages were removed, fillers precede them (`_fill`)."""
+        """Writes entries from `index` on. If `index` is beyond the end, since older messages were removed, fillers
+        precede them.
+        """
         if index > self.end:
             self._fill(index)
         self.write(index, entries)
@@ -64,7 +68,7 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = 0
 
     def _fill(self, index: int) -> None:
-        """Writes fillers, entries without a message, up to `index`.
+        """Writes fillers, which are entries without a message, up to `index`.
 
         If the queue has no files, it begins with the file for `index`.
         """

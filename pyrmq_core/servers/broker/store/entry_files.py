@@ -1,8 +1,8 @@
-"""Queue files: entries of one length, one after another, in files of one length.
+"""The files of consume queues: entries of one length, in files of one length.
 
-Files are named after the byte offset of their first entry. An entry is found by its position alone, so all bytes after
-the end must be zeros. Otherwise a dropped entry would count as a message again when the log has grown past its record.
-Source: store/MappedFileQueue.java (5.4.0).
+Files are named after the byte offset of their first entry. An entry is found by its position only, so all bytes after
+the end must be zeros. Otherwise a dropped entry would count again once the log has grown past its record. Source:
+store/MappedFileQueue.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pyrmq_core.servers.broker.store.layout import open_all
 class EntryFiles:
     """Queue entries of `entry_bytes` each, numbered from `start` to before `end`, in files below `folder`.
 
-    The length of the files is `file_bytes`, rounded up to complete entries. `file_setting` is RocketMQ's setting of
-    that length, which errors name.
+    The files' length is `file_bytes`, rounded up to complete entries. Errors mention `file_setting`, RocketMQ's setting
+    of that length.
     """
 
     __slots__ = (
@@ -57,13 +57,15 @@ class EntryFiles:
         return (self.end - self.first) * self._entry_bytes
 
     def open(self) -> None:
-        """Lists the files. Until `cut`, `end` is the last file's end. Raises `StoreError` for one of a wrong length."""
+        """Opens the files. Until `cut`, `end` is the end of the last one. Raises `StoreError` for a file of a wrong
+        length.
+        """
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = self.first
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
 
     def is_complete(self, *, from_first: bool) -> bool:
-        """Returns True if no file is missing between the files or, with `from_first`, before them."""
+        """Returns True if no file is missing between the existing files or, with `from_first`, before them."""
         first = next(iter(self._opened), 0)
         expected = range(first, first + len(self._opened) * self._file_bytes, self._file_bytes)
         return list(self._opened) == list(expected) and not (from_first and first)
@@ -87,7 +89,7 @@ class EntryFiles:
         self.end = max(self.end, position // self._entry_bytes)
 
     def cut(self, end: int) -> None:
-        """Ends the entries at `end`: bytes after it become zeros, later files are removed, but never the first."""
+        """Truncates the entries at `end`: bytes after it become zeros, and later files except the first are removed."""
         position = end * self._entry_bytes
         for base in [base for base in self._opened if base >= position and base > next(iter(self._opened))]:
             del self._opened[base]
@@ -102,7 +104,7 @@ class EntryFiles:
         self.start = min(self.start, end)
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions that sync all entries written so far, to be called in any thread before `synced`."""
+        """Returns functions that sync all entries written so far, in any thread. `synced` must be called next."""
         self._syncing |= self._unsynced
         self._unsynced.clear()
         return [self._opened[base].sync for base in self._syncing]
@@ -111,9 +113,9 @@ class EntryFiles:
         self._syncing.clear()
 
     def retire_files(self) -> list[Callable[[], None]]:
-        """Forgets the files whose entries are all before `start`, but never the last.
+        """Drops the files whose entries are all before `start`, except the last file.
 
-        Returns functions that delete them. They may be called in any thread, but in this order: no gap may stay.
+        Returns functions that delete them in any thread, but in this order, so that no gap remains after a crash.
         """
         retired = [
             base for base in list(self._opened)[:-1] if base + self._file_bytes <= self.start * self._entry_bytes

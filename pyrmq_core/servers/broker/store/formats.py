@@ -1,4 +1,4 @@
-"""The formats of the store's files, except records: names, a segment's blank end, queue entries, marks.
+"""The formats of the store's files except records: names, the blank end of a segment, queue entries, marks.
 
     consume queue entry        bytes
     commit-log offset          8
@@ -51,12 +51,12 @@ def file_offset(name: str) -> int | None:
 
 
 def blank_record(left: int) -> bytes:
-    """Returns the record that fills a segment's last `left` bytes, too few for the next record."""
+    """Returns the head of the blank record that fills the last `left` bytes of a segment."""
     return HEAD.pack(left, BLANK_MAGIC)
 
 
 class Mark(NamedTuple):
-    """A log offset, `end`, and the numbers of queue entries and of deletions of topics before it."""
+    """A log offset `end`, and the numbers of queue entries and of topic deletions before it."""
 
     end: int
     entries: int
@@ -64,9 +64,9 @@ class Mark(NamedTuple):
 
 
 class IndexMark(NamedTuple):
-    """The newest full and synced index file: the number in its name, and the last store time in it.
+    """The newest full and synced file of the index: the number in its name, and its last store time.
 
-    `file` is None by RocketMQ's checkpoint, which has the time alone.
+    `file` is None if RocketMQ wrote the checkpoint, which has only the time.
     """
 
     file: int | None

@@ -1,4 +1,4 @@
-"""A store's folders, by RocketMQ's names, the sizes of its files, and the opening of a folder's files."""
+"""A store's folders, by RocketMQ's names, the sizes of its files, and a function that opens a folder's files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ABORT_NAME: Final = "abort"
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The sizes of files, fixed when the store is made, the log's folder, and whether SYNC_FLUSH is set.
+    """A store's sizes of files, which never change, the log's folder, and whether SYNC_FLUSH is set.
 
     RocketMQ's names are mappedFileSizeCommitLog, mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue,
     storePathCommitLog and flushDiskType. `keeps_lite_queues` is True with enableLmq and enableMultiDispatch.
@@ -35,10 +35,10 @@ class StoreSettings:
 
 
 def open_all(files: Files, folder: str, file_bytes: int, setting: str) -> dict[int, StoredFile]:
-    """Returns the files of a folder by the offset of their first byte, which is their name, ascending.
+    """Opens a folder's files. Returns them by the offset of their first byte, which is their name, ascending.
 
-    An empty last file was never written and is removed. Raises `StoreError` for a file whose length is not
-    `file_bytes`. The error names `setting`, the setting of that length.
+    An empty last file is removed. Raises `StoreError`, which mentions `setting`, for a file whose length is not
+    `file_bytes`.
     """
     names = [name for name in files.names(folder) if file_offset(name) is not None]
     if names and not files.size(f"{folder}/{names[-1]}"):

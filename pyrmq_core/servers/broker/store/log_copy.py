@@ -1,7 +1,7 @@
-"""`LogCopy`: the readable part of a slave's log, while its master's bytes arrive after it.
+"""`LogCopy`: replays the copied log of a slave, while its master appends bytes to it.
 
 The bytes may end within a record, which is replayed when it is complete. Bytes that can never become a record are
-passed over, as recovery does with damage.
+skipped, as recovery does with damage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OVERLAP_BYTES: Final = 64
 
 
 class LogCopy:
-    """A slave's log, readable up to `end`. `holes` are ranges without a readable record, which were passed over."""
+    """A slave's log, replayed up to `end`. `holes` are the damaged ranges that were skipped."""
 
     def __init__(self, log: CommitLog, queues: QueueTable, entry_of: EntryOf) -> None:
         self._log = log
@@ -41,8 +41,8 @@ class LogCopy:
     def replay(self) -> tuple[bool, list[tuple[QueueKey, bytes]]]:
         """Fills the queues from the next records.
 
-        Returns False if no complete record is left, and the entries that each queue got, in the form of plain queues.
-        After a `StoreError`, as of a full disk, a later call does the same again.
+        Returns False if no complete record is left, and the entries that each queue received, as 20-byte entries. After
+        a `StoreError`, as of a full disk, the call can be repeated.
         """
         if not self.end:
             self.end = self._log.start
@@ -65,7 +65,7 @@ class LogCopy:
         return self.end == self._log.end or (self._is_cut and self._replayed_to == self._log.end)
 
     def _passes_damage(self) -> bool:
-        """Moves `end` past bytes that can never become a record. Returns False if no later record is there yet."""
+        """Moves `end` past bytes that can never become a record. Returns False if no later record has arrived yet."""
         log = self._log
         if self.end == log.end or 0 < log.end - self._searched < SEARCH_BYTES:
             return False

@@ -1,4 +1,4 @@
-"""`MessageStore`: the broker's messages, appended to one log and found again by topic, queue and offset.
+"""`MessageStore`: the broker's messages, appended to one log and read by topic, queue and offset.
 
 Everything here blocks and is called by one thread. Only functions that its methods return may run in another. Times are
 arguments. A message is stored when it is in the log, and readable when its queue entry is written: at once, or, with
@@ -31,10 +31,10 @@ from pyrmq_core.servers.broker.store.store_reader import StoreReader
 
 
 class StoreListener:
-    """The receiver of a store's events, in the order of the log. A subclass overrides the methods it needs."""
+    """The callbacks for a store's events, in the order of the log. A subclass overrides those that it needs."""
 
     def readable(self, key: QueueKey, entries: bytes) -> None:
-        """Is called with a queue that got messages, and their queue entries."""
+        """Is called with a queue that received messages, and their queue entries."""
 
     def dispatched(self, messages: Dispatched) -> None:
         """Is called with messages that became readable."""
@@ -43,24 +43,21 @@ class StoreListener:
         """Is called in place of `dispatched` in a slave's store, when copied messages became readable."""
 
     def stored(self) -> None:
-        """Is called when the log got bytes that are to be synced."""
+        """Is called when the log received bytes that must be synced."""
 
     def segment_begun(self) -> None:
-        """Is called when the log has begun another segment."""
+        """Is called when the log has begun a new segment."""
 
     def failed(self, reason: str) -> None:
-        """Receives the reason why the store accepts nothing more."""
+        """Is called with the reason when the store stops storing messages."""
 
 
 class MessageStore:
-    """The log, the queues and the checkpoint, which `open` recovers after a crash.
+    """The log, the queues and the checkpoint, which `open` recovers after a crash. `reader` reads stored messages.
 
     After a failed sync the system may have dropped written bytes, and no later sync repairs that. Then `failure` has
     the reason, nothing more is stored, and the caller abandons the store, so that the next opening checks the log.
-
-    While `refusal` holds a reason, such as a nearly full disk, nothing is stored.
-
-    `listener` receives the store's events. `reader` finds stored messages.
+    While `refusal` has a reason, such as a nearly full disk, nothing is stored.
     """
 
     def __init__(
@@ -91,9 +88,10 @@ class MessageStore:
         self.refusal = ""
 
     def open(self, process_id: int, *, is_copy: bool = False, listener: StoreListener | None = None) -> Recovery:
-        """Locks the directory, recovers, and marks the store as used by `process_id`. Raises `StoreError` if it cannot.
+        """Locks the directory, recovers, and marks the store as used by `process_id`. Raises `StoreError` if that
+        fails.
 
-        A slave's store is opened as a copy: it gets its log by `copy`, and nothing by `put`.
+        A slave's store is opened as a copy: its log is filled by `copy`, and `put` is not allowed.
         """
         files = self.files
         files.add_folder(self.settings.log_folder.rstrip("/"))
@@ -126,7 +124,7 @@ class MessageStore:
 
     @property
     def readable_end(self) -> int:
-        """The physical offset after the last record that a slave has replayed. On a master it equals `end`."""
+        """The physical offset up to which a slave has replayed its log. On a master it equals `end`."""
         return self._log.end if self._copy is None else self._copy.end
 
     @property
@@ -138,7 +136,7 @@ class MessageStore:
         return self._log.flushed
 
     def put(self, append: Append, now_ms: int) -> AppendResult:
-        """Stores messages. Raises `DoesNotFit` for more than a segment holds, `StoreError` if the disk fails."""
+        """Stores messages. Raises `DoesNotFit` if they exceed a segment, `StoreError` if the disk fails."""
         self._check_ready()
         group = AppendGroup(self._log, self.queues)
         result = group.add(append, now_ms)
@@ -150,8 +148,7 @@ class MessageStore:
         """Stores appends of any queues in their order, with one write to each log segment and one to each queue.
 
         Returns for each append its offsets, or the error for which it is not stored. `DoesNotFit` and `UnsafePath`
-        concern that append alone. Any other `StoreError` is a failure of the disk: all later appends fail with the same
-        error.
+        concern only that append. Any other `StoreError` is a failure of the disk, with which all later appends fail.
         """
         results: list[AppendResult | StoreError] = []
         while len(results) < len(appends):
@@ -162,7 +159,7 @@ class MessageStore:
         return results
 
     def _put_first(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
-        """Stores the first appends that fit into one segment of the log. Returns their results, one or more.
+        """Stores as many appends as fit into one segment of the log. Returns their results, at least one.
 
         If it raises `StoreError`, none is stored.
         """
@@ -203,7 +200,9 @@ class MessageStore:
         self.listener.stored()
 
     def dispatch(self, end: int) -> None:
-        """Makes messages stored before `end` readable. Messages that a full disk refuses are left for the next call."""
+        """Makes messages stored before `end` readable. Entries that a full disk refuses are written by the next
+        call.
+        """
         dispatched, written = write_entries(self._waiting, end)
         for key, entries in written:
             self.listener.readable(key, entries)
@@ -211,10 +210,10 @@ class MessageStore:
             self.listener.dispatched(messages)
 
     def copy(self, offset: int, data: bytes) -> None:
-        """Appends bytes of the master's log, of one segment, to this log. `replay` makes them readable.
+        """Appends bytes of the master's log, all of one segment, to this log. `replay` makes them readable.
 
-        They may begin and end within a record. Raises `StoreError`, with nothing changed, if they belong elsewhere or
-        the disk fails.
+        They may begin and end within a record. Raises `StoreError`, with nothing changed, if they do not continue the
+        log or the disk fails.
         """
         self.check_copying()
         self._log.copy(offset, data)
@@ -225,13 +224,15 @@ class MessageStore:
             raise StoreError(self.failure or self.refusal)
 
     def drop_incomplete(self) -> None:
-        """Cuts an incomplete last record from a slave's log, unless more is to be replayed. Raises `StoreError`."""
+        """Cuts an incomplete last record from a slave's log, once all complete records are replayed. Raises
+        `StoreError`.
+        """
         copy = self._copy
         if copy is not None and copy.has_all and copy.end != self._log.end:
             self._log.cut(copy.end)
 
     def replay(self) -> bool:
-        """Makes some messages readable that the master sent. Returns False if none is complete. Raises `StoreError`."""
+        """Makes some of a slave's copied messages readable. Returns False if none is complete. Raises `StoreError`."""
         assert self._copy is not None, "a slave's store replays"
         before = self.readable_end
         has_more, written = self._copy.replay()
@@ -244,17 +245,17 @@ class MessageStore:
 
     @property
     def unknown_topic(self) -> str | None:
-        """The topic that a slave has to fetch before it can replay its log's next record, or None."""
+        """The topic whose settings a slave must fetch before it can replay the next record, or None."""
         return None if self._copy is None else self._copy.unknown_topic
 
     def take_damage(self) -> list[tuple[int, int]]:
-        """Returns the ranges of the copied log, found since the last call, in which no record can be read."""
+        """Returns the ranges of the copied log without a readable record that were found since the last call."""
         assert self._copy is not None, "a slave's store replays"
         holes, self._copy.holes = self._copy.holes, []
         return holes
 
     def records(self, start: int) -> Iterator[RawRecord | Hole | LogEnd]:
-        """Yields the records of the log from an offset on, holes that cannot be read, and the log's end."""
+        """Yields the records of the log from an offset on, unreadable ranges as `Hole`, and the log's end."""
         return scan(self._log, start, self.readable_end)
 
     @property
@@ -262,7 +263,9 @@ class MessageStore:
         return IndexMark(self._checkpoint.value.index_file, self._checkpoint.value.index_time_ms)
 
     def mark_indexed(self, mark: IndexMark, *, synced: bool = False) -> None:
-        """Writes to the checkpoint which part of the index of keys is on the medium, and syncs it with `synced`."""
+        """Writes to the checkpoint which part of the index of keys is synced. With `synced` the checkpoint is synced,
+        too.
+        """
         marked = replace(self._checkpoint.value, index_file=mark.file, index_time_ms=mark.store_ms)
         self._checkpoint.write(marked)
         if synced:
@@ -270,10 +273,10 @@ class MessageStore:
             self._checkpoint.sync_published()
 
     def delete_topic(self, topic: str) -> list[Callable[[], None]]:
-        """Deletes a topic's queues and its lite topics', so that a new topic of that name begins at offset 0.
+        """Deletes a topic's queues and those of its lite topics, so that a new topic of that name begins at offset 0.
 
-        Returns functions that free the space on the disk. The caller calls them in another thread. Raises `StoreError`,
-        with nothing deleted, if the offset at which recovery begins cannot be written.
+        Returns functions that free the disk space, to be run in another thread. Raises `StoreError`, with nothing
+        deleted, if the checkpoint cannot be written.
         """
         check_name(topic)
         keys = self.queues.keys_of(topic)
@@ -281,12 +284,11 @@ class MessageStore:
         return self.delete_queues(keys, [f"{kind}/{name}" for name in names for kind in QUEUE_FOLDERS])
 
     def delete_queues(self, keys: Collection[QueueKey], folders: Iterable[str]) -> list[Callable[[], None]]:
-        """Deletes queues and their folders, so that new ones begin at 0.
+        """Deletes queues and their folders, so that new queues with these names begin at offset 0.
 
-        Returns functions that free their space on the disk. The caller calls them in another thread. All other queues
-        and the log are flushed first. A mark after the queues' records is synced before anything is removed: recovery
-        begins at the mark, and does not bring the records back. Raises `StoreError`, with nothing deleted, if the disk
-        refuses the mark. A sync that fails ends the storing.
+        Returns functions that free the disk space, to be run in another thread. First everything else is flushed, and a
+        mark after the queues' records is synced, from which recovery begins, so that it does not restore them. Raises
+        `StoreError`, with nothing deleted, if the mark cannot be written. After a failed sync nothing more is stored.
         """
         if self.failure:
             raise StoreError(self.failure)
@@ -317,17 +319,17 @@ class MessageStore:
         self._save_mark()
 
     def oldest_segment(self) -> OldSegment | None:
-        """Returns the oldest segment of the log, or None if recovery would still read it, so that it must stay."""
+        """Returns the oldest segment of the log, or None if it must stay because recovery would still read it."""
         oldest, safe = self._log.oldest, self._checkpoint.value.safe_offset
         if oldest is None or self.failure or safe is None or oldest.next_start > safe:
             return None
         return oldest
 
     def remove_oldest_segment(self) -> list[Callable[[], None]]:
-        """Makes the messages of the oldest segment unreadable, and moves the first offsets of their queues.
+        """Makes the messages of the oldest segment unreadable, and moves the start of their queues.
 
-        Returns functions that another thread calls in this order: the offset at which recovery begins is synced, then
-        the segment is deleted. Raises `StoreError`, with nothing changed, if the checkpoint cannot be written.
+        Returns functions for another thread, in this order: they sync the offset at which recovery begins, and delete
+        the segment. Raises `StoreError`, with nothing changed, if the checkpoint cannot be written.
         """
         oldest = self.oldest_segment()
         if oldest is None:
@@ -336,7 +338,9 @@ class MessageStore:
         return [self._checkpoint.sync_own, self._log.retire_oldest()]
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the log's end, and functions that sync all before it. Another thread calls them, before `synced`."""
+        """Returns the log's end, and functions that sync the log up to it in another thread. `synced` must be called
+        next.
+        """
         end, syncs = self._log.unsynced()
         self._handed_out.append(self._mark())
         return end, syncs
@@ -349,7 +353,7 @@ class MessageStore:
             self.dispatch(end)
 
     def unsynced_queues(self) -> list[Callable[[], None]]:
-        """Returns functions that sync all entries so far. Another thread calls them, before `mark_safe` is called."""
+        """Returns functions that sync all queue entries so far in another thread. `mark_safe` must be called next."""
         self._synced_queues = self.queues.count_used()
         return [sync for queue in self.queues.by_key.values() for sync in queue.unsynced()]
 
@@ -361,9 +365,10 @@ class MessageStore:
         return self._log.checks()
 
     def mark_safe(self, mark: Mark) -> None:
-        """Writes to the checkpoint that log and queues are synced up to a former `synced_mark`: recovery begins there.
+        """Writes to the checkpoint that log and queues are synced up to `mark`, from which recovery then begins.
 
-        A mark is ignored after a failure, if a topic was deleted since, or if entries before it are not written.
+        The mark, a former `synced_mark`, is ignored after a failure, if a topic was deleted since, or if entries before
+        it are not written.
         """
         behind = self._waiting and self._waiting[0].end <= mark.end
         if behind or self.failure or mark.deletions != self._deletions:
@@ -383,16 +388,19 @@ class MessageStore:
         self._checkpoint.write(safe)
 
     def unsynced_mark(self) -> list[Callable[[], None]]:
-        """Returns functions that sync the checkpoint. The caller calls them in another thread, then `publish_mark`."""
+        """Returns functions that sync the checkpoint. The caller runs them in another thread, then calls
+        `publish_mark`.
+        """
         return self._checkpoint.unsynced()
 
     def publish_mark(self) -> None:
         self._checkpoint.publish()
 
     def flush(self, leaving: Collection[QueueKey] | None = None) -> None:
-        """Syncs everything in this thread, but not the queues `leaving`, which are being deleted.
+        """Syncs everything in this thread, except the queues `leaving`, which are being deleted.
 
-        Raises `StoreError`. A sync that fails ends the storing. A checkpoint that a full disk refuses is written later.
+        Raises `StoreError`. After a failed sync nothing more is stored. If the disk is full, the checkpoint is written
+        later.
         """
         with self._failing():
             end, syncs = self._log.unsynced()
@@ -422,13 +430,13 @@ class MessageStore:
         return Mark(self.readable_end, entries, self._deletions)
 
     def fail(self, reason: str) -> None:
-        """Refuses all further messages for `reason`: bytes that had to be synced may be lost or not be found again."""
+        """Refuses all further messages for `reason`, since stored bytes may be lost."""
         if not self.failure:
             self.failure = reason
             self.listener.failed(reason)
 
     def close(self) -> None:
-        """Flushes and closes: the next opening has nothing to recover. If it raises `StoreError`, call `abandon`."""
+        """Flushes and closes, so that the next opening need not recover. If it raises `StoreError`, call `abandon`."""
         if self.failure:
             raise StoreError(self.failure)
         self.drop_incomplete()  # the slave fetches the record again
@@ -438,7 +446,7 @@ class MessageStore:
         self.files.close()
 
     def abandon(self) -> None:
-        """Closes the files as a killed process leaves them: nothing is flushed, the next opening recovers."""
+        """Closes the files without a flush, as if the process was killed. The next opening recovers."""
         self.files.close()
 
     @contextlib.contextmanager

@@ -1,6 +1,7 @@
-"""The consume queues by topic and id, each from the first message that the log still has, and the appends to them.
+"""The consume queues by topic and queue id, and groups of appends to them.
 
-When segments of the log are removed, each queue adapts when it is next used: the store may have many queues.
+A queue begins at its first message that the log still has. When segments of the log are removed, each queue is adjusted
+at its next use, since a store may have many queues.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ _new: Final = tuple.__new__  # takes half as long as the constructor of a `Named
 
 
 class Waiting(NamedTuple):
-    """Stored messages, up to log offset `end`, that cannot be read yet: their queue `entries` are not written.
+    """The queue entries of stored messages that are not written yet, so that the messages cannot be read.
 
-    `messages` is None for the further entry of a message in the queue of its lite topic.
+    `end` is the log offset after the messages. `messages` is None for the second entry of a message, in the queue of
+    its lite topic.
     """
 
     key: QueueKey
@@ -60,10 +62,11 @@ class Waiting(NamedTuple):
 
 
 def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Dispatched], list[tuple[QueueKey, bytes]]]:
-    """Writes the entries of messages stored before `end`, one write a queue. Moves the messages out of `waiting`.
+    """Writes the entries of messages stored before `end`, with one write for each queue, and removes them from
+    `waiting`.
 
-    Returns the messages, and the entries that each queue got, in the form of plain queues. If a full disk refuses
-    entries, their first message stays in `waiting`, with all later messages.
+    Returns the messages, and the entries that each queue received, as 20-byte entries. If a full disk refuses entries,
+    their messages and all later ones stay in `waiting`.
     """
     due = list(waiting)
     if due and due[-1].end > end:
@@ -124,25 +127,28 @@ class QueueTable:
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 
     def has_lite(self, name: str) -> bool:
-        """Returns whether records have entries in this lite queue: without the settings in a queue that is there."""
+        """Returns whether records get entries in this lite queue: if lite queues are enabled, or the queue exists
+        already.
+        """
         return self._settings.keeps_lite_queues or (name, LITE_QUEUE_ID) in self.by_key
 
     def open(self) -> None:
-        """Finds the queues and their files. Raises `StoreError` for a plain queue of a batch topic, or the reverse."""
+        """Opens the files of all queues. Raises `StoreError` for a plain queue of a batch topic, or the reverse."""
         self._open(QUEUES_FOLDER, are_batch=False)
         self._open(BATCH_QUEUES_FOLDER, are_batch=True)
 
     def get(self, key: QueueKey) -> AnyConsumeQueue | None:
-        """Returns the queue, or None if it is unknown. It begins at the first message that the log still has."""
+        """Returns a queue, adjusted to the start of the log, or None if it is unknown."""
         queue = self.by_key.get(key)
         if queue is not None and queue.log_start != self._log.start:
             follow_log(queue, self._log.start)
         return queue
 
     def make(self, key: QueueKey, has_batch: bool) -> AnyConsumeQueue:
-        """Returns the queue. A new queue is a batch queue if its topic is a batch topic, or unknown and `has_batch`.
+        """Returns a queue, which is created if it is missing.
 
-        The queue of a lite topic is a plain one, and none is unknown.
+        A new queue is a batch queue if its topic is a batch topic, or if the topic is unknown and `has_batch`. The
+        queue of a lite topic is never a batch queue.
         """
         queue = self.get(key)
         if queue is None:
@@ -157,7 +163,7 @@ class QueueTable:
         return frozenset(key for key in self.by_key if owner_topic(key[0]) == topic)
 
     def take(self, keys: Collection[QueueKey]) -> dict[QueueKey, AnyConsumeQueue]:
-        """Removes queues from the table. Returns those that it had."""
+        """Removes queues from the table and returns them."""
         removed = {key: queue for key in keys if (queue := self.by_key.pop(key, None)) is not None}
         self.lite_queues -= _lite_count(removed)
         return removed
@@ -167,9 +173,9 @@ class QueueTable:
         self.lite_queues += _lite_count(removed)
 
     def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
-        """Drops a queue's files of messages that the log no longer has.
+        """Drops the files of a queue whose messages the log no longer has.
 
-        Returns functions that delete the files, to be called in any thread, in this order.
+        Returns functions that delete the files in any thread, in this order.
         """
         queue = self.get(key)
         return [] if queue is None else slots_of(queue).retire_files()
@@ -179,7 +185,9 @@ class QueueTable:
         return queue is not None and queue.start == queue.end > 0 and queue.next_offset == queue.end
 
     def folder(self, key: QueueKey) -> str:
-        """Returns the folder that goes with a queue: that of its topic for a lite topic, which has no other queue."""
+        """Returns the folder to delete with a queue. For a lite topic that is the topic's folder, since it has only one
+        queue.
+        """
         if is_lite_queue(key[0]):
             return f"{QUEUES_FOLDER}/{key[0]}"
         kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER
@@ -217,7 +225,7 @@ class QueueTable:
 
 
 class AppendGroup:
-    """Appends that are written to one segment of the log with one write. Until `write` no queue changes."""
+    """Appends that are written to one segment of the log together. No queue changes before `write`."""
 
     __slots__ = ("_end", "_log", "_next_offsets", "_queues", "_records", "entries", "waiting")
 
@@ -283,7 +291,7 @@ class AppendGroup:
         self.waiting.append(Waiting((append.lite_queue, LITE_QUEUE_ID), queue, index, entry, end, None))
 
     def write(self) -> int:
-        """Writes the records and returns the log's end. Raises `StoreError`, with nothing changed, if it cannot."""
+        """Writes the records and returns the log's end. If it raises `StoreError`, nothing has changed."""
         end = self._log.append(b"".join(self._records))
         for queue, offset in self._next_offsets.items():
             queue.next_offset = offset
@@ -311,7 +319,9 @@ def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
 
 
 def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """Returns, by binary search, the number of the first entry from `low` on that `holds` accepts, or the end."""
+    """Returns the number of the first entry from `low` on for which `holds` is true, or the end. It searches
+    binarily.
+    """
     high = slots.end
     while low < high:
         middle = (low + high) // 2

@@ -1,12 +1,13 @@
-"""The reading of a queue for a pull: the choice of entries, and the slices of the log that they name.
+"""Reads a queue for a pull: selects entries, and reads their records from the log.
 
-Source: store/DefaultMessageStore.java getMessage (5.4.0), with its status, next offset and limits. Records that lie
-side by side in the log, as those of a batch do, are read as one piece, a run.
+Source: store/DefaultMessageStore.java getMessage (5.4.0), with its status, next offset and limits. Adjacent records,
+such as those of a batch, are read as one piece, a run.
 
-An entry is right if its record has the same topic, queue, queue offset, log offset and size. A record in the queue of a
-lite topic has its parent's, and its place there in its properties. Only the first and the last record of a run are
-checked: the sizes of the entries leave no room for other records between. A pull returns the messages before a wrong
-entry. A pull that begins at it raises `StoreError`. RocketMQ returns whatever bytes are there.
+The record of an entry must have the same topic, queue, queue offset, log offset and size. A record in the queue of a
+lite topic has these of its parent, and its lite queue and offset in its properties. Only the first and the last record
+of a run are checked, since the sizes of the entries leave no room for other records between. A pull returns the
+messages before a wrong entry. A pull that begins at one raises `StoreError`, where RocketMQ returns whatever bytes are
+there.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ FIRST_INDEX: Final = 3
 
 
 class GetStatus(enum.Enum):
-    """The outcome of a pull (store/GetMessageStatus.java), whose name is the answer's remark."""
+    """The outcome of a pull (store/GetMessageStatus.java). Its name is the remark of the response."""
 
     FOUND = enum.auto()
     NO_MATCHED_MESSAGE = enum.auto()
@@ -63,8 +64,8 @@ class GetStatus(enum.Enum):
 class GetLimits:
     """The limits of one answer. The first message is returned whatever its size.
 
-    `requested_messages` is the number in the request, None for `max_messages`. It may be larger: complete batches may
-    exceed `max_messages` by the last batch, but not this number.
+    `requested_messages` is the number in the request, or None for `max_messages`. Complete batches may exceed
+    `max_messages` by the last batch, but not this number.
     """
 
     max_messages: int = 32
@@ -74,9 +75,9 @@ class GetLimits:
 
 @dataclass(frozen=True, slots=True)
 class GetResult:
-    """The answer to a pull: `count` messages in `records`, as they lie in the log, and the offset of the next pull.
+    """The result of a pull: `count` messages in `records`, as in the log, and the offset of the next pull.
 
-    `min_offset` and `max_offset` are the queue's own bounds. `last_place` is the log offset of the last examined
+    `min_offset` and `max_offset` are the bounds of the queue. `last_place` is the log offset of the last examined
     message, or None if none was examined.
     """
 
@@ -97,7 +98,8 @@ def read_messages(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> GetResult:
-    """Returns messages from `offset` on with one of `tags_codes` (None: all), of a batch topic as complete records.
+    """Returns messages from `offset` on with one of `tags_codes` (None: all). Records of a batch topic are returned
+    complete.
 
     Raises `StoreError` if the first message is not at the log offset in its entry.
     """
@@ -142,7 +144,7 @@ def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
 
 
 class _Chosen(NamedTuple):
-    """The choice of `messages` messages for an answer, which lie in the `runs` of adjacent records in the log.
+    """The messages chosen for an answer, as `runs` of adjacent records in the log.
 
     `next_offset` is the queue offset after the last examined entry, `last_place` the log offset in that entry.
     """
@@ -204,9 +206,9 @@ def _choose_records(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> _Chosen:
-    """Chooses complete records: the one that holds `offset`, and following ones while the answer has room.
+    """Chooses complete records: the one with the message at `offset`, and the next ones while the answer has room.
 
-    Leaves out records before `log_start` or without one of `tags_codes` (None: any). As in 5.4.0, each passed message
+    Leaves out records before `log_start` or without one of `tags_codes` (None: any). As in 5.4.0, each examined message
     counts as an entry of 46 bytes, and the choice ends after MAX_SCANNED_BYTES of them, or the requested number.
     """
     requested = max(1, limits.max_messages if limits.requested_messages is None else limits.requested_messages)
@@ -285,7 +287,7 @@ def _is_own(
 
 
 def check_record(log: CommitLog, log_offset: int, size: int, key: QueueKey, index: int) -> bytes:
-    """Returns the first bytes of the record at `log_offset`. Raises `StoreError` if it is another record."""
+    """Returns the first bytes of the record at `log_offset`. Raises `StoreError` unless it is the expected record."""
     start = log.read(log_offset, max(0, min(size, MIN_RECORD_BYTES)))
     if len(start) == MIN_RECORD_BYTES:
         magic, topic = topic_part(key[0])
@@ -323,7 +325,9 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
 
 
 def search_time(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-    """Returns the offset of the first message stored at or after a time, or with `upper` of the last at or before."""
+    """Returns the offset of the first message stored at or after a time, or with `upper` of the last one at or before
+    it.
+    """
     low, high = start, end = queue.start, queue.end
     while low < high:
         middle = (low + high) // 2

@@ -1,13 +1,12 @@
-"""Recovery after a stop, clean or not: finds the end of the log, and makes the queues agree with it.
+"""Recovery after a clean stop or a crash: finds the end of the log, and makes the queues agree with it.
 
 The log is read from an offset up to which log and queues are known to be synced. After it, the first wrong record ends
-the log. When the synced part is read again, a wrong record there is damage and is skipped. Queues are cut to the
+the log. If the synced part has to be read again, a wrong record there is damage and is skipped. Queues are cut to the
 entries before the start and filled again from the records read, so that a second recovery changes nothing. Bytes that
-are cut become zeros, and a copy stays (damage.py). If a queue lacks entries, all queues are built anew.
+are cut become zeros, after they were copied (damage.py). If a queue lacks entries, all queues are rebuilt.
 
-RocketMQ (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) differs in two points: it
-starts at the begin of a segment, and it leaves the bytes that it cuts, which may count as messages later. Each of the
-two brokers opens the other's store.
+RocketMQ (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) starts at the begin of a
+segment, and does not clear the bytes that it cuts. Each of the two brokers opens the other's store.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ MAX_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The findings of a recovery. `reason` is why the log ends at `end`, empty for its normal end.
+    """The result of a recovery. `reason` says why the log ends at `end`, and is empty for its normal end.
 
-    `kept` is the copy of the bytes that were cut, `holes` are ranges of the log in which no record can be read,
-    `bad_bodies` the offsets of records whose body contradicts its CRC, `gaps` counts queue offsets without a message,
-    and `missing_bytes` counts lost bytes that were synced once. `start` is the offset of the log's first byte,
+    `kept` is the copy of the bytes that were cut, `holes` are ranges of the log without a readable record, `bad_bodies`
+    the offsets of records whose body contradicts its CRC, `gaps` counts queue offsets without a message, and
+    `missing_bytes` counts lost bytes that were synced once. `start` is the offset of the log's first byte,
     `removed_end` the offset up to which this broker removed old messages. `has_mark` is False if another broker wrote
     the checkpoint.
     """
@@ -106,7 +105,7 @@ def recover(
 ) -> Recovery:
     """Makes an opened log and its opened queues agree.
 
-    A slave's log (`is_copy`) may end within a record, which is fetched again: no copy of its bytes is kept.
+    A slave's log (`is_copy`) may end within a record. Its bytes are not copied, since the slave fetches them again.
     """
     queues = table.by_key
     start = choose_start(log, checkpoint, len(queues), clean=clean)
@@ -161,9 +160,9 @@ def _has_one_record(log: CommitLog, start: int) -> bool:
 
 
 def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: bool) -> int:
-    """Returns the latest log offset that is safe to read from: this broker's mark, or the beginning of a segment.
+    """Returns the latest log offset that is safe to read from: this broker's mark, or the start of a segment.
 
-    If there are fewer `queues` than the checkpoint counts, all are built anew, and it is the log's beginning.
+    If there are fewer `queues` than in the checkpoint, all must be rebuilt, and it is the start of the log.
     """
     safe = checkpoint.safe_offset
     if queues < checkpoint.queues or (safe is None and not queues):
@@ -185,11 +184,11 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
 
 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
-    """Cuts a queue to the entries before `start` whose records are in the log.
+    """Cuts a queue to the entries before `start` whose records are in the log. Returns how many of these it had to
+    drop.
 
-    Entries of records from `start` on are cut because the log is read again from there. Of the earlier entries, the
-    last are cut until an entry agrees with its record: a power cut may keep an entry and lose its record. Returns how
-    many of these earlier entries were cut.
+    Entries from `start` on are cut because the log is read again from there. Of the earlier ones, the last are cut
+    until an entry agrees with its record, since a power cut may keep an entry and lose its record.
     """
     slots = slots_of(queue)
     before_start = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)

@@ -1,7 +1,7 @@
-"""`Replay`: a reading of the log that fills the queues with the entries of its records.
+"""`Replay`: reads the log and fills the queues with the entries of its records.
 
-Recovery reads the log in this way after a stop, and a slave the bytes that its master sends. Source:
-store/DefaultMessageStore.java, ReputMessageService (5.4.0).
+Recovery uses it after a stop, and a slave for the bytes that its master sends. Source: store/DefaultMessageStore.java,
+ReputMessageService (5.4.0).
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
 
 
 class MissingEntries(Exception):
-    """Raised if a queue lacks entries from before the replay's start: the log has to be read from its beginning."""
+    """Raised if a queue lacks entries from before the replay's start, so that the log must be read from its
+    beginning.
+    """
 
 
 class UnknownTopic(Exception):
-    """Raised for a topic whose settings are not known: they decide the kind of its queues."""
+    """Raised for a topic whose settings are unknown, since they decide the kind of its queues."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -47,10 +49,10 @@ class UnknownTopic(Exception):
 class Replay:
     """A reader of the log that appends an entry to the right queue for each record.
 
-    `queue_of` returns the queue of a key, and `entry_of` the entry of a record. After entries were written,
-    `on_written` is called with key, queue and entries. The log was synced up to the offset `trusted`: before it an
-    unreadable record is damage, and is noted in `holes`. After it such a record is the end of the log.
-    `has_lite` returns whether a record also has an entry in the lite queue of this name.
+    `queue_of` returns the queue of a key, and `entry_of` the entry of a record. `on_written` is called with key, queue
+    and entries after they were written. The log was synced up to the offset `trusted`: before it an unreadable record
+    is damage, and is added to `holes`. After it such a record is the end of the log. `has_lite` returns whether a
+    record also has an entry in a lite queue.
     """
 
     def __init__(
@@ -81,12 +83,12 @@ class Replay:
         self.gaps = 0
 
     def run(self, start: int, *, whole: bool, most: int | None = None) -> None:
-        """Reads from `start` to the log's end, or `most` records.
+        """Reads from `start` to the log's end, or at most `most` records. `end` then has the offset and the reason of
+        the stop.
 
-        `end` has the offset and the reason of the stop. `is_cut_short` is True if `most` records were read. If the
-        `whole` log is read, fillers replace missing entries. Otherwise it raises `MissingEntries` if a queue lacks
-        entries of records before `start`. It stops before a record that `queue_of` has no queue for yet, as its topic
-        is unknown: `unknown_topic` is its name.
+        If the `whole` log is read, fillers replace missing entries. Otherwise it raises `MissingEntries` if a queue
+        lacks entries of records before `start`. It stops before a record whose topic is unknown, and sets
+        `unknown_topic`.
         """
         count = 0
         for part in scan(self._log, start, self._trusted):
@@ -107,7 +109,9 @@ class Replay:
         self._write_all()
 
     def _take_record(self, record: RawRecord, *, whole: bool) -> LogEnd | None:
-        """Adds a record's entry to its queue. Returns the end of the replay, at the record, if its topic is unknown."""
+        """Adds a record's entry to its queue. Returns the end of the replay if the record's topic is unknown, else
+        None.
+        """
         self.records += 1
         self.last_store_ms = record.store_timestamp_ms
         if record.commit_log_offset < self._trusted and body_crc(record.body) != record.body_crc:
@@ -192,10 +196,9 @@ class Replay:
 
 
 class _DamagedRecord(Exception):
-    """A record damaged where no CRC covers it.
+    """Raised for a record damaged where no CRC covers it.
 
-    Its queue offset is negative, another message's or too large for the log, or its INNER_NUM is no possible count of
-    messages.
+    Its queue offset is negative, another message's or too large for the log, or its INNER_NUM is impossible.
     """
 
 
@@ -204,7 +207,7 @@ def _is_placed(queue: AnyConsumeQueue, index: int, entry: bytes) -> bool:
 
 
 def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
-    """Returns the entry of a record in a batch queue, made from its `entry` in a plain queue.
+    """Converts a record's 20-byte entry to the entry of a batch queue.
 
     Raises `_DamagedRecord` for a batch with an impossible number of messages.
     """
@@ -221,7 +224,7 @@ def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
 def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> bool:
     """Writes an entry at a queue offset. Returns False if the queue has the same entry there already.
 
-    If earlier entries are missing, fillers replace them. But if not the `whole` log is read, raises `MissingEntries`.
+    Missing earlier entries are replaced by fillers if the `whole` log is read. Otherwise raises `MissingEntries`.
     """
     if index < queue.end:
         if queue.holds(index, entry):

@@ -45,9 +45,9 @@ class RetentionRules:
 
 
 class Judgement(NamedTuple):
-    """The decision of a round of retention. `cleans` is True if old segments are to be removed.
+    """The decision of a round of retention. `cleans` is True if old segments must be removed.
 
-    `at_once` is True if segments of any age are to be removed, `is_full` if sends are to be refused.
+    `at_once` is True if segments of any age must be removed, `is_full` if sends must be refused.
     """
 
     cleans: bool
@@ -57,9 +57,9 @@ class Judgement(NamedTuple):
 
 
 def hours_of(text: str) -> frozenset[int]:
-    """Returns the hours in deleteWhen: numbers with `;` between. Raises `InvalidArgument` for anything else.
+    """Parses the hours in deleteWhen, numbers separated by `;`. Raises `InvalidArgument` for anything else.
 
-    A number above 23 is no hour of the day: 99 switches it off, as in RocketMQ (common/UtilAll.java, isItTimeToDo).
+    A number above 23 is no hour of the day: 99 disables the removal by hour, as in RocketMQ.
     """
     try:
         return frozenset(int(hour) for hour in text.split(";") if hour.strip())
@@ -74,10 +74,10 @@ def percent_within(value: int, limits: tuple[int, int]) -> int:
 def judge(
     rules: RetentionRules, hour: int, spaces: Iterable[DiskSpace], store_bytes: int, *, by_hand: bool
 ) -> Judgement:
-    """Returns what to do at an hour of the day, by the space on the file systems of log and queues.
+    """Decides what to do at an hour of the day, by the space on the file systems of log and queues.
 
-    With `by_hand`, for an administrator, old segments go at any hour. For a store with a size limit, a file system with
-    room for the rest of that size counts as empty, however full it is.
+    With `by_hand`, for an administrator's request, old segments are removed at any hour. If the store's size is
+    limited, a file system with room for the rest of that size counts as empty.
     """
     needed = max(rules.max_store_bytes - store_bytes, rules.segment_bytes)
     used = max(

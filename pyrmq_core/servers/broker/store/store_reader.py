@@ -1,4 +1,4 @@
-"""`StoreReader`: finds messages of a store by topic, queue and offset, by time, or by position in the log."""
+"""`StoreReader`: reads messages of a store by topic, queue and offset, by time, or by position in the log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class StoreReader:
         return read_messages(self._log, self._queues.get(key), key, offset, limits, tags_codes)
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Returns the lowest kept offset, and the offset after the last readable one, or zeros for an unknown queue."""
+        """Returns a queue's lowest offset, and the offset after its last readable message, or zeros for an unknown
+        queue.
+        """
         queue = self._queues.get(key)
         return (0, 0) if queue is None else (queue.start, queue.end)
 
@@ -64,7 +66,7 @@ class StoreReader:
         return 0 if queue is None else search_time(self._log, queue, key, timestamp_ms, upper=upper)
 
     def earliest_ms(self) -> int:
-        """Returns the store time in ms of the oldest message that is kept, or -1 if there is none."""
+        """Returns the store time in ms of the oldest message in the log, or -1 if it is empty."""
         first = next(scan(self._log, self._log.start))
         return first.store_timestamp_ms if isinstance(first, RawRecord) else -1
 
@@ -78,9 +80,10 @@ class StoreReader:
         return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
 
     def place_before(self, time_ms: int) -> int:
-        """Returns the greatest log offset found before which every message was stored before `time_ms`.
+        """Returns a log offset before which every message was stored before `time_ms`, the greatest that the search
+        finds.
 
-        As only the `SEARCHED_QUEUES` queues with the last messages are searched, a greater one may exist.
+        Only the `SEARCHED_QUEUES` queues with the last messages are searched, so a greater one may exist.
         """
         position = self._log.start
         slots = [(slots_of(queue), key) for key, queue in self._queues.by_key.items()]
@@ -95,6 +98,6 @@ class StoreReader:
         return position
 
     def last_message(self) -> int | None:
-        """Returns the physical offset of the last message that is in a queue, or None if there is none."""
+        """Returns the physical offset of the last message that a queue refers to, or None if all queues are empty."""
         slots = [slots_of(queue) for queue in self._queues.by_key.values()]
         return max([slot.entry(slot.end - 1).physical_offset for slot in slots if slot.end > slot.start], default=None)

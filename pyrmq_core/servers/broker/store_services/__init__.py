@@ -1,4 +1,3 @@
-"""Background work on the store: `flush` syncs it to the disk, `retention` removes old segments and watches the disk.
-
-`key_indexing` keeps the index of keys up with it.
+"""Background work on the store: `flush` syncs it, `retention` removes old segments, `key_indexing` updates the
+index.
 """

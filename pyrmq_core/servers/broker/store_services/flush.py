@@ -26,8 +26,7 @@ class Flusher:
     """The syncs of one store, which `run` makes until cancelled.
 
     After a failed sync no send may be acknowledged, and `failure` has the reason. Each sync also checks that the file
-    is still at its path: the removal of a log in use is noticed before a send is answered (SYNC_FLUSH), or within
-    flushIntervalCommitLog (ASYNC_FLUSH).
+    is still at its path, so that the removal of a log in use is noticed.
     """
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
@@ -49,9 +48,7 @@ class Flusher:
         return self._is_sync
 
     async def wait_flushed(self, end: int) -> bool:
-        """Returns True if the log is synced up to `end` within syncFlushTimeout. Returns False at once after a
-        failure.
-        """
+        """Returns True if the log is synced up to `end` within syncFlushTimeout, and False at once after a failure."""
         if self._store.flushed >= end:
             return True
         if self.failure:
@@ -89,7 +86,7 @@ class Flusher:
             await self.flush_queues()
 
     async def flush_queues(self) -> None:
-        """Syncs the queues in another thread, then moves the checkpoint, where recovery may begin."""
+        """Syncs the queues in another thread, then moves the checkpoint, from which recovery begins."""
         async with self._queue_turn:
             mark = self._store.synced_mark
             self._store.dispatch(mark.end if self._is_sync else self._store.end)
@@ -113,7 +110,7 @@ class Flusher:
         return True
 
     def failed(self, reason: str) -> None:
-        """Ends every wait for a sync, since no further sync is made."""
+        """Ends all waits for a sync, since no further sync is made."""
         log.critical("nothing more is stored until a new start recovers the store: %s", reason)
         while self._waiting:
             self._waiting.popleft()[1].set()

@@ -1,8 +1,8 @@
-"""Keeps the index of keys up with the log, in steps between other work, and answers look-ups, a few at a time.
+"""Updates the index of keys in steps between other work, and answers look-ups, a few at a time.
 
-While messages are stored, a step is followed by ten times its length for other work: the index takes at most a tenth of
-the loop's time. If a store is filled faster, the index lags, and catches up when there is less to do. A look-up does
-not rest between its steps, and also enters the waiting messages.
+While messages are stored, a step is followed by a rest of ten times its length, so that the index takes at most a tenth
+of the loop's time. If the store is filled faster, the index lags, and catches up later. A look-up does not rest, and
+also adds the waiting messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_LOOK_UPS: Final = 256
 
 
 class Found(NamedTuple):
-    """The records under a key, in the order of the log, and the index's last store time and log offset."""
+    """The records with a key, in the order of the log, and the index's last store time and log offset."""
 
     records: list[bytes]
     last_update: tuple[int, int]
@@ -80,9 +80,10 @@ class KeyIndexing:
                 log.error("the index of keys cannot be opened, look-ups find nothing: %s", error)
 
     def close(self) -> None:
-        """Syncs the index files. Raises `StoreError` if that fails and they cannot be removed either.
+        """Syncs the index files. Raises `StoreError` if they can be neither synced nor removed.
 
-        Removes files that could not be opened for the check after a crash, since the next start may skip the check.
+        After a crash, files that could not be opened for the check are removed, since the next start may skip the
+        check.
         """
         if self._index.is_open:
             self._index.close()
@@ -91,7 +92,7 @@ class KeyIndexing:
 
     @property
     def stored_bytes(self) -> int:
-        """The length of the index files of kept messages, without the last file, which always stays."""
+        """The size of the index files that `remove_old` would keep, without the last file."""
         return self._index.stored_bytes(self._store.start)
 
     async def remove_old(self) -> None:
@@ -212,7 +213,7 @@ class KeyIndexing:
             yield
 
     async def _rest_between(self, steps: Iterator[None]) -> None:
-        """Runs the steps with rests between them, which are long while messages are stored."""
+        """Runs the steps with rests between them, which are longer while messages are stored."""
         end, began = self._store.end, time.perf_counter()
         for _ in steps:
             seconds = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""The removal of single queues, a few at a time: those that an administrator's request or a lite topic's age names.
+"""Removes single queues, a few at a time: those that an administrator's request selects, and those of old lite topics.
 
 Source of the ages: broker/lite/AbstractLiteLifecycleManager.java (5.5.0).
 """
@@ -36,10 +36,10 @@ async def remove_queues(
     has_members: Callable[[str], bool],
     is_gone: Callable[[QueueKey], bool],
 ) -> None:
-    """Deletes the queues that `is_gone` accepts. Queues of RocketMQ's own topics stay.
+    """Deletes the queues for which `is_gone` returns True, except those of RocketMQ's own topics.
 
-    Offsets in queues of lite topics go with them, and groups that `has_members` accepts read on at 0. Raises
-    `StoreError` if the disk refuses the deletion.
+    Offsets in deleted queues of lite topics are deleted, too, and groups for which `has_members` returns True continue
+    at offset 0. Raises `StoreError` if the disk refuses the deletion.
     """
     queues = store.queues
     keys = [key for key in queues.by_key if not is_system_topic(key[0])]
@@ -66,7 +66,7 @@ def _free(frees: list[Callable[[], None]]) -> None:
 def is_old_lite_queue(
     store: MessageStore, topics: TopicTable, config: BrokerConfig, key: QueueKey, now_ms: int
 ) -> bool:
-    """Returns True for a lite topic's queue without messages, or whose last one is older than the topic allows."""
+    """Returns True for a lite topic's queue that is empty, or whose last message is older than the topic allows."""
     queue = store.queues.get(key) if is_lite_queue(key[0]) else None
     if queue is None or queue.next_offset != queue.end:
         return False

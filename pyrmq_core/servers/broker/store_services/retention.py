@@ -1,10 +1,10 @@
 """Removes the oldest files of the store: when they are old enough, when the disk fills, or to keep a size limit.
 
-A segment of the commit log goes first. Its messages are no longer served from that moment, and the minimum offsets of
-their queues follow. Then its file is removed in a worker thread, and after it the queue files that name no kept
-message. A crash between these steps leaves files that the next start serves or removes. The last segment always stays,
-and the last file of each queue, which has the next offset. Source: store/DefaultMessageStore.java,
-CleanCommitLogService and CleanConsumeQueueService (5.4.0).
+First the messages of a segment of the commit log become unreadable, and the minimum offsets of their queues move. Then
+the segment's file is removed in a worker thread, and after it the queue files of removed messages. A crash between
+these steps leaves files that the next start serves or removes. The last segment always stays, and so does the last file
+of each queue, which has the next offset. Source: store/DefaultMessageStore.java, CleanCommitLogService and
+CleanConsumeQueueService (5.4.0).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ OWN_WORK: Final = ((HALF_TOPIC, TRANSACTION_GROUP, "half messages of transaction
 
 
 class Retention:
-    """The removal of one store's old files, and the watch on its disk. `run` works until cancelled.
+    """Removes one store's old files and watches its disk. `run` works until cancelled.
 
-    `on_removed` is called after messages were removed. `other_bytes` returns the length of other files that go with old
-    messages. `now_ms` is the system's clock.
+    `on_removed` is called after messages were removed. `other_bytes` returns the size of other files that are removed
+    with old messages. `now_ms` is the system's clock.
     """
 
     def __init__(
@@ -236,9 +236,9 @@ def _call_all(calls: list[Callable[[], None]]) -> None:
 
 
 def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
-    """Returns lines for the log about transactions that never end: retention removed undecided half messages.
+    """Returns log lines about half messages that retention removed before their transactions ended.
 
-    There is a line for each queue of half messages that lost some in this way, with their number.
+    There is a line for each queue of half messages that lost some, with their number.
     """
     lines = []
     for topic, group, what in OWN_WORK:

@@ -1,1 +1,3 @@
-"""The pages, one module each: a function takes the request and the look-ups, and returns its template's values."""
+"""The pages, in modules by subject. A page function takes the request and the look-ups and returns a template's
+values.
+"""

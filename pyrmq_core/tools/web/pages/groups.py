@@ -1,4 +1,6 @@
-"""The list of groups, and one group: why its messages wait, its members, its progress in each queue, its lag."""
+"""The list of groups, and the page of a group: why its messages wait, its members, its progress in each queue, its
+lag.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ QUEUE_ORDERS: Final[Mapping[str, Callable[[QueueProgress], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class HeldQueues:
-    """The queues of one member, or of none, that the table shows, and the lag of all its queues."""
+    """The rows of queues that one member has, or that no member has, with their lag in total."""
 
     client_id: str | None
     lag: int
@@ -56,7 +58,7 @@ def _is_of_failures(topic: str) -> bool:
 
 
 async def groups_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the groups whose names or topics contain a text, with their members and lag."""
+    """Returns the list of groups whose names or topics contain a text, with their members and lag."""
     listed = await look_ups.groups()
     kind = query(request, "kind") or KINDS[0]
     of_kind = {
@@ -80,7 +82,7 @@ def group_kind(name: str) -> str:
 
 
 async def group_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns one group, whose lag is sampled from now on."""
+    """Returns the page of a group, and keeps its lag sampled."""
     group = needed(request, "group")
     look_ups.watch(Curve("lag", group))
     progress, error = await tried(lambda: look_ups.progress(group))
@@ -124,7 +126,7 @@ def _held(rows: Iterable[QueueProgress], progress: GroupProgress | None) -> list
 
 
 def _subscriptions(members: Iterable[GroupMember]) -> dict[str, list[str]]:
-    """Returns what each member that reports subscribes to: the topic, with the expression if it does not read all."""
+    """Returns the topics that each reporting member subscribes to, with the expression unless it reads all messages."""
     return {
         member.client_id: [
             topic if expression in ("*", "") else f"{topic} ({expression})"
@@ -140,7 +142,7 @@ def _subscriptions(members: Iterable[GroupMember]) -> dict[str, list[str]]:
 
 
 async def stack_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the stacks of a member's threads."""
+    """Returns the page of a member's thread stacks."""
     group, client_id = needed(request, "group"), needed(request, "client")
     stack = await look_ups.stack(group, client_id)
     left_out = max(0, len(stack) - MAX_STACK_CHARACTERS)

@@ -1,4 +1,4 @@
-"""The browser of messages: a topic's newest messages, the messages of a key, and one message in full."""
+"""The pages of messages: a topic's newest messages, those with a key, id or content, and one message in full."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONDITIONS: Final = ("contains", "where", "regex", "tags", "sql", "queue")
 
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns messages of a topic: by key, by id, by content, or the newest, also of a range of time."""
+    """Returns the page of a topic's messages: by key, by id, by content, or the newest, also in a range of time."""
     key, message_id, result = query(request, "key"), query(request, "id"), FoundMessages()
     times, zone, wanted = time_range(request), zone_of(request), wanted_of(request)
     topic, conditions = wanted.topic, _conditions(wanted)
@@ -64,7 +64,7 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def tail_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the messages that came since the place in the address, with the conditions of a search."""
+    """Returns the messages that arrived since the place in the query and meet the conditions of a search."""
     if any(query(request, name) for name in ("key", "id", "before", "last")):
         raise InvalidArgument(
             Text("a tail has no key, id or end: take where, as properties.KEYS == 'k1', and times from")
@@ -100,7 +100,9 @@ def _conditions(wanted: Wanted) -> dict[str, str]:
 
 
 def _listed(result: FoundMessages, wanted: Wanted) -> dict[str, object]:
-    """Returns the rows of a list, the heads of its columns, and the columns that its bodies offer."""
+    """Returns the values for a list: its rows, the heads of its columns, and columns to offer from members of the
+    bodies.
+    """
     heads = tuple(Columns.parse(wanted.columns).values) if wanted.columns else ()
     counts = Counter(name for message in result.messages for name in member_names(message.body) if not heads)
     offered = [f"json.{name}" for name, _ in counts.most_common(OFFERED_COLUMNS) if MEMBER.fullmatch(name)]

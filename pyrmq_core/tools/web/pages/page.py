@@ -1,4 +1,4 @@
-"""The functions that pages share: their result, values of a request's query, and a form's range of time."""
+"""Functions that pages share: their result, values of a request's query, and a form's range of time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Part(Generic[Item]):
 
 
 def part(request: Request, rows: Sequence[Item], size: int = ROWS_A_PAGE) -> Part[Item]:
-    """Returns the rows of the page that the request names by number. A greater number means the last page."""
+    """Returns one page of a long list, with the number in the request. A greater number means the last page."""
     last = max(1, -(-len(rows) // size))
     number = min(page_number(request, "page"), last)
     return Part(rows[(number - 1) * size : number * size], len(rows), number, last)
@@ -56,7 +56,7 @@ def page_number(request: Request, name: str) -> int:
 
 
 def ordered(request: Request, rows: Iterable[Item], orders: Mapping[str, Callable[[Item], Any]]) -> list[Item]:
-    """Returns the rows in the order that the request names among `orders`, or else in the first order."""
+    """Sorts the rows in the order that the request names, or else in the first of `orders`."""
     order = query(request, "sort")
     return sorted(rows, key=orders[order] if order in orders else next(iter(orders.values())))
 
@@ -67,7 +67,7 @@ def matching(request: Request, rows: Iterable[Item], texts: Callable[[Item], Ite
 
 
 def query(request: Request, name: str) -> str:
-    """Returns a value of the request's query. Raises `InvalidArgument` for a text that is too long for a name."""
+    """Returns a parameter of the request's query. Raises `InvalidArgument` if it is too long."""
     value = request.query_params.get(name, "").strip()
     if len(value) > MAX_QUERY_CHARACTERS:
         values = {"name": name, "number": len(value), "most": MAX_QUERY_CHARACTERS}
@@ -76,7 +76,7 @@ def query(request: Request, name: str) -> str:
 
 
 def needed(request: Request, name: str) -> str:
-    """Returns a required value of the query. Raises `InvalidArgument` if it is missing."""
+    """Returns a required parameter of the query. Raises `InvalidArgument` if it is missing."""
     value = query(request, name)
     if not value:
         raise InvalidArgument(Text("the address lacks {name}=...; follow a link to this page", name=name))
@@ -92,7 +92,9 @@ def whole_number(values: Mapping[str, str], name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A form's range of time, and the texts that its fields show: an age as it was written, a time in the zone."""
+    """A form's range of time, and the texts of its fields: an age such as `1h` as typed, or a time in the viewer's
+    zone.
+    """
 
     since: datetime | None
     before: datetime | None
@@ -113,7 +115,7 @@ def time_range(request: Request) -> TimeRange:
 
 
 async def tried(look_up: Callable[[], Awaitable[Answer]]) -> tuple[Answer | None, str]:
-    """Returns the answer, or None and the error's text, so that a failed part leaves the rest of the page."""
+    """Returns the answer, or None and the error's text, so that the rest of a page is still shown."""
     try:
         return await look_up(), ""
     except RocketMQError as error:

@@ -1,4 +1,4 @@
-"""The settings of a topic, of a group, and of brokers and NameServers, and the forms that change the first two."""
+"""The pages of settings of topics, groups, brokers and NameServers, and the forms to change topics and groups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEW_TOPIC_QUEUES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table of settings under its heading, with the rows that are shown of it."""
+    """A table of settings under its heading, and the rows of it that are shown."""
 
     heading: str
     table: SettingsTable
@@ -35,7 +35,7 @@ class Section:
 
 
 async def topic_settings_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns a topic's settings by broker, and the form of its settings, without a topic that of a new one."""
+    """Returns a topic's settings by broker with a form to change them, or without a topic the form for a new one."""
     topic, sections = query(request, "topic"), list[Section]()
     config = TopicConfig("", NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES)
     if topic:
@@ -47,7 +47,7 @@ async def topic_settings_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def group_settings_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns a group's settings by broker, and what each of its members reads, where they differ."""
+    """Returns a group's settings by broker, the subscriptions of its members, and where these differ."""
     group, sections, faults = query(request, "group"), list[Section](), list[str]()
     config, mode = SubscriptionGroupConfig(), ""
     if group:
@@ -67,7 +67,9 @@ async def group_settings_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def servers_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the settings of brokers and NameServers that differ between them or from the default, or all."""
+    """Returns the settings of brokers and NameServers, by default those that differ between them or from the
+    default.
+    """
     sections, failed = [], list[str]()
     for heading, look_up in (
         (Text("Brokers"), look_ups.broker_settings),

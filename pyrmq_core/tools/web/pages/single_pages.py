@@ -1,4 +1,4 @@
-"""The small pages and data: cluster, producers, dead letters, forms of changes, samples of curves."""
+"""The small pages: cluster, producers, dead letters, forms of changes, and the data of curves."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PRODUCER_ORDERS: Final[Mapping[str, Callable[[ConnectedProducer], Any]]] = {
 
 
 async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns what is wrong, and then each cluster with its brokers."""
+    """Returns the page of the cluster: its problems, and its brokers by cluster."""
     brokers = await look_ups.brokers(watch=True)
     await look_ups.health.view()
     health = look_ups.health.latest
@@ -67,7 +67,7 @@ async def producers_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the groups with a dead-letter topic, and the newest dead letters of the chosen group."""
+    """Returns the groups that have a dead-letter topic, or the newest dead letters of the chosen group."""
     group, times, zone = query(request, "group"), time_range(request), zone_of(request)
     topic, groups = DLQ_PREFIX + group, list[LetterCount]()
     if not group:
@@ -113,10 +113,7 @@ async def send_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def reset_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the form that gives a group new offsets. It offers the topics of the group, and fills in none.
-
-    A reset cannot be taken back as a whole, and the first topic by name may be the group's own retry topic.
-    """
+    """Returns the form to reset a group's offsets. It offers the group's topics, but selects none."""
     group = needed(request, "group")
     progress = await look_ups.progress(group)
     topics = {row.queue.topic for row in progress.queues if not is_retry_topic(row.queue.topic)}
@@ -130,14 +127,14 @@ async def delete_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def consume_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the form by which one member of a group consumes a stored message."""
+    """Returns the form to have one member of a group consume a stored message."""
     group, (queue, offset) = needed(request, "group"), place_of(request)
     members = (await look_ups.describe(group)).members
     return Shown("consume.html", {"group": group, "queue": queue, "offset": offset, "members": members})
 
 
 def curve_data(request: Request, look_ups: LookUps) -> dict[str, object]:
-    """Returns a curve's times, and figures by line, from its samples. It queries no broker."""
+    """Returns the times of a curve's samples, and the figures of each line. No broker is queried."""
     kind = needed(request, "kind")
     if kind not in KINDS:
         raise InvalidArgument(Text("kind={kind!r} is none of {known}", kind=kind, known=", ".join(KINDS)))

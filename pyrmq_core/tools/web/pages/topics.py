@@ -1,4 +1,4 @@
-"""The list of topics, and one topic: a picture of its queues by broker, and their numbers of messages."""
+"""The list of topics, and the page of a topic: a chart of its queues by broker, and their numbers of messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ KINDS: Final[tuple[str, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic of the list. A figure is None while it is unknown, and `messages` is partial if not `is_whole`."""
+    """A topic in the list. A figure is None while it is unknown. Unless `is_whole`, some brokers are missing in
+    `messages`.
+    """
 
     name: str
     messages: int | None
@@ -57,7 +59,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One queue of the picture: its height in percent of the fullest queue's height."""
+    """One queue in the chart of a topic, with its height in percent of the highest."""
 
     queue: MessageQueue
     messages: int
@@ -66,7 +68,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BrokerBars:
-    """The queues of one broker as bars, and the number of queues that are not shown."""
+    """The queues of one broker in the chart of a topic, and the number of queues that are not shown."""
 
     name: str
     bars: tuple[Bar, ...]
@@ -75,9 +77,9 @@ class BrokerBars:
 
 
 async def topics_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the topics of the requested kind, such as users' own or retries, whose names contain a text.
+    """Returns the list of topics of the requested kind, such as users' own or retries, whose names contain a text.
 
-    Their figures are those known so far.
+    It shows the figures known so far.
     """
     kind, figures = query(request, "kind") or KINDS[0], look_ups.figures
     topic_names = await look_ups.topics()
@@ -121,7 +123,7 @@ def topic_kind(name: str, topic_names: TopicNames) -> str:
 
 
 async def topic_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns one topic's spread over brokers, and the offsets of its queues."""
+    """Returns the page of a topic: its queues by broker, their offsets, its groups and rates."""
     topic = needed(request, "topic")
     look_ups.watch(Curve("topic", topic))
     stats = await look_ups.topic_stats(topic)

@@ -1,8 +1,8 @@
-"""Open descriptors of files by path, bounded in number, with some in reserve. None is closed during a sync.
+"""Open descriptors of files by path, limited in number, with some in reserve. None is closed during a sync.
 
-A process has a limit of descriptors, and connections take them, too. When none is left, the store uses its reserve:
-descriptors of the null device, which it closes to open files for a moment. Reads and writes come from one thread. Syncs
-and writes of small files may come from others, and close no descriptor that the first one uses.
+Connections use descriptors of the process, too. When none is left, the store closes one of its reserve, which are
+descriptors of the null device, to open a file for a moment. Reads and writes come from one thread. Syncs and writes of
+small files may come from others, and close no descriptor that the first one uses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OpenDescriptor:
-    """An open descriptor. With `is_gone` its file was removed or replaced, and the descriptor's last user closes it."""
+    """An open descriptor. If `is_gone`, its file was removed or replaced, and the descriptor's last user closes it."""
 
     __slots__ = ("is_gone", "number", "users")
 
@@ -35,7 +35,7 @@ class OpenDescriptor:
 
 
 class Descriptors:
-    """Open descriptors, at most `most` besides those in use. For one more, the least recently used is closed.
+    """Open descriptors, at most `most` besides those in use. Beyond that, the least recently used is closed.
 
     `place_of` returns the full path of a file from its path in the store. Failures raise OSError.
     """
@@ -54,7 +54,9 @@ class Descriptors:
             self._fill_reserve()
 
     def get(self, path: str) -> int:
-        """Returns an open descriptor for the file. It may close those of other files, so only one thread calls it."""
+        """Returns an open descriptor for the file. It may close those of other files, so it must be called from one
+        thread.
+        """
         opened = self._opened.get(path)
         if opened is not None:
             self._opened.move_to_end(path)
@@ -92,7 +94,7 @@ class Descriptors:
                     self._give_back(opened.number)
 
     def open(self, full_path: Path, flags: int) -> int:
-        """Returns a descriptor that the caller owns, from the reserve if no other is left. `close` returns it."""
+        """Opens a file with the help of the reserve. The caller owns the descriptor and returns it by `close`."""
         return self.with_room(lambda: os.open(full_path, flags, 0o666))
 
     def with_room(self, call: Callable[[], T]) -> T:
@@ -111,7 +113,7 @@ class Descriptors:
             self._give_back(number)
 
     def forget(self, path: str) -> None:
-        """Drops the descriptors of a file or folder that is removed. None is used for its path again."""
+        """Drops the descriptors of a file or folder that is removed, so that none is used for its path again."""
         for name in [name for name in self._opened if name == path or name.startswith(f"{path}/")]:
             self._leave(name)
 
@@ -138,7 +140,7 @@ class Descriptors:
                 os.close(opened.number)
 
     def _give_back(self, number: int) -> None:
-        """Adds the descriptor to the reserve if that is not full, or else closes it.
+        """Adds the descriptor to the reserve unless that is full, or else closes it.
 
         In the reserve its number stays open, on the null device. The file is replaced by that device in one step
         (`dup2`), so that no new connection can take the number in between.

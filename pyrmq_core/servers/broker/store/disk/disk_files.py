@@ -1,7 +1,6 @@
 """`DiskFiles`: the store's files in a directory.
 
-Reading and writing go by position, not through mappings: a full disk is then an error to answer, where a mapping would
-end the process, and little is kept in memory.
+Files are read and written by position, not mapped to memory: with mappings a full disk would end the process.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LOCK_NAME: Final = "lock"
 
 
 class DiskFiles:
-    """`Files` below a directory, with a bounded number of open descriptors."""
+    """A directory on a disk as `Files`, with a limited number of open descriptors."""
 
     def __init__(self, root: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
         self._root = root
@@ -132,7 +131,7 @@ class DiskFiles:
     def retire(self, path: str) -> Callable[[], None]:
         """Moves the file aside, so that a new file can have its path. A file on another file system is not moved.
 
-        Returns a function that deletes the file. The caller calls it later, in any thread.
+        Returns a function that deletes the file, to be called later, in any thread.
         """
         full_path = self.full_path(path)
         self._forget(path)
@@ -192,7 +191,7 @@ class DiskFiles:
             self._sync_folder(full_path.parent)
 
     def lock(self) -> None:
-        """Locks byte 0 of `lock`, as RocketMQ does: neither broker opens a store that the other has open."""
+        """Locks byte 0 of `lock`, as RocketMQ does, so that neither broker opens a store that the other has open."""
         if self._lock is not None:
             return
         place = self._root / LOCK_NAME
@@ -258,7 +257,7 @@ class DiskFiles:
                 return []
 
     def _make_file(self, full_path: Path, size: int, *, sync: bool) -> None:
-        """Makes a file of zeros. Removes it if that fails, or the sync of its name."""
+        """Creates a file of zeros. If that fails, or the sync of its name, the file is removed."""
         number = self._descriptors.open(full_path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.truncate(number if os.truncate in os.supports_fd else full_path, size)
@@ -329,7 +328,7 @@ class DiskFile:
             raise self._error("write", error) from error
 
     def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """Yields the parts that are not zero. Holes are skipped without reading them."""
+        """Yields the parts of the file that are not zero. Holes are skipped without reading them."""
         try:
             descriptor = self._files.descriptor(self._path)
             while (start := _seek(descriptor, position, self.size, "SEEK_DATA")) < self.size:
@@ -359,7 +358,7 @@ class DiskFile:
 
 
 def _seek(descriptor: int, position: int, end: int, what: str) -> int:
-    """Returns the position of the next data or of the next hole (`what`), or `position` if the system cannot say."""
+    """Returns the position of the next data or the next hole (`what`), or `position` if the system cannot find it."""
     if position >= end or not hasattr(os, what):
         return position
     try:

@@ -1,8 +1,8 @@
 """`Files`: the interface of a directory on a disk, as the store uses it.
 
-A file has its full length from the moment it is made, and is sparse: zeros until written. All methods block. One thread
-calls them, except `sync`, `check`, `save`, `space`, and the functions that `set_aside` and `retire` return. Every path
-is checked before anything is touched. Every failure of the system is a `StoreError` with path and reason.
+A file has its full length from its creation, and is sparse: zeros until written. All methods block. One thread calls
+them, except `sync`, `check`, `save`, `space`, and the functions that `set_aside` and `retire` return. Every path is
+checked before anything is changed. Every failure of the system is a `StoreError` with path and reason.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class StoredFile(Protocol):
         """Returns exactly `count` bytes, which lie within the file."""
 
     def write(self, position: int, data: bytes) -> None:
-        """Writes all bytes. Raises `StoreError` if it cannot, as on a full disk."""
+        """Writes all bytes. Raises `StoreError` if that fails, as on a full disk."""
 
     def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """Yields the bytes from `position` on in parts, each with its position. Long runs of zeros are left out."""
+        """Yields the bytes from `position` on in parts, each with its position. Long runs of zeros are skipped."""
 
     def zero_from(self, position: int) -> None:
-        """Turns everything from `position` on into zeros."""
+        """Replaces all bytes from `position` on by zeros."""
 
     def sync(self) -> None:
-        """Returns when everything written before is on the medium. Another thread may call it.
+        """Returns when all earlier writes are on the disk. Another thread may call it.
 
         Raises `StoreError` if that fails, or if the file is no longer at its path and would not be found again.
         """
@@ -55,11 +55,11 @@ class StoredFile(Protocol):
 class Files(Protocol):
     """A directory's files by relative path, with `/` between folders.
 
-    A path that is not plain raises `UnsafePath` before anything is touched.
+    A path that could lead out of the directory raises `UnsafePath`.
     """
 
     def add_folder(self, folder: str) -> None:
-        """Allows paths below a further folder, which a setting names, and which may lie outside the store."""
+        """Allows paths below a further folder, which may lie outside the directory."""
 
     def folders(self, folder: str) -> list[str]: ...
 
@@ -69,13 +69,13 @@ class Files(Protocol):
         """Returns the length in bytes, or None if there is no such file."""
 
     def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
-        """Opens the file, and makes it, of zeros, if it does not exist.
+        """Opens the file. If it does not exist, it is created with zeros.
 
-        With `sync_name` a new file's name and folders are on the medium when this returns, else after its first `sync`.
+        With `sync_name` a new file's name is on the disk when this returns, otherwise after its first `sync`.
         """
 
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder with all its files, if it is there."""
+        """Removes a file, or a folder with all its files, if it exists."""
 
     def set_aside(self, *folders: str) -> Callable[[], None]:
         """Moves folders aside, each in one step if its file system allows. Returns a function that frees their space.
@@ -85,7 +85,7 @@ class Files(Protocol):
         ...
 
     def retire(self, path: str) -> Callable[[], None]:
-        """Gives up a file that is no longer used. Returns a function that deletes it, to be called in any thread."""
+        """Drops a file that is no longer used. Returns a function that deletes it, to be called in any thread."""
         ...
 
     def modified_ms(self, path: str) -> int | None:
@@ -101,7 +101,7 @@ class Files(Protocol):
         """Replaces the file in one step and syncs it. With `keep_previous` the old version stays as `path.bak`."""
 
     def lock(self) -> None:
-        """Locks the directory. Raises `StoreError` if another process holds it."""
+        """Locks the directory. Raises `StoreError` if another process has locked it."""
 
     def close(self) -> None:
-        """Closes the descriptors and releases the lock, and syncs nothing."""
+        """Closes the descriptors and releases the lock, without a sync."""

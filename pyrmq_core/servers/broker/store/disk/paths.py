@@ -1,7 +1,7 @@
-"""Paths of the store's files: plain names below its folders, checked where a path is made.
+"""Checks paths of the store's files, which are plain names below its folders.
 
-Processors check the names in requests by RocketMQ's rules. This is a second check, which no caller can avoid. It allows
-more than RocketMQ's rules, since a folder may hold names that another broker made.
+The names in requests are checked before, by RocketMQ's rules. This is a second check, which no caller can avoid. It
+allows more than RocketMQ's rules, since a folder may have names from another broker.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ MAX_NAME_BYTES: Final = 255
 
 
 class UnsafePath(StoreError):
-    """A path that would lead out of the store's folders. Nothing was touched."""
+    """Raised for a path that would lead out of the store's folders. Nothing was changed."""
 
 
 def check_name(name: str) -> str:
-    """Returns a name that a file or folder may have. Raises `UnsafePath` for any other."""
+    """Returns the name if a file or folder may have it. Raises `UnsafePath` otherwise."""
     if not _is_plain(name):
         raise UnsafePath(f"{name[:128]!r} cannot be the name of a file or folder of the store")
     return name
 
 
 def check_path(path: str) -> str:
-    """Returns a relative path of plain names. Raises `UnsafePath` for any other."""
+    """Returns the path if it is relative and has only plain names. Raises `UnsafePath` otherwise."""
     if not all(_is_plain(name) for name in path.split("/")):
         raise UnsafePath(f"{path[:128]!r} leads out of the store's folder, or is no plain path")
     return path

@@ -1,4 +1,4 @@
-"""The entries of records that enter the index, and their bytes. The layout of an entry is in `index_file`."""
+"""Messages that enter the index, and their index entries. The layout of an entry is in `index_file`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENTRIES_AT_ONCE: Final = 1024
 
 
 class Entries(NamedTuple):
-    """The entries of records, in the order in which they enter the index: for each a hash, a log offset, a time."""
+    """New index entries, in order: for each the hash of a key, a log offset, and a store time in ms."""
 
     hashes: list[int]
     offsets: list[int]
@@ -23,7 +23,7 @@ class Entries(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message that enters the index: `properties` begin with their length, as in a batch body."""
+    """A message that enters the index. Its `properties` begin with their length, as in a batch body."""
 
     topic: str
     properties: bytes
@@ -42,7 +42,7 @@ def entries_of(messages: Sequence[Message]) -> Entries:
 
 
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
-    """Returns up to `most` of a message's index entries, without its first `entered`, and the number given so far.
+    """Returns up to `most` index entries of a message after its first `entered`, and the number returned so far.
 
     That number is 0 if the message has no further entries.
     """

@@ -82,8 +82,8 @@ class IndexEntry(NamedTuple):
 class IndexFile:
     """One file of the index of keys.
 
-    Entries can be added from a call of `begin` (a new file), `load_slots` or `relink` (an existing file) until `seal`.
-    During that time the table of slots is in memory.
+    Entries can be added after `begin` (a new file), `load_slots` or `relink` (an existing file) until `seal`. During
+    that time the table of slots is in memory.
     """
 
     def __init__(self, file: StoredFile, name: str, layout: Layout, header: Header) -> None:
@@ -106,7 +106,7 @@ class IndexFile:
         self._slots = SlotTable(self.layout.slots)
 
     def load_slots(self) -> bool:
-        """Reads the slots of a file that was closed in order. Returns False if a slot names a missing entry."""
+        """Reads the slots of a file after a clean stop. Returns False if a slot refers to a missing entry."""
         table = SlotTable(self.layout.slots)
         if not table.load(self.file, self.header.next_entry):
             return False
@@ -114,11 +114,11 @@ class IndexFile:
         return True
 
     def relink(self, end_offset: int) -> Iterator[None]:
-        """Makes the slots anew from the entries, in steps. Drops the first wrong entry and all after it.
+        """Rebuilds the slots from the entries, in steps. Drops the first wrong entry and all after it.
 
-        Entries ascend by the offsets of their records, which lie before `end_offset` of the log. Each entry links to
-        the one before it in its slot. A page lost in a power cut breaks both rules. After a drop, the header's `end_ms`
-        is still that of a dropped entry, and the caller corrects it.
+        Entries are in the order of their records' log offsets, which are before `end_offset`, and each links to the
+        previous entry of its slot. A page lost in a power cut breaks both rules. After a drop, the caller must correct
+        `end_ms` of the header.
         """
         table = self._slots = SlotTable(self.layout.slots, replaces=True)
         number, most = FIRST_ENTRY, min(self.header.next_entry, self.layout.entries)
@@ -157,7 +157,6 @@ class IndexFile:
             raise
 
     def _write(self, data: bytes, offsets: Sequence[int], times_ms: Sequence[int], used_slots: int) -> None:
-        """Writes entries and the header that counts them, or raises `StoreError` with the header as it was."""
         old = self.header
         is_first = old.next_entry == FIRST_ENTRY
         try:
@@ -185,7 +184,7 @@ class IndexFile:
             self._written_to = number
 
     def save(self) -> bool:
-        """Writes and syncs the file at once. Returns False if that fails."""
+        """Writes and syncs the file. Returns False if that fails."""
         try:
             for _ in self.unwritten():
                 pass
@@ -195,7 +194,7 @@ class IndexFile:
         return True
 
     def seal(self) -> None:
-        """Drops the slots from memory, after they were written: no more entries can be added."""
+        """Drops the slots from memory after they were written. No more entries can be added."""
         self._slots = None
 
     def newest(self, key_hash: int) -> int:
@@ -213,7 +212,7 @@ class IndexFile:
         return ENTRY.iter_unpack(self.file.read(self.layout.entry_at(number), count * ENTRY.size))
 
     def count_last(self, offset: int) -> int:
-        """Returns how many of the last entries belong to the record at a log offset."""
+        """Returns how many of the last entries are of the record at a log offset."""
         end = number = self.header.next_entry
         while number > FIRST_ENTRY:
             count = min(ENTRIES_AT_ONCE, number - FIRST_ENTRY)
@@ -224,7 +223,7 @@ class IndexFile:
         return end - number
 
     def chain(self, key_hash: int) -> Iterator[IndexEntry]:
-        """Yields the entries of a hash's slot, the newest first. A damaged chain ends."""
+        """Yields the entries of a hash's slot, the newest first, until the end or a damaged entry."""
         number = self.newest(key_hash)
         while number >= FIRST_ENTRY:
             entry = self.entry(number)
@@ -237,8 +236,8 @@ class IndexFile:
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """Returns True if the file may have records stored between two times.
 
-        After the clock was set back, the file's last message may be older than its first. The result is RocketMQ's in
-        this case, too.
+        After the clock was set back, the file's last message may be older than its first. Then the result is the same
+        as RocketMQ's.
         """
         first, last = self.header.begin_ms, self.header.end_ms
         return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
@@ -271,9 +270,9 @@ def _ascending(offsets: Sequence[int], lowest: int, end: int) -> int:
 
 
 def name_of_time(time_ms: int) -> str:
-    """Returns the name of a file that is begun at a time.
+    """Returns the name of a file that begins at a time.
 
-    It has the digits of year, month, day, hour, minute, second and millisecond, in this machine's time zone.
+    It has the digits of year, month, day, hour, minute, second and millisecond, in the local time zone.
     """
     try:
         time = datetime.fromtimestamp(time_ms // 1000)

@@ -1,13 +1,13 @@
-"""The keys under which the index finds a record, and their hashes.
+"""The keys by which the index finds a record, and their hashes.
 
     property             key
     UNIQ_KEY             topic#value
     KEYS                 topic#word           for each of its words, which spaces separate
     TAGS                 topic#T#value        since 5.4
 
-A hash is the absolute value of Java's String.hashCode, or 0 for the lowest int, which has none. The hash of a text is
-computed from the hash of its head and from its tail. Keys of many messages differ in their last letters alone, so the
-hashes of heads are kept. Sources: store/index/IndexService.java buildIndex, IndexFile.java indexKeyHashMethod (5.4.0).
+A hash is the absolute value of Java's String.hashCode, or 0 for the lowest int, which has none. Many keys differ only
+in their last letters, so the hashes of their first letters are cached. Sources: store/index/IndexService.java
+buildIndex, IndexFile.java indexKeyHashMethod (5.4.0).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def index_key(topic: str, key: str, index_type: str | None = None) -> str:
 
 
 def key_hash(text: str, before: int = 0) -> int:
-    """Returns the absolute hash of a text appended to a text with hash `before`, 0 for the lowest int, as in Java."""
+    """Returns the index's hash of a text, or of a text appended to another text with the hash `before`."""
     return abs(string_hash_code(text, before)) & 0x7FFFFFFF
 
 
 def record_hashes(topic: str, properties: bytes, start: int = 0, most: int = sys.maxsize) -> list[int]:
-    """Returns the hashes of a record's keys, in the order in which they enter the index: `most` from `start` on."""
+    """Returns the hashes of a record's keys, in the order of the index: at most `most`, from number `start` on."""
     words, tags = record_keys(properties)
     hashes = [_word_hash(topic, word) for word in words[start : start + most]]
     if tags and start <= len(words) < start + most:
@@ -54,9 +54,9 @@ def record_hashes(topic: str, properties: bytes, start: int = 0, most: int = sys
 
 
 def record_keys(properties: bytes) -> tuple[list[bytes], bytes]:
-    """Returns a record's keys, first the unique key and then each word of KEYS, and its tags, which may be empty.
+    """Returns a record's words, first the unique key and then each word of KEYS, and its tags, which may be empty.
 
-    If a name occurs twice, its last non-empty value counts, as in Java.
+    If a property occurs twice, its last non-empty value counts, as in Java.
     """
     values: dict[bytes, bytes] = dict(INDEXED_PAIR.findall(PAIR_END + properties))
     words = [*filter(None, values.get(WORDS, b"").split(WORD_END))]

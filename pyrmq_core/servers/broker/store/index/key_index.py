@@ -1,12 +1,12 @@
 """`KeyIndex`: the broker's index of keys, in a series of files, updated as the log grows.
 
-Messages are noted when they become readable (`note`) and enter the index soon after, many at a time (`step`). An index
+Messages are queued when they become readable (`note`) and enter the index soon after, many at a time (`step`). An index
 that lacks messages reads them from the log (`catch_up`): after a start without its files or with damaged ones, after a
-kill, after a full disk, and when more messages wait than memory may hold. A failure of the index never concerns
-messages: the index lacks some until its files can be written again.
+kill, after a full disk, and when too many messages wait. A failure of the index never affects messages: the index lacks
+some until its files can be written again.
 
-After a clean stop the files are right. After any other stop, files that were not full and synced may lack pages: their
-entries are checked and linked anew (`relink`). RocketMQ removes such files and reads the log again. Sources:
+After a clean stop the files are valid. After a crash, files that were not full and synced may lack pages: their entries
+are checked and linked again (`relink`). RocketMQ removes such files and reads the log again. Sources:
 store/index/IndexService.java (5.4.0).
 """
 
@@ -47,7 +47,7 @@ WALKED_AT_ONCE: Final = 250
 class KeyIndex:
     """The index files of an opened store, ascending, and the messages that wait to enter the last one.
 
-    While `is_live` is False, messages have to be read from the log by `catch_up`.
+    While `is_live` is False, messages must be read from the log by `catch_up`.
     """
 
     def __init__(self, store: MessageStore, layout: Layout) -> None:
@@ -63,14 +63,14 @@ class KeyIndex:
         self.begin()
 
     def begin(self) -> None:
-        """Records where the store's readable messages end now: `note` reports the messages behind that.
+        """Saves the end of the store's readable messages. Later messages are reported by `note`.
 
-        It has to be called again if the store is opened only afterwards.
+        It must be called again if the store is opened afterwards.
         """
         self._opened_end = self._readable_to = self._store.readable_end
 
     def open(self, *, clean: bool) -> list[str]:
-        """Opens the files of a store that was opened. Returns a line for each damage. `catch_up` has to follow.
+        """Opens the index files of an opened store. Returns a line for each damage. `catch_up` must be called next.
 
         After a stop that was not `clean`, files are checked, except full files that were synced before. After a
         `StoreError` the caller tries again later, or calls `remove` before it closes the store.
@@ -147,7 +147,7 @@ class KeyIndex:
         return bool(self._waiting)
 
     def note(self, messages: Dispatched) -> None:
-        """Notes messages that became readable, in the order of the log. A later step enters them into the index."""
+        """Queues messages that became readable, in the order of the log. A later `step` adds them to the index."""
         self._readable_to = messages.end
         if not self.is_live:
             return
@@ -162,7 +162,7 @@ class KeyIndex:
         self._fall_behind()
 
     def step(self) -> None:
-        """Enters some waiting messages into the index. After a `StoreError`, as of a full disk, it lacks them."""
+        """Adds some waiting messages to the index. After a `StoreError`, as of a full disk, the index lacks them."""
         if self._waiting:
             self._enter(*self._waiting.next_entries())
 
@@ -199,10 +199,10 @@ class KeyIndex:
     def find(
         self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], offsets: list[int]
     ) -> Iterator[None]:
-        """Adds to `offsets` the log offsets of up to `most` records under a key, the newest first, in steps.
+        """Adds to `offsets` the log offsets of up to `most` records with a key, the newest first, in steps.
 
-        A key is topic, word and type of index. Times are the first and the last store time. As the index holds hashes,
-        a record may have another key.
+        A key is topic, word and type of index. Times are the first and the last store time. As the index has only
+        hashes, a record may have another key.
         """
         wanted, (begin_ms, end_ms) = key_hash(index_key(*key)), times_ms
         walked = 0
@@ -223,11 +223,11 @@ class KeyIndex:
                 break
 
     def full_file(self) -> IndexFile | None:
-        """Returns the first full file that is not sealed: the caller writes its slots, syncs and seals it."""
+        """Returns the first full file that is not sealed. The caller must write its slots, sync and seal it."""
         return next((file for file in self._files if file.takes_entries and not file.room), None)
 
     def retire_before(self, log_start: int) -> list[Callable[[], None]]:
-        """Drops files whose records are all before the log's start, but never the last.
+        """Drops files whose records are all before the log's start, except the last file.
 
         Returns functions that delete them, to be called in any thread.
         """
@@ -237,7 +237,7 @@ class KeyIndex:
         return removals
 
     def stored_bytes(self, log_start: int) -> int:
-        """Returns the length of the files that `retire_before` leaves, without the last file, which always stays."""
+        """Returns the size of the files that `retire_before` would keep, without the last file."""
         return sum([self._layout.file_bytes for file in self._files[:-1] if file.header.end_offset >= log_start])
 
     def remove(self) -> None:
@@ -245,10 +245,10 @@ class KeyIndex:
             self._store.files.remove(f"{FOLDER}/{name}")
 
     def close(self) -> None:
-        """Enters the waiting messages, and syncs all files.
+        """Adds the waiting messages, and syncs all files.
 
-        A file that cannot be written or was not checked yet is removed with all later files: the next start makes them
-        anew from the log.
+        A file that cannot be written or was not checked yet is removed with all later files. The next start rebuilds
+        them from the log.
         """
         with contextlib.suppress(StoreError):  # these messages enter at the next start
             while self._waiting:
@@ -259,7 +259,9 @@ class KeyIndex:
                 break
 
     def _check(self, file: IndexFile) -> Iterator[None]:
-        """Relinks the entries of a file, in steps. Drops wrong entries and later files, to index the log again."""
+        """Rebuilds the links of a file, in steps. Drops wrong entries and later files, so that the log is indexed
+        again.
+        """
         old, is_readable = file.header, True
         try:
             yield from file.relink(self._opened_end)
@@ -288,7 +290,7 @@ class KeyIndex:
             offset = file.header.end_offset + 1
 
     def mark_synced(self, file: IndexFile) -> None:
-        """Records that a full file, and all files before it, are on the medium: after a kill they need no check."""
+        """Saves that a full file and all before it are synced, so that they need no check after a crash."""
         self._store.mark_indexed(IndexMark(int(file.name), file.header.end_ms))
 
     def _unmark(self, name: int) -> None:
@@ -312,7 +314,7 @@ class KeyIndex:
         self._waiting.clear()
 
     def _place(self) -> tuple[int, int]:
-        """Returns the next log offset to read, and how many entries of the record at it are in the index already."""
+        """Returns the log offset to index next, and how many entries of the record there are in the index already."""
         last, entered = self._files[-1].header.end_offset if self._files else -1, 0
         if max(last, self._store.start) < self._indexed_to:
             return self._indexed_to, 0
@@ -328,8 +330,8 @@ class KeyIndex:
     def _enter_part(self, message: Message, end: int, before: int) -> int:
         """Adds index entries of a message, of which the first `before` are in the index already.
 
-        Returns how many of its entries the index has then, or 0 if it has all. `end` is the log offset after the
-        message, up to which the index is then complete.
+        Returns how many of its entries the index now has, or 0 if it has all. `end` is the log offset after the
+        message.
         """
         entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
         self._enter(entries, message.offset if entered else end)
@@ -351,7 +353,7 @@ class KeyIndex:
             at = part.stop
 
     def _begin_file(self, now_ms: int) -> IndexFile:
-        """Makes the next file. Its name is the time in this machine's zone, and greater than the last file's name."""
+        """Creates the next file. Its name is the local time, and greater than the last file's name."""
         number, header = int(name_of_time(now_ms)), Header()
         if self._files:
             last = self._files[-1]

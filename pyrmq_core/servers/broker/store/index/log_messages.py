@@ -1,6 +1,6 @@
-"""The messages of the log that the index lacks, read in steps of bounded size and number.
+"""Reads the messages that the index lacks from the log, in steps of limited size and number.
 
-A record is never divided here. A record that is larger than a step's bound is alone in its step.
+A record larger than a step's limit is alone in its step.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
 def next_with_keys(store: MessageStore, offset: int) -> Generator[None, None, int]:
     """Returns, after some steps, the offset of the first record with keys from `offset` on, or the log's end.
 
-    `offset` is that of a record, or one byte more: then the search begins with the next record.
+    `offset` must be that of a record, or one byte more, which begins the search at the next record.
     """
     start = offset if offset == store.start else offset - 1
     weight = 0

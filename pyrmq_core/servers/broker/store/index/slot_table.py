@@ -1,4 +1,4 @@
-"""The slots of one index file in memory: each holds the number of its newest entry, 0 if it is empty."""
+"""The slots of one index file in memory. Each has the number of its newest entry, or 0 if it is empty."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PAGES_AT_ONCE: Final = 256
 class SlotTable:
     """The slots of an index file in memory: `count` numbers, each of the newest entry in its slot, 0 for none.
 
-    Memory pages that are never touched take no space. With `replaces`, `write` also clears slots of the file that are
-    empty here: without it, such pages of the file are taken for empty already.
+    Memory pages that are never written take no space. Without `replaces`, `write` assumes that pages without slots are
+    empty in the file, too.
     """
 
     def __init__(self, count: int, *, replaces: bool = False) -> None:
@@ -39,7 +39,7 @@ class SlotTable:
         self._slots[key_hash % self._count] = number
 
     def link(self, hashes: Sequence[int], first: int) -> list[int]:
-        """Enters entries from number `first` on. Returns for each the entry before it in its slot, 0 without one."""
+        """Adds entries from number `first` on to their slots. Returns for each the previous entry of its slot, or 0."""
         slots, count = self._slots, self._count
         previous: list[int] = []
         for number, key_hash in enumerate(hashes, first):
@@ -53,7 +53,7 @@ class SlotTable:
             self._slots[key_hash % self._count] = number
 
     def load(self, file: StoredFile, end: int) -> bool:
-        """Reads the slots of a file. Returns False if one names an entry that is not before `end`."""
+        """Reads the slots of a file. Returns False if a slot has an entry number that is not below `end`."""
         slots_end = FIRST_SLOT_AT + self._count * SLOT_BYTES
         for position, data in file.pieces(0):
             if position >= slots_end:

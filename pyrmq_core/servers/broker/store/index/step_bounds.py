@@ -1,6 +1,6 @@
-"""The bounds of one step of the index, some 10 ms: messages, the bytes of their properties, and the words in these.
+"""The limits of one step of the index, which takes some 10 ms: messages, and the size and words of their properties.
 
-A word of keys takes about 4 us. A record whose properties exceed these bounds enters alone, in parts.
+A word of keys takes about 4 us. A record whose properties exceed these limits enters alone, in parts.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ def count_like(properties: bytes) -> int:
 
 
 def count_of_step(properties: Sequence[bytes]) -> int:
-    """Returns how many of these messages, from the first on, enter the index in one step, at least one."""
+    """Returns how many of these messages, from the first on, enter the index in one step. It is at least one."""
     weigh = weight if SPACE in b"".join(properties) else len
     return max(1, bisect_right([*accumulate(map(weigh, properties))], WEIGHT_AT_ONCE))

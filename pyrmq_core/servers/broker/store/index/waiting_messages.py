@@ -1,4 +1,4 @@
-"""The readable messages that wait to enter the index, and the choice of messages for a step.
+"""The readable messages that wait to enter the index, and the choice of those for the next step.
 
 The messages of a large send have steps of their own.
 """
@@ -18,7 +18,9 @@ BATCH: Final = 64
 
 
 class WaitingMessages:
-    """The sends whose messages wait to enter the index, in the order of the log, where they have `log_bytes` in all."""
+    """The sends whose messages wait to enter the index, in the order of the log. `log_bytes` is their size in the
+    log.
+    """
 
     def __init__(self) -> None:
         self._sends: deque[Dispatched] = deque()
@@ -38,9 +40,9 @@ class WaitingMessages:
         self.log_bytes = self._of_batch = self._of_message = 0
 
     def next_entries(self) -> tuple[Entries, int]:
-        """Removes and returns the next step's entries, and the log offset up to which they complete the index.
+        """Removes and returns the next step's entries, and the log offset up to which the index is then complete.
 
-        The caller makes sure that messages wait.
+        At least one message must wait.
         """
         waiting, consumed, weight = self._sends, 0, 0
         messages: list[Message] = []
@@ -67,9 +69,10 @@ class WaitingMessages:
         return entered.end
 
     def _of_first(self, batch: Dispatched) -> tuple[Entries, int]:
-        """Returns index entries of the first send's next messages, and the log offset that the index then reaches.
+        """Returns entries of the next messages of the first send, and the log offset up to which the index is then
+        complete.
 
-        A message with many keys gives its entries in several calls.
+        The entries of a message with many keys are returned by several calls.
         """
         append, positions, store_ms, _ = batch
         first = self._of_batch

@@ -1,7 +1,7 @@
-"""Damage in the commit log: the search for the next sound record, and the copy of the bytes that recovery cuts.
+"""Damage in the commit log: the search for the next valid record, and the copy of the bytes that recovery cuts.
 
 The copy is `damaged/commitlog-START-END` below the store, a sparse file that begins with the log's byte START. The
-broker never reads it. It is for people.
+broker never reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class DamageCopy(NamedTuple):
-    """A copy of cut bytes: its file, its size without the zeros around it, and the least number of its records."""
+    """A copy of cut bytes: its file, its size without the zeros around it, and how many records it has at least."""
 
     path: str
     size: int
@@ -44,7 +44,7 @@ def keep_aside(files: Files, log: CommitLog, start: int) -> DamageCopy | None:
 
 
 def record_offsets(data: bytes, base: int) -> list[int]:
-    """Returns the offsets of records, found by magic number and by the log offset in each, and not checked further."""
+    """Returns the offsets at which a record seems to begin, found by its magic number and its own log offset."""
     offsets = []
     for magic in MAGICS:
         at = data.find(magic)

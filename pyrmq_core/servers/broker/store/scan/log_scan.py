@@ -1,4 +1,4 @@
-"""The scan of the commit log: its records one after another, each checked, up to the log's end."""
+"""Scans the commit log: yields its records one after another, each checked, up to the log's end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLACE: Final = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The end of the log. The `reason` is empty for zeros, the normal end."""
+    """The end of the log. The `reason` is empty for its normal end, which is followed by zeros."""
 
     offset: int
     reason: str = ""
@@ -43,14 +43,14 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A range of the log in which no record can be read, although it was synced once."""
+    """A range of the log without a readable record, although it was synced once."""
 
     start: int
     end: int
 
 
 def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | Hole | LogEnd]:
-    """Yields the records from `start` on, each checked, and last of all the `LogEnd`.
+    """Yields the records from `start` on, each checked, and at last the `LogEnd`.
 
     The log was synced up to `trusted`. Before it an unreadable range is damage, which is yielded as a `Hole`, and
     bodies are not compared with their CRC. After it an unreadable record is the log's end.
@@ -108,7 +108,7 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogE
 
 
 def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False) -> RawRecord | None:
-    """Returns the record of `size` bytes at `offset`, or None without one. `any_body` leaves its body unchecked."""
+    """Returns the record of `size` bytes at `offset`, or None. With `any_body` the CRC of its body is not checked."""
     try:
         record = _check(log.read(offset, size), 0, offset, any_body=any_body)
     except StoreError:
@@ -117,7 +117,7 @@ def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False)
 
 
 def record_without_body(log: CommitLog, offset: int, size: int) -> RawRecord | None:
-    """Returns the record of `size` bytes at `offset` with no body, whose bytes are not read, or None without one."""
+    """Returns the record of `size` bytes at `offset` with an empty body, or None. The body's bytes are not read."""
     try:
         fixed = FIXED[INT.unpack(log.read(offset + SYS_FLAG_POSITION, INT.size))[0] & HOSTS_V6].size
         head = log.read(offset, fixed)
@@ -135,7 +135,7 @@ def record_without_body(log: CommitLog, offset: int, size: int) -> RawRecord | N
 def record_bytes(log: CommitLog, offset: int) -> bytes | None:
     """Returns the record that begins at `offset`, or None if no record begins there.
 
-    A peer may have sent the offset, and it may point into a body: the head is checked before the rest is read.
+    A client may have sent the offset, which may be within a body, so the head is checked before the rest is read.
     """
     try:
         head = log.read(offset, COMMIT_LOG_OFFSET_POSITION + PLACE.size)
@@ -150,9 +150,9 @@ def record_bytes(log: CommitLog, offset: int) -> bytes | None:
 
 
 def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False) -> RawRecord | LogEnd:
-    """Returns the record at `position`, or a `LogEnd` with its fault, as DefaultMessageStore.checkMessageAndReturnSize.
+    """Returns the record at `position`, or a `LogEnd` with the error, as DefaultMessageStore.checkMessageAndReturnSize.
 
-    A wrong length, CRC of the body or own log offset is a fault. With `any_body` the CRC is not compared.
+    With `any_body` the CRC of the body is not compared.
     """
     try:
         record = unpack_record(buffer, position)
@@ -168,7 +168,7 @@ def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False)
 
 
 def _has_holes(record: RawRecord) -> bool:
-    """Returns True if a page is missing outside the body, where no CRC shows it: a power cut leaves pages of zeros.
+    """Returns True if zeros show that a page outside the body was lost in a power cut, where no CRC covers the record.
 
     Such a page begins before the topic, reaches the record's end, or lies within the properties.
     """
