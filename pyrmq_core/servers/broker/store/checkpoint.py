@@ -59,8 +59,9 @@ MARGIN_MS: Final = 3000
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The extent of synced data in log, queues and index. Without this broker's own file, `safe_offset` and later fields are
-    unknown.
+    """The extent of synced data in log, queues and index.
+
+    Without this broker's own file, `safe_offset` and later fields are unknown.
     """
 
     log_time_ms: int = 0
