@@ -1,4 +1,4 @@
-"""`RocketMQBroker`: taskiq's tasks as messages of a topic, which any number of workers take by pop."""
+"""`RocketMQBroker`: a broker for taskiq, whose tasks are messages of a topic that workers receive by pop."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ PAUSE_SECONDS: Final = 1.0
 
 
 class RocketMQBroker(AsyncBroker):
-    """A broker for taskiq: `RocketMQBroker("tasks", nameserver="127.0.0.1:9876")`, on brokers of 5.0 or later.
+    """A broker for taskiq: `RocketMQBroker("tasks", nameserver="127.0.0.1:9876")`, with RocketMQ 5.0 or later.
 
-    A worker takes a task when it has room for it, so a topic needs no more queues for more workers. While a task runs,
-    even for an hour, its message is extended. A task whose worker was killed runs again on another one after
-    `invisible` seconds, and one that ended without the acknowledgement of taskiq's `ack_type` as well. After
-    `max_reconsume_times` such repeats its message is a dead letter. A worker that shuts down gives its unfinished tasks
-    back at once. A task that raised is acknowledged: taskiq's middlewares for retries send it anew.
+    A worker receives a task when it has room for it. While a task runs, its message stays invisible. A task whose
+    worker was killed, or that ended without the acknowledgement of taskiq's `ack_type`, runs again after `invisible`
+    seconds. After `max_reconsume_times` such repeats its message is a dead letter. A worker that shuts down returns its
+    unfinished tasks at once. A task that raised is acknowledged: taskiq's middlewares for retries send it anew.
 
-    The label `delay` is in seconds. The label `priority` needs brokers of 5.4 or later, and is left out beside a delay,
-    where they ignore it. Further arguments are those of `pyrmq_core.aio.Client`. The topic has to be there.
+    The label `delay` is in seconds. The label `priority` needs RocketMQ 5.4 or later, and is ignored beside a delay.
+    Further arguments are those of `pyrmq_core.aio.Client`. The topic must exist.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class RocketMQBroker(AsyncBroker):
         await super().startup()
 
     async def shutdown(self) -> None:
-        """Gives the unfinished tasks of this worker back, and closes the connections."""
+        """Returns the unfinished tasks of this worker to the topic, and closes the connections."""
         self._shut_down.set()
         try:
             await super().shutdown()
@@ -87,7 +86,7 @@ class RocketMQBroker(AsyncBroker):
         await self._producer.send(message_of(self.topic, message))
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """Yields tasks, one for each request, until the shutdown. Raises refusals that no later try changes."""
+        """Yields tasks until the shutdown. Raises errors that no later try would change."""
         while not self._shut_down.is_set():
             consumer = self._consumer = self._consumer or self._new_consumer()
             try:
@@ -107,7 +106,7 @@ class RocketMQBroker(AsyncBroker):
 
 
 def message_of(topic: str, task: BrokerMessage) -> Message:
-    """Returns the message of a task. The values of its labels are text, or as the task set them."""
+    """Returns the message of a task. Its labels may have text or other values."""
     labels = task.labels
     delay = _read("delay", labels.get("delay") or 0, lambda value: timedelta(seconds=float(value)), "a number")
     priority = _read(
@@ -130,7 +129,7 @@ def _read(label: str, value: Any, read: Callable[[Any], T], kind: str) -> T:
 
 
 class _HeldTask:
-    """A received task, which is extended until it is acknowledged, given back, or its receiver is done with it."""
+    """A received task, whose message stays invisible until it is acknowledged, given back, or its receiver ends."""
 
     def __init__(self, delivery: PopDelivery, invisible: float, all_held: set[_HeldTask]) -> None:
         self.task_id = delivery.message.keys
@@ -141,9 +140,9 @@ class _HeldTask:
         all_held.add(self)
 
     async def ack(self) -> None:
-        """Acknowledges the task. A failed request is tried again while the message is invisible.
+        """Acknowledges the task. A failed request is repeated while the message is invisible.
 
-        taskiq asks for it also after a cancellation, by which its task has not ended: that one is given back.
+        taskiq also acknowledges a cancelled task, which is given back instead.
         """
         if (call := asyncio.current_task()) is not None and call.cancelling():
             await self.give_back()
@@ -162,7 +161,7 @@ class _HeldTask:
         self.end()
 
     async def give_back(self) -> None:
-        """Lets another worker have the task at once."""
+        """Makes the message visible at once, so that another worker can receive the task."""
         # Waits for a sent extension, whose receipt replaces the one that it would give back.
         await self._delivery.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
         self.end()
@@ -173,7 +172,7 @@ class _HeldTask:
 
 
 class _EndOfTasks(TaskiqMiddleware):
-    """Ends the extension of a task with the call of its receiver, which may end without an acknowledgement."""
+    """Ends the extension of a task when its receiver ends, which may be without an acknowledgement."""
 
     def __init__(self, held: set[_HeldTask]) -> None:
         super().__init__()

@@ -62,9 +62,7 @@ class PlainAcl:
         return self._default
 
     def load(self) -> None:
-        """Reads all files. Raises `InvalidArgument`, with the file's name, if one is invalid, and `MissingLibrary`
-        without PyYAML.
-        """
+        """Reads all files. Raises `InvalidArgument` if one is invalid, and `MissingLibrary` without PyYAML."""
         check_library()
         self._stamp = self._stamps()
         self._use(self._read())
@@ -96,9 +94,7 @@ class PlainAcl:
             log.info("the rules of plain ACL were read again: %d accounts", len(self.rules.accounts))
 
     async def put_account(self, account: Mapping[str, object]) -> None:
-        """Adds an account to `plain_acl.yml`, or changes it in the file that has it. Raises `InvalidArgument` or
-        `StoreError`.
-        """
+        """Adds an account to `plain_acl.yml`, or changes it in its file. Raises `InvalidArgument` or `StoreError`."""
         path = Path(self.rules.files.get(str(account["accessKey"]), self._default))
         await self._change(path, partial(put_account, account=account))
 

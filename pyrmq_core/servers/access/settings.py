@@ -80,9 +80,7 @@ class AccessSettings:
 
     @property
     def home(self) -> Path | None:
-        """RocketMQ's home folder, which has plain ACL's `conf`: the setting rocketmqHome, else the environment
-        variable.
-        """
+        """RocketMQ's home folder, which has plain ACL's `conf`: the setting rocketmqHome or the environment's."""
         text = self.rocketmq_home or os.environ.get(HOME_VARIABLE, "")
         return Path(text).expanduser() if text else None
 
@@ -100,9 +98,7 @@ class AccessSettings:
         return settings if secrets else {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with the given settings, of which other names are ignored. Raises `InvalidArgument` for a bad
-        value.
-        """
+        """Returns a copy with these settings. Ignores other names. Raises `InvalidArgument` for a bad value."""
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & own.keys():
             own[name] = own[name].lower() or "false"
@@ -151,9 +147,7 @@ def _credentials(setting: str, text: str, name: str, password: str) -> Credentia
 
 
 def without_plain_acl(settings: AccessSettings) -> AccessSettings:
-    """Returns the settings, for a NameServer. Raises `InvalidArgument` if they enable plain ACL, which only brokers
-    have.
-    """
+    """Returns a NameServer's settings. Raises `InvalidArgument` if they enable plain ACL, which only brokers have."""
     if settings.acl_enable:
         raise InvalidArgument(
             "aclEnable=true: plain_acl.yml is for brokers alone, in RocketMQ too; leave it false, and give the "

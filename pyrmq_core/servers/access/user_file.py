@@ -85,9 +85,7 @@ class UserFile:
 
 
 def user_file(settings: AccessSettings, folder: Path | None) -> UserFile | None:
-    """Returns the loaded users, or None unless `authenticationEnabled` is set. `authConfigPath` takes precedence over
-    `folder`.
-    """
+    """Returns the loaded users, or None unless `authenticationEnabled`. `authConfigPath` is preferred to `folder`."""
     if not settings.authentication_enabled:
         return None
     chosen = Path(settings.auth_config_path).expanduser() if settings.auth_config_path else folder
@@ -117,9 +115,7 @@ def _codes(text: str) -> frozenset[str]:
 
 
 def read_rules(content: bytes) -> UserRules:
-    """Decodes the users and policies in a file's content. Raises `BodyError` or `InvalidArgument` if they are
-    malformed.
-    """
+    """Decodes the users and policies in a file's content. Raises `BodyError` or `InvalidArgument` on failure."""
     members = load_object(content, FILE_NAME)
     users = [user_of(members_of_user) for members_of_user in _objects(members.get("users"))]
     acls = [(str(acl.get("subject")), policies_of(acl.get("policies"))) for acl in _objects(members.get("acls"))]

@@ -24,9 +24,7 @@ class MemberChanges:
     notices: GroupNotices
 
     def note(self, groups: Iterable[str]) -> None:
-        """Schedules a notice to the clients of each changed group, except groups that broadcast or have notices
-        disabled.
-        """
+        """Schedules a notice to the clients of changed groups, except groups that broadcast or disabled notices."""
         notified = []
         for name in groups:
             group, settings = self.clients.consumers.get(name), self.groups.known(name) or {}

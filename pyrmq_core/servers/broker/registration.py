@@ -140,9 +140,7 @@ class BrokerRegistration:
                         nursery.start_soon(self._announce, server)
 
     async def unregister(self) -> None:
-        """Unregisters from all NameServers. A failure is only logged, since a NameServer removes silent brokers by
-        itself.
-        """
+        """Unregisters from all NameServers. A failure is only logged, since they remove silent brokers anyway."""
         header = self._header
         request = UnregisterBroker(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
 
@@ -197,9 +195,7 @@ class BrokerRegistration:
             return await self._register_now(server, only_changes=only_changes)
 
     async def _register_now(self, server: _NameServer, *, only_changes: bool) -> bool:
-        """Registers all topics, or only the changed ones, once their file is written. Returns True if the NameServer
-        accepts.
-        """
+        """Registers all or only the changed topics, once their file is written. Returns True if that is accepted."""
         with trio.move_on_after(FILE_SECONDS), suppress(StoreError):  # a failed disk must not end the registration
             await self._topics.file.written()
         changed = self._topics.changed_since(server.acknowledged) if only_changes else None
@@ -253,9 +249,7 @@ class BrokerRegistration:
         return True
 
     def note_master(self, address: str | None, ha_address: str | None) -> None:
-        """Saves the master's addresses. An address that is None leaves the old one, since the master may come back
-        there.
-        """
+        """Saves the master's addresses. None leaves the old address, since the master may come back there."""
         before = self.master_address, self.master_ha_address
         self.master_address = address or self.master_address
         if not self._config.ha_master_address:
@@ -308,9 +302,7 @@ class BrokerRegistration:
         return tuple([replace(topic, perm=topic.perm & permission) for topic in topics])
 
     async def _is_known(self, server: _NameServer) -> bool:
-        """Returns True if the NameServer has this broker's topics in their current version. The query counts as a
-        heartbeat.
-        """
+        """Returns True if the NameServer has the current version of the topics. The query counts as a heartbeat."""
         version = self._topics.data_version
         try:
             answer = await self._call(server, self._query(), self._timeout_seconds)

@@ -182,9 +182,7 @@ class MasterRole:
             log.error("the offsets of this former slave are not written: %s", error)
 
     async def take_progress_back(self) -> None:
-        """Adopts the offsets of the slave with the smallest id, if a NameServer lists a slave. A failure is only
-        logged.
-        """
+        """Adopts the offsets of the slave with the smallest id, if a NameServer lists one. A failure is only logged."""
         try:
             members = await self.registration.members(QUERY_SECONDS)
         except RocketMQError as error:

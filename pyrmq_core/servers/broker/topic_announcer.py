@@ -50,9 +50,7 @@ class TopicAnnouncer:
             raise failures[0]
 
     async def ensure(self, topic: TopicConfig) -> None:
-        """Creates the topic if it is missing, and returns when the topics' file has it. Raises `StoreError` if writing
-        fails.
-        """
+        """Creates a missing topic, and returns when the topics' file has it. Raises `StoreError` if writing fails."""
         if topic.topic not in self.topics:
             await self.announce(topic, behind_file=True)
         await self.topics.saved(topic.topic)

@@ -1,4 +1,4 @@
-"""The arguments of a cluster, checked before anything starts. Each fault is an `InvalidArgument` that names it."""
+"""Checks the arguments of a cluster before anything starts. An invalid one raises `InvalidArgument` with its name."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
 
 
 def broker_ports(first: int, count: int) -> list[int]:
-    """Returns a port for each broker, ten apart, since a broker also uses neighbouring ports, or 0 for free ports."""
+    """Returns a port for each broker, ten apart since it also uses neighbouring ports, or zeros for free ports."""
     if type(first) is not int or not 0 <= first <= 65535 or (first and first + PORTS_APART * (count - 1) > 65535):
         raise InvalidArgument(f"broker_port={first!r}: a port is wanted, with room for {count} brokers ten apart, or 0")
     return [first + PORTS_APART * number if first else 0 for number in range(count)]
 
 
 def broker_places(names: Sequence[str], slaves: int) -> dict[str, BrokerPlace]:
-    """Returns the masters and then their slaves, by server name: a slave's name is its master's with its id."""
+    """Returns the masters and then their slaves, by server name. A slave's name is its master's with its id."""
     if type(slaves) is not int or not 0 <= slaves <= MOST_SLAVES:
         raise InvalidArgument(f"slaves={slaves!r}: the number of slaves of each broker is wanted, 0 to {MOST_SLAVES}")
     masters = {name: BrokerPlace(name, MASTER_ID) for name in names}
@@ -129,14 +129,14 @@ def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str
 
 
 def checked_timeout(timeout: object) -> float:
-    """Returns the seconds. Raises `InvalidArgument` if they are not above 0."""
+    """Returns the seconds. Raises `InvalidArgument` unless they are above 0."""
     if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout={timeout!r}: a number of seconds above 0 is wanted")
     return timeout
 
 
 def topic_configs(topics: Mapping[str, int | TopicConfig] | None) -> tuple[TopicConfig, ...]:
-    """Returns the topics to make. A number is the number of queues for reading and writing."""
+    """Returns the topics to create. A number means so many queues for reading and writing."""
     if topics is not None and not isinstance(topics, Mapping):
         raise InvalidArgument(f"topics={topics!r}: a mapping from names to numbers of queues is wanted")
     return tuple([_topic_config(name, wanted) for name, wanted in (topics or {}).items()])

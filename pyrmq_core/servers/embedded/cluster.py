@@ -108,7 +108,7 @@ class EmbeddedCluster:
         raise InvalidState("this EmbeddedCluster is opened by `async with`; `with` opens that of pyrmq_core.blocking")
 
     def __exit__(self, *_: object) -> None:
-        """Is never called: `with` fails when it begins."""
+        """Is never called, since `with` fails at its start."""
 
     async def __aenter__(self) -> Self:
         if self._nursery is not None:
@@ -181,14 +181,14 @@ class EmbeddedCluster:
         return rule
 
     async def kill(self, name: str) -> None:
-        """Ends a server as SIGKILL does: a broker does not flush or unregister, and acknowledged data is in its files.
+        """Ends a server as SIGKILL does: a broker neither flushes nor unregisters, a NameServer loses its routes.
 
-        A NameServer forgets its routes.
+        Acknowledged messages are in the broker's files.
         """
         await self._server(name).end(lambda running: running.kill())
 
     async def power_cut(self, name: str) -> None:
-        """Ends a broker as a power failure does: unsynced data is lost. Needs `forgetful=True`."""
+        """Ends a broker as a power cut does: unsynced data is lost. Needs `forgetful=True`."""
         await self._broker(name, "kill ends a NameServer").end(cut_power)
 
     async def stop(self, name: str) -> None:
@@ -221,7 +221,7 @@ class EmbeddedCluster:
     async def wait_for_slaves(self, timeout: float = 10.0) -> None:
         """Waits until each running slave has its master's current messages, topics, groups and offsets.
 
-        Slaves without a running master are passed over. Raises `InvalidState` with the reason after `timeout` seconds.
+        Slaves without a running master are skipped. Raises `InvalidState` with the reason after `timeout` seconds.
         """
         self._opened()
         await have_all(self._pairs(), checked_timeout(timeout))

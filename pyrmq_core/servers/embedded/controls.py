@@ -1,4 +1,4 @@
-"""The rules by which a test answers, drops, delays or cuts chosen requests, at NameServers and at brokers."""
+"""The rules by which a test answers, drops, delays or cuts chosen requests at NameServers and brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ControlFunction: TypeAlias = Callable[[Command, Peer], Awaitable[Command | Pass 
 
 @dataclass(eq=False, slots=True)
 class Control:
-    """One rule of `EmbeddedCluster.control`. `seen` holds the requests that it handled, oldest first."""
+    """A rule of `EmbeddedCluster.control`. `seen` has the requests that it handled, oldest first."""
 
     code: int
     server: str | None
@@ -33,7 +33,7 @@ class Control:
     removed: bool = False
 
     def remove(self) -> None:
-        """Ends the rule: from now on requests go to the server."""
+        """Ends the rule, so that requests reach the server again."""
         self.removed = True
 
     def takes(self, server: str, request: Command) -> bool:
@@ -43,10 +43,7 @@ class Control:
 
 
 class Controls:
-    """The rules by which a test handles requests in place of a cluster's servers, tried in the order they were made.
-
-    They outlast restarts of the servers.
-    """
+    """The rules by which a test handles requests in place of a cluster's servers, in the order of creation."""
 
     def __init__(self) -> None:
         self._rules: list[Control] = []
@@ -55,7 +52,7 @@ class Controls:
         self._rules.append(rule)
 
     def wrapping(self, server: str) -> Callable[[Handler], Handler]:
-        """Returns a wrapper that tries the rules before the server's handler. No rule means no delay."""
+        """Returns a wrapper that tries the rules before the server's handler."""
 
         def wrap(handler: Handler) -> Handler:
             def controlled(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:

@@ -1,9 +1,8 @@
-"""`ForgetfulFiles`: files that remember which pages are not synced, so that a simulated power cut can undo them.
+"""`ForgetfulFiles`: files that record which pages are not synced, so that a simulated power cut can undo them.
 
-A page's last synced content is kept from its first write until its file is synced. A power cut also removes a new
-file whose name is not synced. Other names count as synced at once, since the store makes, replaces and removes files in
-steps that sync themselves. A sync that fails drops its pages, as Linux does: they are read as written until the power
-is cut, and no later sync brings them to the medium.
+A page's last synced content is kept from its first write until its file is synced. A power cut also removes a new file
+whose name is not synced. Other changes of names count as synced at once, since the store syncs them itself. A failed
+sync drops its pages, as in Linux: they are read as written until the power cut, and no later sync saves them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ NAME: Final = -1
 
 
 class ForgetfulFiles:
-    """A directory of files, kept in other `Files`, which records what is not synced, for a simulated `power_cut`."""
+    """A directory of other `Files` that records what is not synced, for a simulated `power_cut`."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -88,7 +87,7 @@ class ForgetfulFiles:
         self._files.close()
 
     def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
-        """Undoes the writes to every unsynced page, except the pages for which `survives` returns True.
+        """Undoes the writes to unsynced pages, except those for which `survives` returns True.
 
         A new file whose name is lost is removed.
         """
@@ -114,7 +113,7 @@ class ForgetfulFiles:
                     meanwhile.setdefault(page, content)
 
     def sync(self, path: str, file: StoredFile) -> None:
-        """Syncs a file. Pages that the store's thread writes meanwhile do not count as synced."""
+        """Syncs a file. Pages that are written meanwhile do not count as synced."""
         pages = [page for page in list(self._synced) if page[0] == path]
         meanwhile: dict[Page, bytes] = {}
         self._syncing[path] = [*self._syncing.get(path, ()), meanwhile]
@@ -157,7 +156,7 @@ class _ForgetfulFile:
         self._file.write(position, data)
 
     def zero_from(self, position: int) -> None:
-        """Writes zeros page by page, only over pages that are not zero: few pages then have to be remembered."""
+        """Writes zeros over pages that are not zero, so that few pages must be recorded."""
         while position < self.size:
             count = min(PAGE_BYTES - position % PAGE_BYTES, self.size - position)
             if any(self._file.read(position, count)):
@@ -175,10 +174,7 @@ class _ForgetfulFile:
 
 
 def cut_power(running: RunningBroker) -> None:
-    """Stops a broker as after a power failure: unsynced bytes are lost.
-
-    Raises `InvalidState` unless the broker runs on `ForgetfulFiles`.
-    """
+    """Stops a broker as a power cut does. Raises `InvalidState` unless it runs on `ForgetfulFiles`."""
     files = running.broker.store.files
     if not isinstance(files, ForgetfulFiles):
         raise InvalidState("only a broker on ForgetfulFiles can forget what was not synced")

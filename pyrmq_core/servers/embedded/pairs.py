@@ -1,4 +1,4 @@
-"""The pairs of running masters and slaves, and the waits until a slave follows its master, or has all its data."""
+"""Pairs of running masters and slaves, and waits until a slave follows its master, or has all its data."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def pairs_of(running: Mapping[str, RunningBroker]) -> list[Pair]:
 
 
 async def follow(pairs: Iterable[Pair]) -> None:
-    """Waits until each slave follows its master, or has failed to, which the slave logs."""
+    """Waits until each slave follows its master, or has logged why it cannot."""
     async with trio.open_nursery() as nursery:
         for pair in pairs:
             nursery.start_soon(_follow, pair)
 
 
 async def have_all(pairs: Iterable[Pair], timeout: float) -> None:
-    """Waits until each slave has its master's present messages and tables. Raises `InvalidState` at the time-out."""
+    """Waits until each slave has its master's current messages and tables. Raises `InvalidState` at the timeout."""
     late: list[str] = []
     async with trio.open_nursery() as nursery:
         for pair in pairs:

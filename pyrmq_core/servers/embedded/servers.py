@@ -1,4 +1,4 @@
-"""One server of a cluster: it is started on the port that it had before, and ended in order or as by a crash."""
+"""One server of a cluster, which is started on the port that it had before, and stopped in order or as by a crash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyrmq_core.network import parse_address
 
 
 class RunningServer(Protocol):
-    """A serving server: `RunningNameServer` or `RunningBroker`."""
+    """A started server: `RunningNameServer` or `RunningBroker`."""
 
     @property
     def address(self) -> str: ...
@@ -28,9 +28,9 @@ R = TypeVar("R", bound=RunningServer)
 
 
 class Server(Generic[R]):
-    """A NameServer or a broker by its name. `run` serves on a port until it is ended.
+    """A NameServer or a broker by its name. `run` runs it on a port until it is stopped.
 
-    With `port` 0, the first start takes the port of an earlier run from `kept_ports`, or else a free port.
+    With `port` 0, the first start uses the port of an earlier run from `kept_ports`, or else a free port.
     """
 
     def __init__(
@@ -50,9 +50,7 @@ class Server(Generic[R]):
         self._ended = trio.Event()
 
     async def start(self, nursery: trio.Nursery) -> R:
-        """Starts the server, and returns when it serves. Raises `InvalidState` if it runs, `NetworkError` for a used
-        port.
-        """
+        """Starts the server. Raises `InvalidState` if it runs already, `NetworkError` if its port is in use."""
         if self.running is not None:
             raise InvalidState(f"{self.name} is running")
         kept = 0 if self._port or self._kept_ports is None else self._kept_ports.port(self.name)
@@ -69,9 +67,8 @@ class Server(Generic[R]):
         return running
 
     async def end(self, end: Callable[[R], None]) -> None:
-        """Calls `end` (stop or kill) with the running server and waits until it has ended.
-
-        Raises `InvalidState` unless it runs.
+        """Calls `end` (stop or kill) with the running server and waits for its end. Raises `InvalidState` without
+        one.
         """
         if self.running is None:
             raise InvalidState(f"{self.name} is not running")

@@ -1,4 +1,4 @@
-"""A server's figures as a page that Prometheus reads (extra `metrics`).
+"""Serves a server's metrics to Prometheus (extra `metrics`).
 
-`families` are plain values, which a server yields. `page` makes Prometheus' text of them, and `server` serves it.
+A server yields `families`, which are plain values. `page` formats them, and `server` serves the page.
 """

@@ -16,21 +16,21 @@ class Kind(enum.Enum):
 
 
 class Buckets(NamedTuple):
-    """The values of a histogram: how many were at most each bound (the last is infinite), and their sum."""
+    """The values of a histogram: the number of observations up to each bound (the last is infinite), and their sum."""
 
     counts: tuple[int, ...]
     total: float
 
 
 class Sample(NamedTuple):
-    """One sample: the values of the family's labels in order, and the number, or a histogram's buckets."""
+    """One sample: the values of the family's labels in order, and a number or a histogram's buckets."""
 
     labels: tuple[str, ...]
     value: float | Buckets
 
 
 class Family(NamedTuple):
-    """A metric: name, labels, and samples, which are made during iteration. `bounds` is for histograms."""
+    """A metric: name, labels, and samples, which may be computed during iteration. `bounds` is for histograms."""
 
     name: str
     kind: Kind

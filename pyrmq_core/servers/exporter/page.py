@@ -1,6 +1,6 @@
-"""`MetricsPage`: the text of a server's metrics, made at most once a second for any number of requests.
+"""`MetricsPage`: the text of a server's metrics, computed at most once a second however many requests there are.
 
-Samples are collected in steps, between which the loop does other work. The text is made in a worker thread.
+Samples are collected in steps, between which other tasks run. The text is formatted in a worker thread.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ KINDS: Final[dict[Kind, Callable[..., CounterMetricFamily | GaugeMetricFamily | 
 
 
 class _Families:
-    """The metrics of one page, in the form that prometheus_client collects."""
-
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 
@@ -47,7 +45,7 @@ class MetricsPage:
         self._turn = trio.Lock()
 
     async def text(self) -> bytes:
-        """Returns the page, which is made again if it is older than a second."""
+        """Returns the page, which is computed again if it is older than a second."""
         async with self._turn:
             if trio.current_time() - self._made_at >= FRESH_SECONDS:
                 metrics = [await self._metric(family) for family in self._collect()]

@@ -1,7 +1,7 @@
 """`RpcLatency`: how long a server's requests took, by RocketMQ's name and labels (RemotingMetricsManager, 5.4.0).
 
-A held pull counts with the time of the hold, as in RocketMQ, and its label `is_long_polling` is true. A request that
-ends without an answer, since its connection or its server ended, is not counted.
+A held pull counts with the time that it was held, as in RocketMQ, and its label `is_long_polling` is true. A request
+that is not answered, since its connection or its server ended, is not counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NANOSECONDS: Final = 1_000_000
 
 
 class RpcLatency:
-    """The times of one server's requests. `on_ended` is called with each request, its response code and its ms."""
+    """The durations of one server's requests. `on_ended` is called with each request, its response code and its ms."""
 
     def __init__(self, on_ended: Callable[[Command, int, float], None] = lambda request, code, took_ms: None) -> None:
         self._on_ended = on_ended
@@ -86,8 +86,6 @@ class RpcLatency:
 
 
 class _Timed(LateAnswer):
-    """A late answer, with a measurement of the time to make it."""
-
     __slots__ = ("_answer", "_timed")
 
     def __init__(

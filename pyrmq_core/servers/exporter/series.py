@@ -1,4 +1,4 @@
-"""`Histogram` and `Counts`: numbers that a server counts by labels, with a bound on their series."""
+"""`Histogram` and `Counts`: numbers that a server counts by labels, with a limit on combinations of labels."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ Labels = tuple[str, ...]
 
 
 class _Series:
-    """The values of one histogram with the same labels."""
-
     __slots__ = ("counts", "total")
 
     def __init__(self, buckets: int) -> None:
@@ -30,7 +28,7 @@ class _Series:
 class Histogram:
     """A histogram by the values of its labels, with a bucket up to each bound and one for greater numbers.
 
-    Values of labels beyond the first `max_series` share one histogram (`bounded`).
+    Values of labels beyond the first `max_series` share one histogram.
     """
 
     def __init__(self, bounds: tuple[float, ...], *, max_series: int = MAX_SERIES) -> None:
@@ -53,7 +51,7 @@ class Histogram:
 
 
 class Counts:
-    """A metric's sums by the values of its labels. Values beyond the first `max_series` share one sum (`bounded`)."""
+    """Sums by the values of labels. Values beyond the first `max_series` share one sum."""
 
     def __init__(self, *, max_series: int = MAX_SERIES) -> None:
         self._max_series = max_series
@@ -70,5 +68,5 @@ class Counts:
 
 
 def bounded(labels: Labels, series: int, most: int) -> Labels:
-    """Returns `labels`, or the shared labels OTHER if there are `most` series already."""
+    """Returns `labels`, or if there are `most` combinations already, OTHER in place of each."""
     return labels if series < most else (OTHER,) * len(labels)

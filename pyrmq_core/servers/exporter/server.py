@@ -1,4 +1,4 @@
-"""`serve_metrics`: serves a server's metrics at /metrics, to a bounded number of connections with short waits."""
+"""`serve_metrics`: serves a server's metrics at /metrics, with limits on connections and waits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def serve_metrics(
     common: dict[str, str],
     task_status: trio.TaskStatus[BytePort] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until it is cancelled. `nursery.start` returns the port. Raises `NetworkError` when it cannot listen."""
+    """Serves until cancelled. `nursery.start` returns the port. Raises `NetworkError` if it cannot listen."""
     page, config = MetricsPage(collect, common), _config()
 
     async def application(scope: dict[str, Any], receive: object, send: Send) -> None:

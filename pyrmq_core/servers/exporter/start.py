@@ -32,9 +32,9 @@ def check_exporter(name: str) -> None:
 async def start_exporter(
     nursery: trio.Nursery, collect: Collect, host: str, port: int, *, common: dict[str, str]
 ) -> str:
-    """Starts the exporter, and returns the address of its port when that is open.
+    """Starts the exporter, and returns the address of its port.
 
-    Raises `MissingLibrary` without the libraries, and `NetworkError`, which names the setting, when it cannot listen.
+    Raises `MissingLibrary` without the libraries, and `NetworkError`, with the setting's name, if it cannot listen.
     """
     try:
         from pyrmq_core.servers.exporter.server import serve_metrics

@@ -1,10 +1,10 @@
 """RocketMQ's NameServer, by default as in 5.x: brokers register with it, clients query it for routes.
 
-`tables` makes the decisions without clock, event loop or log. `service` holds tables, settings (`config`), KV
+`tables` makes the decisions without clock, event loop or log. `service` has the tables, settings (`config`), KV
 configuration (`kvconfig`) and a cache of encoded routes. `handlers` has a function per request code, and
 `registration_queue` has a thread decode long registrations. `server` listens and runs the periodic tasks, and `process`
-is the command. Routes live in memory only. NameServers do not know each other: a broker registers with all, a client
-queries any.
+is the command. Routes are kept in memory only. NameServers do not know each other: a broker registers with all of them,
+a client queries any.
 """
 
 from pyrmq_core.servers.nameserver.config import NameServerConfig

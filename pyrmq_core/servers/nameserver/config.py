@@ -1,7 +1,7 @@
 """The settings of a NameServer under RocketMQ's names: their table, the properties file, changes at run time.
 
-Sources: common/namesrv/NamesrvConfig.java, remoting/netty/NettyServerConfig.java, 5.4.0. Unlike Apache's, ours listens
-on 127.0.0.1 by default, and looks for silent brokers every 10 s, as 4.x does. It refuses values that it cannot read,
+Sources: common/namesrv/NamesrvConfig.java, remoting/netty/NettyServerConfig.java, 5.4.0. Unlike Apache's, this one
+listens on 127.0.0.1 by default, looks for silent brokers every 10 s, as 4.x does, refuses values that it cannot read,
 and has files of its own for each port.
 """
 
@@ -161,17 +161,17 @@ class NameServerConfig:
 
     @property
     def kv_config_file(self) -> Path | None:
-        """The file of the KV configuration. None means memory only: the default for port 0, which changes each time."""
+        """The file of the KV configuration, or None to keep it in memory, as by default for port 0."""
         return self._file(self.kv_config_path, f"kvConfig-{self.listen_port}.json")
 
     @property
     def config_store_file(self) -> Path | None:
-        """The file in which changed settings are kept. None means memory only, as for port 0."""
+        """The file for changed settings, or None to keep them in memory, as for port 0."""
         return self._file(self.config_store_path, f"namesrv-{self.listen_port}.properties")
 
     @property
     def users_folder(self) -> Path | None:
-        """The folder of users and policies. None means memory only, as for port 0 without `authConfigPath`."""
+        """The folder of users and policies, or None to keep them in memory, as for port 0 without `authConfigPath`."""
         return self._file("", f"auth-{self.listen_port}")
 
     @property

@@ -1,7 +1,7 @@
 """The NameServer's metrics for Prometheus.
 
-RocketMQ's NameServer has no metrics (5.4.0). `rocketmq_rpc_latency` is a metric of RocketMQ's brokers and proxies. The
-other names are this NameServer's own, in the same style.
+RocketMQ's NameServer has none (5.4.0). `rocketmq_rpc_latency` is a metric of RocketMQ's brokers, the other names are
+this NameServer's own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The request handlers of a NameServer, one short function per request code, and the table of all of them.
 
-Sources: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java, 5.3.3. Left out: other
-environments' routes (`clusterTest`) and the controller's requests, which are refused as not supported. 4.9's NameServer
-does not answer a code it does not know. Ours answers REQUEST_CODE_NOT_SUPPORTED, as 5.x does.
+Sources: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java, 5.3.3. Routes of other
+environments (`clusterTest`) and the controller's requests are refused. An unknown code is answered with
+REQUEST_CODE_NOT_SUPPORTED, as in 5.x.
 """
 
 from __future__ import annotations
@@ -64,10 +64,7 @@ Handle = Callable[[NameServer, Command, Peer], Answer]
 
 
 class RequestEntry(NamedTuple):
-    """The handler of a request code.
-
-    A body longer than `max_body_bytes` is refused undecoded: decoding it would block the event loop.
-    """
+    """The handler of a request code. A body over `max_body_bytes` is refused, since decoding it blocks the loop."""
 
     handle: Handle
     max_body_bytes: int = SMALL_BODY_BYTES
@@ -95,7 +92,7 @@ def refuse_unknown(request: Command) -> Command:
 
 
 def get_route_info(server: NameServer, request: Command, peer: Peer) -> Answer:
-    """Returns a topic's route. It is by far the most frequent request, so fields are read without a dataclass."""
+    """Returns a topic's route. As the most frequent request, it is decoded without a dataclass."""
     if not server.is_ready:
         return refusal(ResponseCode.SYSTEM_ERROR, "name server not ready")
     topic = request.ext.get("topic")
@@ -250,7 +247,7 @@ def delete_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
 
 
 async def _saved(server: NameServer) -> Command:
-    """Saves the KV configuration and returns the answer: unlike in Java, an error if the change is not on disk."""
+    """Saves the KV configuration. Unlike in Java, the answer is an error if that fails."""
     try:
         await server.kv.save()
     except StoreError as error:

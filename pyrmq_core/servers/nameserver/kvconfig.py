@@ -1,8 +1,8 @@
 """The KV configuration that a NameServer keeps for its clients: values by namespace and key, in memory and a JSON file.
 
 Source: namesrv/kvconfig/KVConfigManager.java. The file is `{"configTable":{namespace:{key:value}}}`. Each write
-contains the whole table, with all changes made during the previous write. Apache's has no size limit. Ours has one,
-because any client may put values, and all of them are kept in memory, and written at each change.
+contains the whole table, with all changes made during the previous write. Unlike Apache's, its size is limited, since
+any client may put values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENTRY_BYTES: Final = 40
 
 
 class KvConfig:
-    """The KV configuration of all namespaces, in memory only if `path` is None, and limited to `max_bytes`.
+    """The KV configuration of all namespaces, kept in memory only if `path` is None.
 
     A put beyond `max_bytes` of names and values is refused. A larger file is still loaded.
     """
@@ -42,7 +42,7 @@ class KvConfig:
         self._turn = trio.Lock()
 
     def load(self) -> None:
-        """Reads the file, if it exists. Raises `StoreError` when it holds no KV configuration."""
+        """Reads the file, if it exists. Raises `StoreError` if its content is invalid."""
         if self.path is None or not self.path.exists():
             return
         try:
@@ -63,11 +63,11 @@ class KvConfig:
         return self.namespaces.get(namespace or "", {}).get(key or "")
 
     def namespace(self, namespace: str | None) -> Mapping[str, str] | None:
-        """Returns the namespace's values, or None when nothing was ever put into it. An emptied namespace stays."""
+        """Returns the values of a namespace, or None if it never had any. An emptied namespace stays."""
         return self.namespaces.get(namespace or "")
 
     def table_body(self, namespace: str) -> bytes | memoryview | None:
-        """Returns the namespace's values as an answer's body, which is cached, or None if it never had any."""
+        """Returns the values of a namespace as a response body, which is cached, or None if it never had any."""
         values = self.namespaces.get(namespace)
         if values is None:
             return None

@@ -66,10 +66,7 @@ def configure(config_file: Path | None = None, *, port: int | None = None, host:
 
 
 def run_process(config: NameServerConfig) -> None:
-    """Serves until SIGTERM, SIGINT or SIGHUP, with the log on standard error.
-
-    Raises `RocketMQError` when it cannot start.
-    """
+    """Runs a NameServer until SIGTERM, SIGINT or SIGHUP, logging on standard error. May raise `RocketMQError`."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     raise_limit_of_files()
     try:

@@ -1,6 +1,6 @@
-"""The queue of registrations: short ones are applied at once, long ones when a thread has decoded them.
+"""The queue of registrations: short ones are applied at once, long ones after a thread has decoded them.
 
-A broker with 10,000 topics sends 2 MB every 30 s. A body with the digest of the last one is not decoded again.
+A broker with 10,000 topics sends 2 MB every 30 s. A body with the same digest as the last is not decoded again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], 
 
 
 class RegistrationQueue:
-    """The registrations that wait. Registrations of one broker name are applied in the order of their arrival.
-
-    That order is fixed on arrival, since the loop starts tasks in any order.
-    """
+    """The registrations that wait. Those of one broker name are applied in the order of their arrival."""
 
     def __init__(
         self,
@@ -51,9 +48,9 @@ class RegistrationQueue:
         self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger bodies
 
     def take(self, register: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
-        """Applies a registration and returns the answer, as an awaitable if the registration has to wait.
+        """Applies a registration and returns the answer, as an awaitable if the registration must wait.
 
-        Raises `BodyError` for an unreadable body.
+        Raises `BodyError` if the body cannot be decoded.
         """
         header, size = register.header, len(register.raw_body)
         is_short = size <= SHORT_BODY_BYTES and not header.compressed

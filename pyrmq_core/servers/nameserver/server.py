@@ -45,7 +45,7 @@ REQUESTS_PER_CONNECTION: Final = 64
 
 @dataclass(eq=False, slots=True)
 class RunningNameServer:
-    """A serving NameServer: its real address, tables, KV configuration and settings, and the two ways to end it."""
+    """A started NameServer: its address, tables, KV configuration and settings, and the two ways to stop it."""
 
     listening: Listening
     server: NameServer
@@ -74,11 +74,11 @@ class RunningNameServer:
         return self.server.config
 
     def stop(self) -> None:
-        """Stops as after SIGTERM: ends `run_nameserver` in order."""
+        """Stops as SIGTERM does: `run_nameserver` ends in order."""
         self.scope.cancel()
 
     def kill(self) -> None:
-        """Stops as after SIGKILL: KV configuration that is not in its file yet is lost."""
+        """Stops as SIGKILL does: KV configuration that is not yet in its file is lost."""
         self.is_killed = True
         self.scope.cancel()
 
@@ -91,9 +91,9 @@ async def run_nameserver(
 ) -> None:
     """Runs a NameServer until cancelled or stopped. `nursery.start` returns the `RunningNameServer`.
 
-    KV configuration is loaded before the port opens. `wrap_handler` may read and change each request and answer. When
-    cancelled, it closes the port and all connections, then writes unsaved KV configuration. Raises `NetworkError` when
-    it cannot listen, and `InvalidArgument` for TLS files that cannot be used.
+    `wrap_handler` may read and change each request and answer. When cancelled, it closes the port and all connections,
+    then writes unsaved KV configuration. Raises `NetworkError` if it cannot listen, and `InvalidArgument` for invalid
+    TLS files.
     """
     config = config or NameServerConfig()
     to_send, to_take = trio.open_memory_channel[MinBrokerIdChange](NOTICES)
@@ -175,7 +175,7 @@ def _queue_notice(to_send: trio.MemorySendChannel[MinBrokerIdChange], notice: Mi
 
 
 async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel[MinBrokerIdChange]) -> None:
-    """Notifies brokers of a new smallest id, once each. A broker that is not reached queries it by itself."""
+    """Sends brokers each notice of a new smallest id once. A broker that misses it queries the id by itself."""
     async for notice in to_take:
         command = NotifyMinBrokerIdChange(
             min_broker_id=notice.min_broker_id,

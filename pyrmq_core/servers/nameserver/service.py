@@ -1,7 +1,7 @@
 """`NameServer`: the route tables, KV configuration and settings of one NameServer, and the operations on them.
 
 It has no port itself: `handlers` answer requests with it, and `server` calls `connection_closed` and `scan`. Each
-change that the tables report becomes a line of the log.
+change of the tables is logged in one line.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ROUTE_BYTES: Final = 1024
 
 
 class NameServer:
-    """One NameServer's state. With `notifyMinBrokerIdChanged`, `notify` is called when a smallest broker id changes."""
+    """The state of one NameServer. `notify` is called when the smallest id of a broker name changes, if enabled."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class NameServer:
     def is_ready(self) -> bool:
         """True if routes may be answered.
 
-        With `needWaitForService` that begins after `waitSecondsForService`, or once a route was found.
+        With `needWaitForService` that is so after `waitSecondsForService`, or once a route was found.
         """
         waited_ms = now_ms() - self._started_ms
         waits = self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000
@@ -135,7 +135,7 @@ class NameServer:
                 log.info("%s", change)
 
     async def log_kv(self) -> None:
-        """Logs the KV configuration, a line a value, and lets other tasks run meanwhile."""
+        """Logs the KV configuration, one line for each value. Other tasks run in between."""
         for namespace, values in list(self.kv.namespaces.items()):
             for number, (key, value) in enumerate(list(values.items()), 1):
                 log.info("KV configuration %s: %s = %s", namespace, key, value)
@@ -143,10 +143,10 @@ class NameServer:
                     await trio.lowlevel.checkpoint()
 
     async def update_config(self, settings: Mapping[str, str]) -> None:
-        """Applies settings and writes all of them to their file.
+        """Applies settings and writes all of them to their file. Ports and addresses take effect at the next start.
 
-        Raises `InvalidArgument` for a bad value, and `StoreError` when the settings apply but are not written. The
-        first few unknown names are logged. Ports and addresses take effect at the next start.
+        Raises `InvalidArgument` for a bad value, and `StoreError` if the settings apply but cannot be written. The
+        first few unknown names are logged.
         """
         unknown = unknown_settings(dict(islice(settings.items(), UNKNOWN_LINES)))
         for name, nearest in unknown.items():
@@ -208,7 +208,7 @@ class _CachedAnswer(NamedTuple):
 
 
 class RouteCache:
-    """A cache of encoded routes. It compares routes by identity: the tables return the same object until it changes."""
+    """A cache of encoded routes by identity, since the tables return the same object until a route changes."""
 
     def __init__(self) -> None:
         self._bytes = 0

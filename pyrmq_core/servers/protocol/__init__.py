@@ -1,1 +1,1 @@
-"""Formats and conversations between servers alone: registrations and heartbeats of brokers, pure like `protocol`."""
+"""Requests and bodies that only servers exchange: registrations and heartbeats of brokers. Pure, like `protocol`."""

@@ -1,8 +1,7 @@
-"""BROKER_HEARTBEAT (904) and NOTIFY_MIN_BROKER_ID_CHANGE (905): 5.x's short heartbeat, and a notice about it.
+"""BROKER_HEARTBEAT (904), 5.x's short heartbeat, and NOTIFY_MIN_BROKER_ID_CHANGE (905), a notice to brokers.
 
-A NameServer sends the notice to brokers when another broker has the smallest id now. The answer to request 904 is
-SUCCESS for every broker, known or not. A NameServer of 4.9 does not answer it at all. Notice 905 goes one-way from the
-NameServer to the broker's address, over a separate connection. Sources:
+The answer to 904 is SUCCESS for every broker, known or not. A NameServer of 4.9 does not answer it. Notice 905 is sent
+when another broker of a name has the smallest id, one-way over a connection from the NameServer to the broker. Sources:
 remoting/protocol/header/namesrv/BrokerHeartbeatRequestHeader.java, NotifyMinBrokerIdChangeRequestHeader.java.
 """
 
@@ -27,7 +26,7 @@ class BrokerHeartbeat(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class NotifyMinBrokerIdChange(HeaderRequest):
-    """A notice of the broker with the smallest id of its name, after one left (`offline_broker_addr`) or joined."""
+    """The notice of a broker name's new smallest id, after a broker left (`offline_broker_addr`) or joined."""
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
     min_broker_id: int = wire("minBrokerId")

@@ -16,7 +16,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class MasterInfo(HeaderRequest):
-    """A master's addresses, and the end of its log. The answer has the same fields."""
+    """A master's addresses, and the end of its log, both as request and as answer."""
 
     CODE: ClassVar[RequestCode] = RequestCode.EXCHANGE_BROKER_HA_INFO
     ha_address: str | None = wire("masterHaAddress", None)

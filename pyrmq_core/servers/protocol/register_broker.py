@@ -1,8 +1,8 @@
 """REGISTER_BROKER (103), UNREGISTER_BROKER (104), QUERY_DATA_VERSION (322): a broker registers its topics.
 
-Supported: plain and compressed bodies of all versions. The body stays undecoded until `RegisterBroker.body` is called:
-a NameServer that received the same body before need not decode it.
-Sources: remoting/protocol/header/namesrv/RegisterBrokerRequestHeader.java, UnRegisterBrokerRequestHeader.java,
+Plain and compressed bodies of all versions are supported. The body is decoded by `RegisterBroker.body`, so that a
+NameServer can skip a body that it received before. Sources:
+remoting/protocol/header/namesrv/RegisterBrokerRequestHeader.java, UnRegisterBrokerRequestHeader.java,
 QueryDataVersionRequestHeader.java, broker/out/BrokerOuterAPI.java.
 """
 
@@ -44,7 +44,7 @@ class RegistrationHeader:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker's registration with all topics, or with those that changed: an absent topic stays registered."""
+    """A broker's registration of all its topics, or of those that changed. An absent topic stays registered."""
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_BROKER
     header: RegistrationHeader
@@ -57,7 +57,7 @@ class RegisterBroker:
         return cls(replace(header, body_crc32=registration_crc(raw)), raw)
 
     def body(self) -> RegistrationBody:
-        """Returns the decoded body. Raises `BodyError` when it cannot be read."""
+        """Decodes the body. Raises `BodyError` if that fails."""
         return decode_registration(self.raw_body, version=self.version, compressed=self.header.compressed)
 
     def check_crc(self) -> None:
@@ -81,7 +81,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """The answer to request 103: a slave's master addresses, and the order configurations by topic."""
+    """The answer to request 103: for a slave its master's addresses, and the order configurations by topic."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -109,7 +109,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker(HeaderRequest):
-    """The notice that a broker leaves, which is answered without fields."""
+    """The request by which a broker unregisters, which is answered without fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_BROKER
     cluster_name: str = wire("clusterName")
@@ -120,7 +120,7 @@ class UnregisterBroker(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryDataVersion:
-    """A query whether the NameServer has this version of the broker's topics. It counts as a heartbeat."""
+    """The query whether a NameServer has this version of the broker's topics. It counts as a heartbeat."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_DATA_VERSION
     cluster_name: str

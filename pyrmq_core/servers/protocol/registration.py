@@ -45,7 +45,7 @@ _INT: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RegistrationBody:
-    """A broker's topics, as it registers them. `topic_queue_mapping_infos` belong to static topics (5.x)."""
+    """The topics that a broker registers. `topic_queue_mapping_infos` belong to static topics (5.x)."""
 
     data_version: DataVersion = NO_VERSION
     topic_configs: tuple[TopicConfig, ...] = ()
@@ -70,7 +70,7 @@ class RegistrationBody:
         )
 
     def to_compressed(self, version: int) -> bytes:
-        """Returns the compressed form for a command of this version. 4.9 accepts it only without attributes."""
+        """Encodes the compressed form for a command of this version. 4.9 accepts it only without attributes."""
         texts = [self.data_version.to_json(), _INT.pack(len(self.topic_configs))]
         texts += [_topic_text(config).encode() for config in self.topic_configs]
         texts.append(dumps(list(self.filter_servers or ())))
@@ -88,7 +88,7 @@ def registration_crc(body: bytes | memoryview) -> int:
 
 
 def decode_registration(body: bytes | memoryview, *, version: int, compressed: bool) -> RegistrationBody:
-    """Returns the decoded body. Raises `BodyError` when it cannot be read."""
+    """Decodes a registration's body. Raises `BodyError` if that fails."""
     if not body:
         return RegistrationBody()
     if compressed and version >= FULL_BODY_VERSION:
@@ -114,7 +114,7 @@ _HEAD_BYTES: Final = 1024
 
 
 def lasting_parts(body: bytes | memoryview) -> tuple[memoryview, memoryview]:
-    """Returns a body without its mappingDataVersion, as two parts. Bodies with equal parts have the same content."""
+    """Returns the parts of a body before and after its mappingDataVersion, which always changes, for comparison."""
     view = memoryview(body)
     stamp = _RESTAMPED.search(view[:_HEAD_BYTES])
     return (view, view[:0]) if stamp is None else (view[: stamp.start()], view[stamp.end() :])
@@ -161,7 +161,7 @@ def _inflated(body: bytes | memoryview) -> bytes:
 
 
 class _Texts:
-    """A reader of an inflated body's counts and texts, in order."""
+    """A reader of a decompressed body's counts and texts, in order."""
 
     __slots__ = ("_bytes", "_position")
 
@@ -194,7 +194,7 @@ class _Texts:
 
 
 def _topic_text(config: TopicConfig) -> str:
-    """Returns a topic's text: five parts without attributes, as 4.9 requires, else six."""
+    """Formats a topic in five parts without attributes, as 4.9 requires, else in six."""
     five = (
         f"{config.topic} {config.read_queue_nums} {config.write_queue_nums} {int(config.perm)} "
         f"{config.topic_filter_type}"
@@ -218,7 +218,7 @@ def _topic_of_text(text: str) -> TopicConfig:
 
 
 def _attributes(text: str) -> Mapping[str, str]:
-    """Returns a topic's attributes, or none if they are unreadable, as in Java (TopicConfig.decode), or very long."""
+    """Parses a topic's attributes. Invalid, as in Java (TopicConfig.decode), or very long ones are dropped."""
     if len(text) > MAX_ATTRIBUTES_CHARACTERS:
         return NO_PROPERTIES
     try:

@@ -1,7 +1,7 @@
 """RocketMQ for Airflow: `MessageQueueTrigger(scheme="rocketmq", ...)` waits for a message of a topic.
 
-Airflow finds `get_provider_info` by this package's entry point, and calls it in every command. So this module does not
-load the provider and its trigger, which are in `message_queue`.
+Airflow calls `get_provider_info`, the package's entry point, in every command. So this module does not load the
+provider and its trigger, which are in `message_queue`.
 """
 
 from __future__ import annotations

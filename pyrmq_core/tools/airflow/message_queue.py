@@ -48,11 +48,11 @@ class RocketMQMessageTrigger(BaseEventTrigger):  # type: ignore[misc] # Airflow 
         }
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Returns the class and its arguments, from which Airflow makes the trigger anew."""
+        """Returns the class and its arguments, from which Airflow creates the trigger again."""
         return f"{__name__}.{type(self).__qualname__}", self.arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yields one event, however long it takes. If Airflow does not accept the event, its messages come again."""
+        """Yields one event, however long it takes. Messages of an event that Airflow does not accept come again."""
         topic, group, nameserver, tags, sql, max_messages, conn_id = self.arguments.values()
         keys = {}
         if conn_id is not None:
@@ -102,7 +102,7 @@ class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[mi
 
 
 def as_json(message: MessageExt) -> dict[str, Any]:
-    """Returns a message as Airflow stores it: `body` as text, or `body_base64` where it is no UTF-8."""
+    """Returns a message as Airflow stores it, with `body` as text, or `body_base64` if it is not UTF-8."""
     try:
         body = {"body": message.body.decode()}
     except UnicodeDecodeError:

@@ -13,7 +13,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the command. Without click and rich it prints what to install."""
+    """Runs the command. If click or rich is missing, prints what to install."""
     try:
         from pyrmq_core.tools.cli.commands import pyrmq
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`python -m pyrmq_core.tools.cli`: the `pyrmq` command where no script of that name is on the path."""
+"""`python -m pyrmq_core.tools.cli`: the `pyrmq` command where its script is not on the path."""
 
 from pyrmq_core.tools.cli import main
 

@@ -1,4 +1,4 @@
-"""`pyrmq topic`, `pyrmq cluster`, `pyrmq kv`: showing and changing topics, brokers and KV configuration."""
+"""`pyrmq topic`, `pyrmq cluster`, `pyrmq kv`: show and change topics, brokers and KV configuration."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 
 
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
-    """Returns the brokers that have the topic, in the cluster if one is named. Raises an error if there are none.
+    """Returns the brokers that have the topic, in the cluster if one is given. Raises an error if there are none.
 
     The list is empty if only the topic's order configuration is left, as after an interrupted deletion.
     """

@@ -1,6 +1,6 @@
-"""The outermost command: a table of all commands, each of which is imported when it is used.
+"""The command `pyrmq` itself: a table of all commands, each of which is imported when it is used.
 
-Loading all of them takes a second of a processor. `--help`, `--version` and the completion of names need none.
+Importing all of them takes a second. `--help`, `--version` and the completion of names need none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyrmq_core import __version__
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
-    """A command that is loaded when it is used: its module in this package, its name there, and its help's sentence."""
+    """A command that is imported when it is used: its module in this package, its name, and its line in the help."""
 
     module: str
     name: str
@@ -57,10 +57,10 @@ COMMANDS: Final = {
 
 
 class OutermostGroup(click.Group):
-    """The group of the table's commands. It turns a failure of a command, or of click's output, into an exit status."""
+    """The group of all commands. It turns an exception of a command, or of click's output, into an exit status."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Reads the group's own options. `--help` and `--version` print here."""
+        """Parses the group's own options. `--help` and `--version` print here."""
         _print_any_text()
         contexts: list[click.Context] = []
         _ended(lambda: contexts.append(super(OutermostGroup, self).make_context(*args, **extra)))
@@ -93,7 +93,7 @@ def pyrmq() -> None:
 
 
 def _print_any_text() -> None:
-    """Sets the output to print escapes for characters that its encoding lacks, instead of raising."""
+    """Sets the output to print escapes for characters that its encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The options of every command that calls servers: NameServers, keys, TLS, namespace and time-out, as one value."""
+"""The options of every command that connects to servers, as one value."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ class TlsOptions:
     verify: str | None = None
 
     def context(self) -> ssl.SSLContext | None:
-        """Returns the SSLContext for all connections, or None without TLS. Raises `InvalidArgument` for unusable
-        files.
-        """
+        """Returns the SSLContext for all connections, or None without TLS. Raises `InvalidArgument` for bad files."""
         if not (self.enabled or self.authority or self.certificate or self.verify):
             if self.key:
                 raise InvalidArgument("--tls-key belongs to a certificate: give --tls-cert, too")
@@ -73,7 +71,7 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The options by which a command connects: NameServers, namespace, keys and TLS. `timeout` is seconds a request."""
+    """The options by which a command connects: NameServers, namespace, keys and TLS. `timeout` is in seconds."""
 
     nameserver: str | None = None
     nameserver_url: str | None = None
@@ -107,9 +105,7 @@ class Connection:
         return replace(self, nameserver=nameserver, nameserver_url=None)
 
     async def nameservers(self) -> tuple[str, ...]:
-        """Returns the NameServers of the option, or the present list of its URL. There are none if the URL cannot be
-        read.
-        """
+        """Returns the NameServers of the option, or the list at its URL, which is empty if that cannot be read."""
         if self.nameserver_url is None:
             return tuple(address for address in re.split(r"[;,\s]+", self.nameserver or "") if address)
         async with self.client() as client:
@@ -127,11 +123,11 @@ class Connection:
 
 
 class ConnectionOption(click.Option):
-    """An option about the connection to servers. The help of each command lists these last."""
+    """An option about the connection to servers, which each command's help lists last."""
 
 
 def connection_options(command: Command) -> Command:
-    """Adds the options for calls to servers to a command, and passes it their values as `connection`."""
+    """Adds the options for connections to a command, and passes it their values as `connection`."""
 
     @functools.wraps(command)
     def connected(**arguments: Any) -> Any:
@@ -220,7 +216,7 @@ OPTIONS: Final = (
 def connection_of(arguments: dict[str, Any]) -> Connection:
     """Returns the connection that a command's options describe, and removes these options from `arguments`.
 
-    Keys from options override those in the file of `--credentials`.
+    Keys from options take precedence over those in the file of `--credentials`.
     """
     keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
     path = arguments.pop("credentials")
@@ -249,7 +245,7 @@ def connection_of(arguments: dict[str, Any]) -> Connection:
 
 
 def _credentials(path: str) -> dict[str, str]:
-    """Returns the keys in a file with lines `accessKey: text` or `accessKey=text`. No error shows the content."""
+    """Returns the keys in a file with lines `accessKey: text` or `accessKey=text`. No error shows its content."""
     from pyrmq_core.protocol.java.properties_text import parse_java_properties
 
     with Path(path).open("rb") as file:

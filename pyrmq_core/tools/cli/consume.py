@@ -1,4 +1,4 @@
-"""`pyrmq consume`: joins a consumer group, prints each message, and acknowledges what is printed."""
+"""`pyrmq consume`: joins a consumer group, prints each message, and acknowledges the printed ones."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def consume_topic(
     orderly: bool,
     limit: int | None,
 ) -> None:
-    """Prints up to `limit` messages that the group assigns to this consumer. Raises `NoRoute` for a missing topic."""
+    """Prints up to `limit` messages of the queues assigned to this member. Raises `NoRoute` for a missing topic."""
     from pyrmq_core import PullConsumer, PushConsumer
     from pyrmq_core.network import open_owned_nursery
 
@@ -101,7 +101,7 @@ async def consume_topic(
 
 
 async def _end_at_a_refusal(consumer: PushConsumer) -> None:
-    """Raises a server's refusal that lasts, such as for a wrong key or a missing group."""
+    """Raises the error of a server that no later try would change, such as for a wrong key or a missing group."""
     import trio
 
     while True:

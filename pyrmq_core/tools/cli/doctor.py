@@ -1,6 +1,6 @@
 """`pyrmq doctor`: checks that a Spark job would find its Python, the data source, Java, NameServers and brokers.
 
-The data source's own libraries are not loaded here: the Python that Spark would use is started, and reports its own.
+The libraries are checked in the Python that Spark would use, which is started and reports its own.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ def check_python(environment: Mapping[str, str]) -> list[Check]:
 
 
 def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Returns the variable that names the Python, and the Python (PythonUtils.defaultPythonExec).
+    """Returns the environment variable that selects Spark's Python, and that Python (PythonUtils.defaultPythonExec).
 
-    Without such a variable the Python is `python3`.
+    Without such a variable the result is "" and `python3`.
     """
     for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
         if environment.get(name):
@@ -134,7 +134,7 @@ def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
 def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
     """Returns the checks of a Python installation. `has` is its report, the output of `PROBE`.
 
-    `name` is the variable that chose this Python, and `use_this` the advice to choose another.
+    `name` is the variable that selected this Python, and `use_this` the advice to select another.
     """
     versions, errors = has["versions"], has["errors"]
     checks = [_at_least("pyspark", MIN_PYSPARK, versions, errors)]
@@ -198,7 +198,7 @@ async def _add_servers(connection: Connection, checks: list[Check]) -> None:
 
 
 async def _check_nameserver(connection: Connection, brokers: dict[str, tuple[str, int]]) -> Check:
-    """Checks a NameServer, and adds the brokers that it knows to `brokers`: address to name and id."""
+    """Checks a NameServer, and adds the addresses of its brokers to `brokers`, with name and id."""
     address = connection.nameserver
     try:
         async with connection.admin() as admin:
@@ -225,10 +225,7 @@ async def _check_broker(
     timeout: float,
     tls: ssl.SSLContext | None,
 ) -> None:
-    """Checks that a broker accepts connections.
-
-    A job needs the masters, whose id is 0. Without a slave it runs.
-    """
+    """Checks that a broker accepts connections. A failure is an error for a master (id 0), a warning for a slave."""
     where = f"{name} ({broker_id}) {address}"
     from pyrmq_core.network import connect
 
@@ -255,7 +252,7 @@ def _at_least(package: str, minimum: tuple[int, ...], versions: Mapping[str, str
 
 
 def _settings_that_harm(environment: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    """Yields environment variables for Python that mislead Spark, each with its remedy."""
+    """Yields settings of Spark's Python that would mislead it, each with its remedy."""
     driver, workers = environment.get("PYSPARK_DRIVER_PYTHON"), environment.get("PYSPARK_PYTHON")
     if driver and driver != workers:
         yield (
@@ -289,7 +286,7 @@ def _setting(file: Path, name: str) -> str | None:
 
 
 def _as_spark_submit(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment with the Python path that `spark-submit` sets for an unpacked Spark in `SPARK_HOME`."""
+    """Returns the environment with the PYTHONPATH that `spark-submit` sets for an unpacked Spark in `SPARK_HOME`."""
     home = environment.get("SPARK_HOME")
     own = [str(Path(home, "python")), *map(str, Path(home, "python", "lib").glob("py4j-*.zip"))] if home else []
     return {**environment, "PYTHONPATH": os.pathsep.join([*own, *filter(None, [environment.get("PYTHONPATH")])])}

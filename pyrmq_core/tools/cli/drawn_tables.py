@@ -22,7 +22,7 @@ LEAST_FOLDED: Final = 16
 
 
 def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
-    """Returns the rows as a table for the terminal, in the form that `tables.text_of` describes."""
+    """Formats the rows as a table for the terminal, as `tables.text_of` describes."""
     console = _console()
     cells = [[_cell(row[column]) for column in columns] for row in rows]
     right = [_are_numbers([row[column] for row in rows]) for column in columns]
@@ -61,7 +61,7 @@ def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> lis
 def _wrapped(
     columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], widths: Sequence[int] = ()
 ) -> Table:
-    """Returns a table that wraps only cells of several words. With `widths` it folds all cells to them."""
+    """Returns a table that wraps cells with several words. With `widths` it folds all cells to these widths."""
     table = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         words = any(" " in row[number] for row in cells)
@@ -79,9 +79,7 @@ def _wrapped(
 
 
 async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: float) -> None:
-    """Shows the text of `make` on the whole terminal at intervals, or prints it without a terminal. It never
-    returns.
-    """
+    """Shows the text of `make` on the whole terminal at intervals, or prints it without a terminal. Never returns."""
     console = Console(highlight=False)
     if not console.is_terminal:
         while True:
@@ -94,7 +92,7 @@ async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: flo
 
 
 def cut_to_height(console: Console, text: str) -> Text:
-    """Returns the lines that fit on the terminal. The last says how many are missing."""
+    """Returns the lines that fit on the terminal. The last line says how many are missing."""
     lines = list(Text.from_ansi(text.rstrip("\n")).wrap(console, console.width))
     if len(lines) > console.height:
         kept = console.height - 1
@@ -105,7 +103,7 @@ def cut_to_height(console: Console, text: str) -> Text:
 
 
 def drawn(*lines: Table | str) -> str:
-    """Returns the text of tables and lines, for `click.echo`: rich itself ends the process when a pipe is closed."""
+    """Formats tables and lines for `click.echo`, since rich itself ends the process when a pipe is closed."""
     console = _console()
     with console.capture() as captured:
         for line in lines:

@@ -1,7 +1,7 @@
 """`pyrmq export`: copies a part of a topic to a file, which appears only when it is complete.
 
 The file is written under another name in the same folder and renamed at the end. It has the queues one after another,
-each in order. Memory does not grow with the part.
+each in order. The memory needed does not depend on the size.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ async def _export(
 
 
 def _say_unfinished(target: str) -> None:
-    """Prints the unfinished files of other exports to `target`. Only the user knows whether one still runs."""
+    """Prints the unfinished files of other exports to `target`, which may still be running."""
     for path in sorted(glob.glob(f"{glob.escape(target)}.*.part")):
         click.echo(
             visible_text(f"{path} is the unfinished file of another export; remove it if that runs no more"), err=True
@@ -162,9 +162,9 @@ def _written_whole(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
 
 
 class Undecodable:
-    """The choice for records that cannot be read: they are left out, or kept as they are stored.
+    """The treatment of records that cannot be decoded: they are left out, or written as they are stored.
 
-    With "fail" they are left out, and the command ends with status 1, though the file has all other messages.
+    With "fail" they are left out, and the command ends with status 1 after the file is complete.
     """
 
     def __init__(self, choice: str) -> None:
@@ -181,7 +181,7 @@ class Undecodable:
         return item.message if self._choice == "keep" else None
 
     def end(self, target: str) -> None:
-        """Prints the first errors and the number of all. With "fail" it raises the first error."""
+        """Prints the number of undecodable records and their first errors. With "fail" it raises the first error."""
         if self._choice == "fail" and self._errors:
             error = self._errors[0]
             error.add_note(
@@ -194,14 +194,14 @@ class Undecodable:
 
 
 class Copy:
-    """A file of messages, written in a thread, one unpacked body at a time."""
+    """A file of messages, written in a thread, one decompressed body at a time."""
 
     def __init__(self, tags: TagFilter, undecodable: Undecodable) -> None:
         self._tags = tags
         self._undecodable = undecodable
 
     async def add(self, pulls: Sequence[RawPull]) -> int:
-        """Writes the messages of the pulls, and returns their number."""
+        """Writes the messages of pulls and returns their number."""
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.readable import iterate_readable
 
@@ -250,7 +250,7 @@ class LinesCopy(Copy):
 
 
 class ParquetCopy(Copy):
-    """A Parquet file, written by columns, or message by message after a long or unreadable body in a list of pulls."""
+    """A Parquet file, written by columns, or message by message where a body is long or undecodable."""
 
     def __init__(self, file: IO[bytes], tags: TagFilter, undecodable: Undecodable) -> None:
         from pyrmq_core.client.arrow_library import columnar
@@ -278,7 +278,7 @@ class ParquetCopy(Copy):
         return count
 
     def _write_next(self, batches: Iterator[DecodedBatch]) -> tuple[int, Sequence[RawPull]] | None:
-        """Writes the next batch. Returns the number of its messages and the pulls that follow, or None at the end."""
+        """Writes the next batch. Returns the number of its messages and the remaining pulls, or None at the end."""
         decoded = next(batches, None)
         if decoded is None:
             return None

@@ -1,9 +1,9 @@
-"""The forms in which messages are printed: a line for people, JSON, the body alone, or a template of fields.
+"""The forms in which messages are printed: a line for people, JSON, only the body, or a template of fields.
 
     -o text | json | raw | '{queueId}@{queueOffset} {properties[region]} {body}'
 
-In a template, `{name}` is a field of the message, `{name:>10}` the same in ten columns, `{{` a brace. A message may
-come from a stranger: characters that control the terminal are printed as escapes, unless `--raw` is given.
+In a template, `{name}` is a field of the message, `{name:>10}` the same in ten columns, `{{` a brace. Characters that
+control the terminal are printed as escapes, unless `--raw` is set, since anyone may have sent a message.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def text_line(message: MessageExt, *, raw: bool = False) -> str:
 
 
 def template_line(template: str, *, raw: bool = False) -> Callable[[MessageExt], str]:
-    """Returns the function that makes the line of a message from a template such as `{queueId} {body}`.
+    """Returns the function that formats a message by a template such as `{queueId} {body}`.
 
-    Characters that control the terminal become escapes, unless `raw`. Raises `ValueError` for an unknown field or a
-    wrong form of the template.
+    Characters that control the terminal become escapes, unless `raw`. Raises `ValueError` for an unknown field or an
+    invalid template.
     """
     for escape, character in ESCAPES.items():
         template = template.replace(escape, character)
@@ -92,7 +92,7 @@ FORMS: Final[Mapping[str, MessageLine]] = {
 
 
 def message_form(text: str, *, raw: bool = False) -> MessageLine:
-    """Returns the form that `text` names, or describes as a template. Raises `BadParameter`, which lists the forms."""
+    """Returns the form with a name, or of a template. Raises `BadParameter`, which lists the forms, for other texts."""
     if text in FORMS:
         return _unstripped(functools.partial(text_line, raw=True)) if raw and text == "text" else FORMS[text]
     if "{" not in text:
@@ -109,7 +109,7 @@ def _unstripped(line: Callable[[MessageExt], str]) -> Callable[[MessageExt], byt
 
 
 def form_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `-o`, `--raw`, and `--json`, which means the same as `-o json`. The command receives one `form`."""
+    """Adds `-o`, `--raw`, and `--json`, which means `-o json`, to a command, and passes it their result as `form`."""
 
     @functools.wraps(command)
     def with_form(*arguments: Any, form: str, as_json: bool, raw: bool, **options: Any) -> None:

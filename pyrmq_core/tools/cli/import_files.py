@@ -1,8 +1,7 @@
 """`pyrmq import`: sends the messages of a file that `pyrmq export` wrote, in order within each queue.
 
-Messages of one queue go to one queue: the queue of the same broker and number if the topic has it. Each part of the
-file is sent before the next part is read, so memory is bounded by what the rows unpack to, and a failure lies within
-the last part. Rows are counted without blank lines, as `--skip` counts them.
+Messages of one queue are sent to one queue, that of the same broker and number if the topic has it. Each part of the
+file is sent before the next is read, which limits the memory. `--skip` counts rows without blank lines.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ async def _import(connection: Connection, file: IO[bytes], topic: str, form: str
 
 
 class _Import:
-    """The import of one file: the queue of each message, and the counts of stored messages."""
+    """The import of one file: the queue of each message, and the numbers of stored messages."""
 
     def __init__(self, producer: Producer, queues: Sequence[MessageQueue], source: str, skip: int) -> None:
         self._producer = producer
@@ -98,7 +97,7 @@ class _Import:
         self.stored = 0
 
     def next_part(self, rows: Iterator[RowMessage]) -> dict[MessageQueue | None, list[Message]]:
-        """Returns the next messages of the file, by the queue to send them to, or an empty dict at its end."""
+        """Returns the next messages of the file by the queue to send them to, or an empty dict at its end."""
         part: dict[MessageQueue | None, list[Message]] = {}
         size = count = 0
         try:
@@ -123,7 +122,7 @@ class _Import:
         return part
 
     async def send(self, part: dict[MessageQueue | None, list[Message]]) -> None:
-        """Sends to all queues at once, in order in each. Raises `ClickException` at the end if a send failed."""
+        """Sends to all queues at once, in order within each. Raises `ClickException` at the end if a send failed."""
         import trio
 
         errors: list[RocketMQError] = []

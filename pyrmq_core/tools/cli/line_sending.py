@@ -50,7 +50,7 @@ OBJECTS_BETWEEN_COLLECTIONS: Final = 100_000
 async def send_lines(
     connection: Connection, form: LineForm, body: str | None, files: Sequence[str], report: Report
 ) -> None:
-    """Sends the body, or the lines of standard input or of the files. Raises `ClickException` for lines that failed."""
+    """Sends the body, or the lines of standard input or of the files. Raises `ClickException` if lines failed."""
     async with (
         connection.client() as client,
         Producer(
@@ -76,7 +76,7 @@ async def send_lines(
 
 
 class Report:
-    """The output of a command: a line a message, or only their number at the end."""
+    """The output of `pyrmq send`: one line for each message, or only their number at the end."""
 
     def __init__(self, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json
@@ -116,7 +116,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of input lines whose messages are sent together: first and last line number, and number of messages."""
+    """A range of input lines whose messages are sent together, and the number of these messages."""
 
     first: int
     last: int
@@ -128,7 +128,7 @@ UnderWay: TypeAlias = tuple[Span, PendingSend | PendingBatch]
 
 
 class LineSending:
-    """Sends the lines of the inputs: batches under way, results in order, and counts of failures."""
+    """Sends the lines of the inputs, prints results in order, and counts failures."""
 
     def __init__(self, producer: Producer, form: LineForm, report: Report, line: ProgressLine) -> None:
         self._producer = producer
@@ -167,7 +167,7 @@ class LineSending:
             raise self._failure(*self._first)
 
     async def _send_lines(self, lines: Lines, give: trio.MemorySendChannel[UnderWay]) -> None:
-        """Sends the lines in batches of the size of a request. A line that fits into no batch is sent alone."""
+        """Sends lines in batches of the size of a request. A line that fits into no batch is sent alone."""
         lines_to_send: Lines = []
         messages: list[Message] = []
         room = LIST_BYTES
@@ -257,7 +257,7 @@ class LineSending:
                     self._line.update(self._report.stored, self._bytes)
 
     def _fail_at_call(self, lines: Lines, error: RocketMQError) -> None:
-        """Counts lines that were refused before they were sent, unless earlier lines were refused already."""
+        """Counts lines that could not be sent at all, unless earlier lines failed so already."""
         if not self._reading.cancel_called:
             span = _span(lines)
             self._last = span.last
@@ -315,16 +315,13 @@ def _span(lines: Lines) -> Span:
 
 
 def is_sent_singly(message: Message) -> bool:
-    """Returns whether the message must be sent alone: a batch may not contain it, or would not compress its body."""
+    """Returns whether a message must be sent alone, as a batch may not contain it or would not compress its body."""
     return len(message.body) >= COMPRESS_OVER_BYTES or goes_alone(message) or message.topic.startswith(RETRY_PREFIX)
 
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Makes garbage collections rarer, which saves a twelfth of the processor time of JSON lines.
-
-    Lines under way are many objects without reference cycles.
-    """
+    """Makes garbage collections rarer, which saves a twelfth of the processor time for JSON lines."""
     before = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
     try:
@@ -343,7 +340,7 @@ def _opened(name: str) -> Iterator[int]:
 
 
 def _size_of(files: Sequence[str]) -> int | None:
-    """Returns the size of all files in bytes, or None for standard input or if any is no regular file."""
+    """Returns the size of all files in bytes, or None for standard input or if any is not a regular file."""
     states = [os.stat(name) for name in files]
     if not states or not all(stat.S_ISREG(state.st_mode) for state in states):
         return None

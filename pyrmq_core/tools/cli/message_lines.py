@@ -60,7 +60,8 @@ Lines = list[tuple[int, bytes]]
 class LineForm:
     """The rule by which lines become messages: the input format, and default fields that a line may override.
 
-    Raises `InvalidMessage` for a field that a message cannot have. `hint` follows the error of a line that is no JSON.
+    Raises `InvalidMessage` for a field that a message cannot have. `hint` is added to the error of a line that is not
+    JSON.
     """
 
     def __init__(self, topic: str, fields: Mapping[str, Any], *, as_json: bool = False, hint: str = "") -> None:
@@ -75,7 +76,7 @@ class LineForm:
         self._last_fields = self._rest[4:]
 
     def message(self, line: bytes) -> Message:
-        """Returns the checked message of a line. Raises `InvalidMessage` with the line's fault."""
+        """Returns the checked message of a line. Raises `InvalidMessage` with the reason."""
         if not self._as_json:
             return checked_message(self.unchecked_message(line))
         with contextlib.suppress(InvalidMessage):  # checking the members one by one gives the better error
@@ -86,7 +87,7 @@ class LineForm:
     def unchecked_message(self, line: bytes) -> Message:
         """Returns the message of a line as `message` does, but unchecked, for a caller that encodes it next.
 
-        The encoding makes the same checks. After its error the caller uses `message`, which names the fault.
+        The encoding makes the same checks. After an error the caller calls `message`, whose error is clearer.
         """
         if not self._as_json:
             return make_message(self.topic, line, *self._rest)
@@ -98,9 +99,9 @@ class LineForm:
         return self.message(line) if message is None else message
 
     def _common_message(self, members: Any) -> Message | None:
-        """Returns the message of an object with a body and common members, which are removed from it, or None.
+        """Returns the message of an object with only a body and common members, or None. Removes these members.
 
-        It takes half of the time of `_fields_of`, which reads all possible members.
+        It takes half the time of `_fields_of`, which reads all possible members.
         """
         if members.__class__ is not dict:
             return None
@@ -128,16 +129,16 @@ class LineForm:
 
 
 def checked_message(message: Message) -> Message:
-    """Returns the message. Raises `InvalidMessage` if no producer would send it."""
+    """Returns the message. Raises `InvalidMessage` if a producer would refuse it."""
     check_message(message)
     checked_ends(message)
     return message
 
 
 async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
-    """Yields numbered lines without line ends, as soon as they arrive, also from a terminal or a slow program.
+    """Yields numbered lines without line ends as soon as they arrive, also from a terminal or a slow program.
 
-    A thread reads, so that the event loop is not blocked. It is abandoned if the command ends before the input.
+    A thread reads, and is abandoned if the command ends before the input.
     """
     tail, number = b"", 1
     _widen_pipe(descriptor)
@@ -155,14 +156,14 @@ async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
 
 
 def _widen_pipe(descriptor: int) -> None:
-    """Enlarges a pipe's buffer, where the system can, so that one read has lines for a full request."""
+    """Enlarges a pipe's buffer if the system allows, so that one read has enough lines for a full request."""
     if (resize := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:  # Linux
         with contextlib.suppress(OSError):  # the file is no pipe, or the size exceeds this user's limit
             fcntl.fcntl(descriptor, resize, PIPE_BYTES)
 
 
 def members_of_line(line: bytes, hint: str = "") -> object:
-    """Returns the JSON value of a line, in any encoding that `json` reads, or raises with the line's fault."""
+    """Parses a line as JSON, in any encoding that `json` reads. Raises `InvalidMessage` with the reason."""
     try:
         return orjson.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The names of topics, groups, brokers and clusters for a shell's completion, as servers list them.
+"""The names of topics, groups, brokers and clusters for a shell's completion, queried from servers.
 
 A shell waits for them while a person types, so queries end within a second, and failures print nothing.
 """

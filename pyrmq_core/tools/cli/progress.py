@@ -1,4 +1,4 @@
-"""A progress line on standard error, if that is a terminal. It is removed at the end."""
+"""A progress line on standard error, if that is a terminal, which is removed at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ProgressLine:
         self._is_paused = False
 
     def update(self, done: int, position: int | None = None, more: str = "") -> None:
-        """Shows `done`, the number of finished items, and the text `more` after it.
+        """Shows the number of finished items, and the text `more` after it.
 
         `position` moves the bar if `total` has another unit, such as bytes.
         """

@@ -1,7 +1,7 @@
 """`pyrmq search`: prints messages whose body, properties or times meet a condition.
 
-Brokers filter by tags or SQL. Messages that pass are read, many pulls at once, and compared here. The newest come
-first. The counts of the search are printed at its end, also after Ctrl-C, a failure or a limit.
+Brokers filter by tags or SQL, and the messages that pass are read and compared here, the newest first. The numbers of
+the search are printed at its end, also after Ctrl-C, a failure or a limit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PATIENCE_TIMEOUTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The options that choose a part of a topic: a range of store times, a filter by tags or SQL92, and queues."""
+    """The options that select a part of a topic: a range of store times, a filter by tags or SQL92, and queues."""
 
     since: datetime | None
     until: datetime | None
@@ -53,7 +53,7 @@ class Part:
 
 
 def part_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that choose a part of a topic to a command, and passes it their values as `part`."""
+    """Adds the options that select a part of a topic to a command, and passes it their values as `part`."""
 
     @functools.wraps(command)
     def with_part(**arguments: Any) -> None:
@@ -160,7 +160,7 @@ def search(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The options for the end and the order of a search, and for records that cannot be read."""
+    """The options for the end and the order of a search, and for records that cannot be decoded."""
 
     limit: int | None
     max_bytes: int
@@ -210,7 +210,7 @@ async def tools_consumer(connection: Connection) -> AsyncIterator[PullConsumer]:
 
 @asynccontextmanager
 async def ranges_to_read(connection: Connection, topic: str, part: Part) -> AsyncIterator[tuple[PullConsumer, Ranges]]:
-    """Opens a consumer, and yields it with the offsets of that part of the topic. Brokers check the SQL expression."""
+    """Opens a consumer, and yields it with the offsets of a part of the topic. Brokers check the SQL expression."""
     from pyrmq_core.tools.search.ranges import check_sql, queues_named, ranges_of
 
     async with tools_consumer(connection) as consumer:
@@ -276,7 +276,7 @@ def _say_end(searching: Search, topic: str, limit: int | None) -> None:
 
 
 def say_unreadable(count: int, texts: Sequence[str], what: str = "passed over") -> None:
-    """Prints the first errors of records that cannot be read, and the number of all."""
+    """Prints the number of records that cannot be decoded, and their first errors."""
     for text in texts:
         click.echo(visible_text(f"a record cannot be read and is {what}: {text}"), err=True)
     if count:

@@ -1,8 +1,7 @@
-"""`pyrmq send`: one message, or the lines of standard input or of files, sent in batches as fast as they come.
+"""`pyrmq send`: sends one message, or the lines of standard input or of files in batches.
 
-Results are printed in the order of the lines. After a failed line no further line is read, and the sends under way are
-waited for: the error says how many messages are stored, not stored, and perhaps stored, and with which line to
-continue.
+Results are printed in the order of the lines. After a failed line no more lines are read, and the sends in progress are
+completed. The error says how many messages are stored, not stored, and perhaps stored, and from which line to continue.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class SectionedCommand(click.Command):
-    """A command whose help lists the connection's options below its own."""
+    """A command whose help lists the options of the connection below its own."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes two lists of options. The second is left out if it is empty."""
+        """Writes the command's options and those of the connection as two lists. An empty list is left out."""
         for title, wanted in (("Options", False), ("Connection", True)):
             records = [
                 record
@@ -33,16 +33,16 @@ class SectionedCommand(click.Command):
 
 
 class CommandGroup(click.Group):
-    """A group of `SectionedCommand`s. Groups inside it are of this class, too."""
+    """A group of `SectionedCommand`s. Groups in it are of this class, too."""
 
     command_class = SectionedCommand
     group_class = type
 
 
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Runs the async function. The group reports its exceptions.
+    """Runs the async function.
 
-    A signal that stops programs cancels it, then `KeyboardInterrupt` is raised, or `SystemExit` with status 143 or 129.
+    A signal that stops programs cancels it. Then `KeyboardInterrupt` is raised, or `SystemExit` with status 143 or 129.
     """
     import trio  # loaded by a command that runs, not by its help
 

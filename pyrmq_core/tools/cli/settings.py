@@ -19,7 +19,7 @@ changed_option = click.option(
 
 
 def settings_of(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
-    """Returns the settings of the option, whose values may be empty. Raises `BadParameter` for another text."""
+    """Parses `NAME=VALUE` options, whose values may be empty. Raises `BadParameter` for another form."""
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -30,7 +30,7 @@ def settings_of(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
 
 
 def chosen_settings(settings: Mapping[str, str], names: Iterable[str], where: str) -> dict[str, str]:
-    """Returns the named settings, or all if there are no names. Raises `ClickException` for an unknown name."""
+    """Returns the settings with these names, or all without names. Raises `ClickException` for an unknown name."""
     wanted = list(names)
     if missing := [name for name in wanted if name not in settings]:
         raise click.ClickException(f"{where} lists no setting {', '.join(missing)}")
@@ -38,7 +38,7 @@ def chosen_settings(settings: Mapping[str, str], names: Iterable[str], where: st
 
 
 def show_table(table: SettingsTable, rows: Iterable[SettingRow], *, as_json: bool) -> None:
-    """Prints settings with a column for each server. A server without an answer is named on standard error."""
+    """Prints settings with a column for each server. Servers that did not answer are named on standard error."""
     if as_json:
         members = [
             {"setting": row.name, "default": row.default, "values": dict(row.values), "differs": row.differs}

@@ -1,7 +1,7 @@
 """Prints rows as a table for people or as JSON for programs, once or, with `--watch`, at intervals.
 
-A watched table takes the whole terminal, as `top` does. Where the output is no terminal it is printed each time.
-`drawn_tables`, which makes the tables for people, is not loaded by the help of a command.
+With `--watch` a table takes the whole terminal. If the output is not a terminal, it is printed each time.
+`drawn_tables`, which formats the tables for people, is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Watch:
 
 
 def watch_options(command: Command) -> Command:
-    """Adds `--watch` and `--interval`, and passes their values as `watch`, a `Watch`."""
+    """Adds `--watch` and `--interval` to a command, and passes it their values as `watch`."""
 
     @functools.wraps(command)
     def watching(**arguments: Any) -> Any:
@@ -60,7 +60,7 @@ def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_jso
 
 
 def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) -> None:
-    """Prints the text about a change, unless it is empty, or as JSON the changed rows."""
+    """Prints the text about a change unless it is empty, or with `as_json` the changed rows."""
     if as_json:
         show(rows, (), as_json=True)
     elif text:
@@ -68,10 +68,10 @@ def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) ->
 
 
 def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> str:
-    """Returns the rows as `show` prints them, with numbers at the right of their column.
+    """Formats rows as `show` prints them, with numbers at the right of their column.
 
-    On a narrow terminal, cells with several words are wrapped, then the widest columns of texts are folded. If the
-    table still does not fit, each row is a block of lines, `column value`.
+    On a narrow terminal, cells with several words are wrapped, then the widest columns are folded. If the table still
+    does not fit, each row becomes a block of lines, `column value`.
     """
     if as_json:
         return json_text(list(rows)) + "\n"
@@ -81,9 +81,9 @@ def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_
 
 
 async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None:
-    """Prints the text of `make`, or with `--watch` shows it anew at intervals.
+    """Prints the text of `make`, or with `--watch` shows it again at intervals.
 
-    With `--watch`, a failure of `make` is shown in place of the text, and the next try still follows.
+    With `--watch` an error of `make` is shown in place of the text, and the next try follows.
     """
     if not watch.enabled:
         click.echo(await make(), nl=False)

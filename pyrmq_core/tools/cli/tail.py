@@ -1,7 +1,7 @@
-"""`pyrmq tail`: prints the messages of a topic as they come, with a task for each queue.
+"""`pyrmq tail`: prints the messages of a topic as they arrive, with a task for each queue.
 
-With `--follow` a reader waits for a broker that is away: it reports the loss once, and continues at its offset when the
-broker is back. New queues, also of joining brokers, are found by further queries for the route.
+With `--follow` a reader waits for an unreachable broker: it reports that once, and later continues at its offset. New
+queues, also of joining brokers, are found by further queries for the route.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def start_of(ctx: click.Context, param: click.Parameter, value: str | None) -> S
 class Wanted:
     """The messages to print: the start, the queues, the filter, the number, and whether to wait for more.
 
-    `offset` counts from the queue's end if it is negative. With a `group` each queue begins at the group's committed
-    offset, or at `start` if there is none.
+    A negative `offset` counts from the queue's end. With a `group` each queue begins at the group's committed offset,
+    or at `start` if there is none.
     """
 
     start: Start
@@ -211,7 +211,7 @@ class _CommittedRows:
 
 
 async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: MessageLine) -> None:
-    """Prints the messages that are already stored, and with `follow` also later messages."""
+    """Prints the messages that are already stored, and with `follow` also later ones."""
     import trio
 
     from pyrmq_core.tools.search.ranges import check_sql, queues_named
@@ -283,7 +283,7 @@ async def _begins(
 
 
 class _Messages:
-    """The messages of pulls, unpacked one at a time. A record that cannot be read is named and counted."""
+    """Decodes the messages of pulls, one at a time. A record that cannot be decoded is printed and counted."""
 
     def __init__(self, wanted: Wanted) -> None:
         from pyrmq_core.client.consumer.group.subscriptions import filter_of
@@ -294,7 +294,7 @@ class _Messages:
         self.unreadable = 0
 
     async def of(self, pull: RawPull, within: OffsetRange) -> AsyncGenerator[MessageExt, None]:
-        """Yields a pull's messages within a range. Raises an unreadable record's error with `--on-undecodable fail`."""
+        """Yields a pull's messages within a range. Raises the error of an undecodable one if the options say so."""
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.readable import UnreadableRecord, iterate_readable
 
@@ -315,7 +315,7 @@ class _Messages:
 
 
 class _Reader:
-    """The reader of all queues. Its tasks share a list of unreachable brokers, so that each is reported once."""
+    """Reads all queues. Its tasks share a set of unreachable brokers, so that each is reported once."""
 
     def __init__(self, consumer: PullConsumer, wanted: Wanted) -> None:
         self._consumer = consumer
@@ -342,10 +342,9 @@ class _Reader:
         nursery: trio.Nursery,
         channel: trio.MemorySendChannel[Part],
     ) -> None:
-        """Starts a reader for each new queue of the topic.
+        """Starts a reader for each new queue of the topic, which begins where `--from` says.
 
-        A reader starts where `--from` says. For `latest` that is the time at which the command `began`, since a joining
-        broker may have older messages.
+        For `latest` that is the time at which the command `began`, since a joining broker may have older messages.
         """
         import trio
 
@@ -381,7 +380,7 @@ class _Reader:
         return await raw_pull(self._consumer, queue, offset, tags=wanted.tags, sql=wanted.sql, wait=wait)
 
     async def _pull_patiently(self, queue: MessageQueue, offset: int) -> RawPull:
-        """Pulls, and tries again while the broker is unreachable. Raises lasting errors."""
+        """Pulls, and tries again while the broker is unreachable. Raises other errors."""
         import trio
 
         from pyrmq_core.client.consumer.pull.range_reader import passes

@@ -1,6 +1,6 @@
-"""Times on the command line: read as ISO-8601, and printed for people and for programs.
+"""Parses ISO-8601 times on the command line, and formats times for people and for programs.
 
-A time without a zone is this machine's local time, as everywhere in a terminal.
+A time without a zone is local time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pyrmq_core.tools.search.ages import UNITS, time_before
 
 
 def instant(text: str, option: str, *, or_else: str = "") -> datetime:
-    """Returns the ISO-8601 time in a text, in this machine's zone if it names none. Raises `BadParameter` for others.
+    """Parses an ISO-8601 time, which is local time without a zone. Raises `BadParameter` for another text.
 
-    `or_else` names other words that the option takes, for the error's text.
+    `or_else` lists other words that the option accepts, for the error's text.
     """
     try:
         when = datetime.fromisoformat(text)
@@ -31,7 +31,7 @@ def optional_instant(text: str | None, option: str) -> datetime | None:
 
 
 def ago_or_instant(text: str, option: str, *, or_else: str = "") -> datetime:
-    """Returns an ISO-8601 time, or the time before now by an age such as `90s`, `15m`, `1h` or `2d`.
+    """Parses an ISO-8601 time, or an age such as `90s`, `15m`, `1h` or `2d`, which counts back from now.
 
     Raises `BadParameter` for another text. `or_else` is as in `instant`.
     """
@@ -51,7 +51,7 @@ def iso_time(when: datetime | None) -> str | None:
 
 
 def age(since: datetime | None, now: datetime) -> str | None:
-    """Returns an age in its largest unit, such as `3h`, and `0s` below a second."""
+    """Formats an age in its largest unit, such as `3h`, or `0s` below a second."""
     if since is None:
         return None
     seconds = max(0, int((now - since).total_seconds()))

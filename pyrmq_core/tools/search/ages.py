@@ -1,4 +1,4 @@
-"""Times as people write them before now: `90s`, `15m`, `1h`, `2d`. Pure."""
+"""Ages as people write them, such as `90s`, `15m`, `1h`, `2d`. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGE: Final = re.compile(r"([0-9]{1,9})([dhms])")
 
 
 def time_before(now: datetime, text: str) -> datetime | None:
-    """Returns the time before now by an age, None for another text. Raises `OverflowError` before the year 1."""
+    """Returns `now` minus an age, or None if the text is not an age. Raises `OverflowError` before the year 1."""
     if (match := AGE.fullmatch(text)) is None:
         return None
     return now - timedelta(seconds=int(match[1]) * dict(UNITS)[match[2]])

@@ -1,6 +1,6 @@
 """The conditions of a search: bytes in a body, a regular expression in its text, or a `Where`.
 
-Each decides about one message. `TextIn` and `Pattern` are also decided for whole columns of bodies. Pure.
+Each decides about one message. `TextIn` and `Pattern` can also be decided for whole columns of bodies. Pure.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ INT_DIGITS: Final = 4000
 
 
 class NoJson(ValueError):
-    """Raised if a condition reads members of a body that is no JSON."""
+    """Raised if a condition needs members of a body that is not JSON."""
 
 
 class LongJson(Exception):
-    """Raised if a condition reads members of a body that is too long to be parsed."""
+    """Raised if a condition needs members of a body that is too long to be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class TextIn:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression of RE2, somewhere in the first 64 KiB of the body.
+    """The condition that a regular expression of RE2 matches in the first 64 KiB of the body.
 
-    Raises `MissingLibrary` without Arrow: a pattern for Python's `re` could take for ever on a body.
+    Raises `MissingLibrary` without Arrow, since a pattern for Python's `re` could take for ever.
     """
 
     text: str
@@ -70,14 +70,14 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The condition about a message that a `Where` states."""
+    """The condition that a `Where` is true for the message."""
 
     where: Where
 
     def holds(self, message: MessageExt) -> bool:
         """Returns whether the condition is true.
 
-        If it reads the body, raises `NoJson` for a body that is no JSON, and `LongJson` beyond `MAX_JSON_BYTES`.
+        If it reads the body, raises `NoJson` for a body that is not JSON, and `LongJson` beyond `MAX_JSON_BYTES`.
         """
         return self.where.holds(Row(message, json_of(message.body) if self.where.reads_json else None))
 
@@ -87,10 +87,7 @@ class Condition(Protocol):
 
 
 def condition_of(contains: str | None, where: str | None, regex: str | None) -> Condition:
-    """Returns the only condition that is not None.
-
-    Raises `InvalidArgument` for no or several conditions, or for an unreadable condition.
-    """
+    """Returns the one condition that is not None. Raises `InvalidArgument` for none, several, or an invalid one."""
     match (contains, where, regex):
         case (str(), None, None):
             return TextIn(contains)

@@ -1,4 +1,4 @@
-"""JSON as commands print it, readable and harmless to a terminal, and values as errors show them."""
+"""Formats JSON for commands without characters that control a terminal, and values for errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the queues and offsets of a search, by names and store times, and has brokers check SQL expressions."""
+"""Finds the queues and offsets of a search by names and store times, and has brokers check SQL expressions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
 async def ranges_of(
     consumer: PullConsumer, queues: Iterable[MessageQueue], since: datetime | None, until: datetime | None
 ) -> list[tuple[MessageQueue, OffsetRange]]:
-    """Returns the offsets of each queue's messages stored at or after `since` and before `until`, without empty ranges.
+    """Returns for each queue the offsets of messages stored at or after `since` and before `until`, without empty
+    ranges.
 
     None means the queue's beginning, or its current end.
     """
@@ -37,7 +38,7 @@ async def ranges_of(
 async def offsets_that_answer(
     consumer: PullConsumer, queues: Iterable[MessageQueue], when_ms: int
 ) -> tuple[dict[MessageQueue, int], dict[str, RocketMQError]]:
-    """Returns the first offsets at or after the time at the brokers that answer, and each other broker's error."""
+    """Returns the first offsets at or after a time from the brokers that answer, and the error of each other broker."""
     offsets: dict[MessageQueue, int] = {}
     failures: dict[str, RocketMQError] = {}
 
@@ -61,7 +62,7 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 
 def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
-    """Returns the queues that `BROKER/3`, `BROKER` or `3` (of every broker) name, or all queues without names.
+    """Returns the queues with names such as `BROKER/3`, `BROKER` or `3` (of every broker), or all queues without names.
 
     Raises `InvalidArgument` for a name without a queue.
     """
@@ -83,7 +84,7 @@ def _names_of(queue: MessageQueue) -> tuple[str, str, str]:
 
 
 async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql: str | None) -> None:
-    """Queries each broker to check the expression: for a bad expression a pull would return every message."""
+    """Has each broker check the expression, since with an invalid one a pull would return every message."""
     if sql is not None:
         for queue in {queue.broker_name: queue for queue in queues}.values():
             await consumer.check_sql(queue, sql)
@@ -98,10 +99,10 @@ async def ranges_that_answer(
     sql: str | None = None,
     within_seconds: float = math.inf,
 ) -> tuple[Ranges, dict[str, RocketMQError]]:
-    """Returns the ranges (`ranges_of`) at the brokers that answer, and each other broker's error by its name.
+    """Returns the ranges (`ranges_of`) from the brokers that answer in time, and the error of each other broker by
+    name.
 
-    Raises `ResponseError` if a broker refuses `sql`, and a broker's error if none answers. A broker has to answer
-    within `within_seconds`.
+    Raises `ResponseError` if a broker refuses `sql`, and a broker's error if none answers.
     """
     ranges: list[tuple[MessageQueue, OffsetRange]] = []
     failures: dict[str, RocketMQError] = {}

@@ -1,7 +1,7 @@
 """`Search`: reads ranges of a topic in slices of time, the newest first, and yields the messages that meet a condition.
 
-It records its progress, so that a search that is interrupted, reaches its limit or loses a broker can report what it
-has read. A broker that fails, and a record that cannot be read, cost their own part. Bodies are unpacked and compared
+Its progress is recorded, so that a search that is interrupted or reaches its limit can report what it has read. A
+broker that fails, and a record that cannot be decoded, only lack their own part. Bodies are decompressed and compared
 in a thread, one at a time. With Arrow a text or pattern is compared with whole columns of bodies, and only messages
 that match are decoded.
 """
@@ -51,8 +51,8 @@ UNREADABLE_KEPT: Final = 10
 class SearchAccount:
     """The progress of a search. `searched` counts offsets, including messages that a filter at the broker left out.
 
-    `received_bytes` are those of the records, `unpacked_bytes` those of the bodies that were looked at. `unreadable`
-    counts records that cannot be read, of which `unreadable_texts` names the first. `bound` is the store time back to
+    `received_bytes` is the size of the records, `unpacked_bytes` that of the examined bodies. `unreadable` counts
+    records that cannot be decoded, and `unreadable_texts` has the first errors. `bound` is the store time back to
     which, or with the oldest first up to which, all is read. It is None before the first slice and at the end.
     """
 
@@ -74,8 +74,8 @@ class SearchAccount:
 class SearchForm:
     """The settings of a search: its filters at the broker, its limits, its order, and what it keeps of a match.
 
-    `keep` shortens a matching message before the next body is unpacked. `most` limits the matches that are kept of a
-    slice of time. The search ends after `max_bytes` of records or unpacked bodies, but not within the first slice.
+    `keep` shortens a match before the next body is decompressed. `most` limits the matches that are kept of a slice of
+    time. The search ends after `max_bytes` of records or bodies, but not within the first slice.
     """
 
     tags: str = "*"
@@ -90,10 +90,10 @@ class SearchForm:
 
 
 class Search:
-    """One search of `ranges`. `account` may be read at any time.
+    """A search of `ranges`. `account` may be read at any time.
 
-    It finds messages stored before `begin`, by default now. With the oldest first it finds those stored at or after
-    `begin`, by default 1970. Without a condition every message that passes the filters is a match.
+    It finds messages stored before `begin`, by default now, or with the oldest first those stored at or after `begin`,
+    by default 1970. Without a condition every message that passes the filters matches.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class Search:
 
     @asynccontextmanager
     async def matches(self) -> AsyncIterator[AsyncIterator[list[MessageExt]]]:
-        """Yields lists of messages that meet the condition, in the order of store times.
+        """Yields lists of matching messages, in the order of store times.
 
-        Brokers that fail are named in the account. Raises `RecordError` for a record that cannot be read, if that is
-        what `on_undecodable` says.
+        Failed brokers are listed in the account. Raises `RecordError` for a record that cannot be decoded, if
+        `on_undecodable` says so.
         """
         async with open_owned_nursery() as nursery, aclosing(self._lists()) as lists:
             nursery.start_soon(self._run)
@@ -138,11 +138,11 @@ class Search:
         return self._form.oldest_first
 
     def held(self) -> list[MessageExt]:
-        """Returns the matches that were found and not yielded, for a search that was cancelled."""
+        """Returns the matches that were found but not yielded, for a search that was cancelled."""
         return self._sorted()
 
     def unsearched(self) -> list[tuple[MessageQueue, OffsetRange]]:
-        """Returns the ranges that are still to be searched, including all of the slice that is being read."""
+        """Returns the ranges still to be searched, including all of the current slice."""
         return [(queue, offsets) for queue, offsets in self._left.items() if len(offsets)]
 
     def rest_text(self) -> str:
@@ -199,7 +199,7 @@ class Search:
                 self._left[queue] = OffsetRange(*unread)
 
     async def _read(self, ranges: Ranges) -> None:
-        """Searches the ranges of a slice. Drops a queue that fails, and all queues of an unreachable broker."""
+        """Searches the ranges of a slice. Drops a queue that fails, or all queues of an unreachable broker."""
         waiting = dict(ranges)
         while waiting and not self.account.is_bounded:
             try:
@@ -217,7 +217,6 @@ class Search:
                     waiting.pop(queue, None)
 
     async def _read_in_order(self, waiting: dict[MessageQueue, OffsetRange]) -> None:
-        """Searches one range after another, and removes what was searched from `waiting`."""
         form, account = self._form, self.account
         ranges = list(waiting.items())
         reading = self._consumer.read_ranges(ranges, tags=form.tags, sql=form.sql, window=self._window)
@@ -243,7 +242,7 @@ class Search:
             await self._by_message(pull, self._match)
 
     async def _by_columns(self, pulls: Sequence[RawPull], columns: ModuleType) -> Sequence[RawPull]:
-        """Collects the matches batch by batch. Returns the pulls from the first unreadable record on."""
+        """Collects the matches batch by batch. Returns the pulls from the first undecodable record on."""
         schema, max_body_bytes = columns.schema_of(COLUMNS), self._form.max_body_bytes
         batches = columns.decode_batches(
             pulls, schema, tags=self._filter, allow_gaps=True, max_body_bytes=max_body_bytes
@@ -265,8 +264,7 @@ class Search:
     async def _offsets_in(self, batch: Any, columns: ModuleType) -> set[int]:
         """Returns the offsets of a `pyarrow.RecordBatch` that match.
 
-        Comparing is done in a thread. A cancelled search waits for it, since the thread still reads the connection's
-        buffer.
+        A thread compares. A cancelled search waits for it, since the thread still reads the connection's buffer.
         """
         if isinstance(self._condition, TextIn):
             return set(await in_thread(columns.offsets_containing, batch, self._condition.needle))

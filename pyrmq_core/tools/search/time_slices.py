@@ -1,6 +1,6 @@
 """`TimeSlices`: divides the ranges of many queues by store time, the newest part first, or the oldest.
 
-A slice has about as many messages as the caller wants, of all queues. Within a millisecond nothing is divided.
+A slice has about a given number of messages of all queues together. Messages of one millisecond are never divided.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MAX_MS: Final = 10**14
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of the ranges to search next. `rest_bound` bounds the store times of the rest, None if nothing is left.
+    """The part of the ranges to search next. All messages after it were stored before `rest_bound`.
 
-    All remaining messages were stored before that time, or at or after it if the oldest come first.
+    If the oldest come first, they were stored at or after it. It is None if nothing is left.
     """
 
     ranges: Ranges
@@ -57,7 +57,7 @@ class TimeSlices:
         self._left.pop(queue, None)
 
     def adapt(self, slice_bytes: int) -> None:
-        """Makes the next slices longer or shorter after a slice whose messages had so many bytes, unpacked."""
+        """Makes the next slices longer or shorter, by the size in bytes of the last one, decompressed."""
         if slice_bytes < LIGHT_BYTES:
             self._messages = min(MOST_MESSAGES, 4 * self._messages)
         elif slice_bytes > HEAVY_BYTES:

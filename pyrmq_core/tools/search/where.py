@@ -42,7 +42,7 @@ TIMES: Final = ("born", "stored")
 
 
 class Row(NamedTuple):
-    """A message, and its body as JSON if the condition reads that."""
+    """A message, and its body as JSON if the condition reads it."""
 
     message: MessageExt
     document: Any
@@ -54,7 +54,7 @@ Test = Callable[[Row], bool]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A condition that was parsed. `reads_json` says whether it looks into bodies."""
+    """A parsed condition. `reads_json` says whether it reads bodies."""
 
     text: str
     holds: Test
@@ -62,7 +62,7 @@ class Where:
 
     @classmethod
     def parse(cls, text: str) -> Where:
-        """Parses a condition. Raises `InvalidArgument`, which names the first wrong character."""
+        """Parses a condition. Raises `InvalidArgument` with the position of the first error."""
         if len(text) > MAX_CHARACTERS:
             raise InvalidArgument(f"the condition has {len(text)} characters; {MAX_CHARACTERS} are possible")
         parser = _Parser(text)
@@ -73,14 +73,14 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Values of messages by the texts that name them. `reads_json` says whether one is of a body."""
+    """Values of messages by the texts that select them. `reads_json` says whether one reads bodies."""
 
     values: Mapping[str, Value]
     reads_json: bool
 
     @classmethod
     def parse(cls, text: str) -> Columns:
-        """Parses values with commas between them. Raises `InvalidArgument`, which names the first wrong character."""
+        """Parses values separated by commas. Raises `InvalidArgument` with the position of the first error."""
         if len(text) > MAX_CHARACTERS:
             raise InvalidArgument(f"the columns have {len(text)} characters; {MAX_CHARACTERS} are possible")
         parser = _Parser(text)
@@ -94,7 +94,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """One side of a comparison: its value in a row, its position in the text, and its path's first name or literal."""
+    """One side of a comparison: its value in a row, its position in the text, and its first name or literal."""
 
     value: Value
     position: int
@@ -103,7 +103,7 @@ class _Operand:
 
 
 class _Parser:
-    """A recursive-descent parser, of which each method parses the part of the language in its name."""
+    """A recursive-descent parser. Each method parses the part of the language in its name."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -175,7 +175,7 @@ class _Parser:
         return lambda row: left.value(row) is True
 
     def _same_kind(self, left: _Operand, right: _Operand) -> tuple[Value, Value]:
-        """Returns the values of both sides, to be compared. A text beside `born` or `stored` is read as a time."""
+        """Returns the values of both sides, to be compared. A text beside `born` or `stored` is parsed as a time."""
         sides: list[Value] = []
         for side, other in ((left, right), (right, left)):
             if other.root in TIMES and side.root not in TIMES:

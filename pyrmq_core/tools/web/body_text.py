@@ -106,9 +106,7 @@ def member_names(body: bytes) -> list[str]:
 
 
 def _members(text: str, is_whole: bool) -> str:
-    """Formats JSON for reading, without quotes, escapes and outer braces. Unless `is_whole`, its closing brace is
-    missing.
-    """
+    """Formats JSON without quotes, escapes and outer braces. Unless `is_whole`, the closing brace is missing."""
     tokens = JSON_TOKEN.findall(text)
     if tokens[0] == "{" and len(tokens) > 2:
         tokens = tokens[1:-1] if is_whole else tokens[1:]

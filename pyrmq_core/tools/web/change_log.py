@@ -66,9 +66,7 @@ class ChangeLog:
         return entry
 
     async def end(self, entry: LogEntry, state: str, result: str) -> None:
-        """Adds the result of a change, even if its task is cancelled. If the file cannot be written, `result` says
-        so.
-        """
+        """Adds the result of a change, even if its task is cancelled. If writing fails, `result` says so."""
         entry.state, entry.result = state, result
         with trio.CancelScope(shield=True):
             try:

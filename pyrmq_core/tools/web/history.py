@@ -64,9 +64,7 @@ class History:
         self._curves: dict[Curve, _Samples] = {}
 
     def watch(self, curve: Curve, now: float) -> None:
-        """Keeps the curve sampled for a while. With too many curves, the one that was not viewed for longest is
-        dropped.
-        """
+        """Keeps the curve sampled for a while. Beyond `MAX_CURVES`, the one viewed longest ago is dropped."""
         samples = self._curves.pop(curve, None) or _Samples(0)
         samples.watched_until, samples.remembered_until = now + WATCHED_SECONDS, now + REMEMBERED_SECONDS
         self._curves[curve] = samples

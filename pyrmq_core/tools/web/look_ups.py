@@ -141,9 +141,7 @@ class LookUps:
         return await self._shared.once(partial(self._admin.health, groups=True, before=before))
 
     async def consumers(self, topic: str) -> TopicConsumers:
-        """Returns the groups of the topic, most lag first, and keeps their offsets to compute how fast they
-        acknowledge.
-        """
+        """Returns the groups of the topic, most lag first, and keeps their offsets to compute their rates."""
 
         async def look_up() -> TopicConsumers:
             listed = await self._admin.topics.consumers(topic)
@@ -231,9 +229,7 @@ class LookUps:
         return await self._get(("at", queue, offset), partial(self._reads.message_at, queue, offset))
 
     async def read(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at an offset of a queue, or None. The answer is not shared, as changes in the background
-        need it.
-        """
+        """Returns the message at an offset of a queue, or None, without sharing the answer among viewers."""
         return await self._reads.message_at(queue, offset)
 
     async def shown(self, queue: MessageQueue, offset: int, form: str, part: int) -> ShownMessage | None:

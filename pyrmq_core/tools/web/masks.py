@@ -126,9 +126,7 @@ class Masks:
         )
 
     def refuse_sql(self, sql: str) -> None:
-        """Raises `InvalidArgument` for an SQL filter if properties are masked, since brokers evaluate it on the real
-        values.
-        """
+        """Raises `InvalidArgument` for an SQL filter if properties are masked, since brokers see the real values."""
         if sql and self.properties:
             raise InvalidArgument(
                 Text("properties are masked here, and brokers evaluate SQL without the masks: use where")

@@ -124,9 +124,7 @@ class Wanted:
         return bool(self.contains or self.where or self.regex or self.tags or self.sql)
 
     def condition(self) -> Condition | None:
-        """Returns the condition on the message, or None. Raises `InvalidArgument` for an invalid condition or
-        filter.
-        """
+        """Returns the condition on the message, or None. Raises `InvalidArgument` if it or a filter is invalid."""
         filter_of(self.tags or "*", self.sql or None)
         if not (self.contains or self.where or self.regex):
             return None
@@ -285,9 +283,7 @@ class MessageReads:
         return messages, start
 
     async def message_at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at an offset of a queue, or None if there is none. Raises the error of an unreadable
-        message.
-        """
+        """Returns the message at an offset of a queue, or None. Raises the error of an unreadable message."""
         item = await self._item_at(queue, offset)
         if isinstance(item, UnreadableRecord):
             raise item.error

@@ -33,9 +33,7 @@ DATA_VERSION: Final = "dataVersion"
 
 @dataclass(frozen=True, slots=True)
 class PlainRules:
-    """The rules of all files of plain ACL. `files` maps an access key to its file. `repeated` lists keys that occur
-    twice.
-    """
+    """The rules of all files of plain ACL. `files` maps an access key to its file. `repeated` keys occur twice."""
 
     white_addresses: tuple[AddressRule, ...] = ()
     accounts: Mapping[str, PlainAccount] = field(default_factory=dict)

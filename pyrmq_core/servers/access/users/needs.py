@@ -44,9 +44,7 @@ Finder: TypeAlias = Callable[[Command, str], Iterable[Need]]
 
 
 def needs_of(request: Command, cluster: str) -> list[Need]:
-    """Returns the needs of a request to a server of a cluster. Raises `BodyError` if the request's body cannot be
-    decoded.
-    """
+    """Returns the needs of a request to a server of a cluster. Raises `BodyError` if its body cannot be decoded."""
     find = _NEEDS.get(request.code)
     return [] if find is None else list(find(request, cluster))
 

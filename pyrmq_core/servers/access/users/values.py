@@ -158,9 +158,7 @@ def policy_type_of(text: object) -> str | None:
 
 
 def policies_of(members: object) -> Policies:
-    """Decodes the policies in a request's or file's list. Raises `InvalidArgument`, with RocketMQ's text, if one is
-    invalid.
-    """
+    """Decodes a list of policies. Raises `InvalidArgument`, with RocketMQ's text, if one is invalid."""
     policies = tuple(
         Policy(policy_type_of(policy.get("policyType")) or CUSTOM, tuple(map(_entry, _objects(policy["entries"]))))
         for policy in _objects(members)

@@ -94,9 +94,7 @@ class _Queue:
         return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
 
     def take_first(self, codes: set[int] | None) -> list[HeldPull]:
-        """Removes and returns the pull that has waited longest for one of the tag hashes, or for any if `codes` is
-        None.
-        """
+        """Removes and returns the pull that has waited longest for one of the tag hashes (None: for any)."""
         lists = self.by_code.values() if codes is None else map(self.by_code.get, (None, *codes))
         firsts = [next(iter(waiting)) for waiting in lists if waiting]
         return self._taken([min(firsts, key=lambda held: held.number)] if firsts else [])
@@ -148,9 +146,7 @@ class _Deadlines:
 
 
 class HeldPulls:
-    """The held pulls by queue. `wake` wakes up to 64 of a queue at once. `run` wakes the others, and those whose time
-    is over.
-    """
+    """The held pulls by queue. `wake` wakes up to 64 of a queue at once, `run` the others and those out of time."""
 
     def __init__(self, limits: HeldLimits) -> None:
         self._limits = limits

@@ -48,9 +48,7 @@ class NoSlave(Exception):
 
 
 class HaServer:
-    """A master's replication to slaves. `serve_slave` handles a connection. `stored` must be called after each
-    append.
-    """
+    """A master's replication to slaves. `serve_slave` handles a connection. `stored` is called after each append."""
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self.replicas = Replicas(CopyRules.of(config))
@@ -64,9 +62,7 @@ class HaServer:
         self._refusals, self._lags = RareLines(), RareLines()
 
     def open(self, *, clean: bool) -> None:
-        """Saves the log's end at the start, if the last stop was a crash (not `clean`). A slave with a longer log is
-        then refused.
-        """
+        """Saves the log's end after a crash (not `clean`), so that a slave with a longer log is refused."""
         self._known_end = None if clean else self._store.end
 
     def stored(self) -> None:
@@ -129,9 +125,7 @@ class HaServer:
             )
 
     async def _next_report(self, connection: ByteConnection, reports: Reports) -> int | None:
-        """Returns the offset in the slave's next report, or None if it closed. Raises `NoSlave` after a time without
-        bytes.
-        """
+        """Returns the offset in the slave's next report, or None if it closed. Raises `NoSlave` if it is silent."""
         with trio.move_on_after(self._times.housekeeping):
             while data := await connection.stream.receive_some(RECEIVED_AT_ONCE):
                 if (offset := reports.feed(data)) is not None:
@@ -200,9 +194,7 @@ class HaServer:
 
 
 async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Coroutine[Any, Any, None]) -> None:
-    """Runs one of the two tasks for a slave. At its end it cancels `scope`, which ends the other. Its error goes to
-    `endings`.
-    """
+    """Runs one of the two tasks for a slave. Its end cancels the other by `scope`. Its error goes to `endings`."""
     try:
         await work
     except (NoSlave, trio.BrokenResourceError, trio.ClosedResourceError) as error:

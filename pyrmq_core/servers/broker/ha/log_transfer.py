@@ -47,9 +47,7 @@ class HaTimes:
 
 
 class Reports:
-    """A parser of a slave's reports, each the log offset up to which the slave has all bytes. Only the last one
-    matters.
-    """
+    """A parser of a slave's reports, each the log offset up to which the slave has all bytes. The last one counts."""
 
     def __init__(self) -> None:
         self._rest = b""

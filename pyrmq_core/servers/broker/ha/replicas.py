@@ -80,9 +80,7 @@ class Replicas:
         self.connected.pop(replica, None)
 
     def acknowledge(self, replica: Replica, offset: int) -> None:
-        """Saves the log offset up to which a slave has the log, and wakes the sends for which enough slaves have it
-        now.
-        """
+        """Saves how far a slave has the log, and wakes the sends for which enough slaves have it now."""
         replica.acknowledged = max(replica.acknowledged, offset)
         ended = 0
         for end, _, copied in self._waiting:
@@ -106,9 +104,7 @@ class Replicas:
         return not self.rules.needs_slaves or len(self.in_sync(end)) >= self.rules.copies - 1
 
     async def wait(self, end: int, deadline: float) -> bool:
-        """Waits until enough slaves have the log up to `end`. Returns False if trio's clock reaches `deadline`
-        first.
-        """
+        """Waits until enough slaves have the log up to `end`. Returns False at the time `deadline` of trio's clock."""
         if self.is_copied(end):
             return True
         waiting = (end, next(self._numbers), trio.Event())

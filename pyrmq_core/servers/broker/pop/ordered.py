@@ -117,16 +117,12 @@ class OrderedQueues:
         return self._times[0][0] if self._times else None
 
     def is_locked(self, queue: Queue, attempt_id: str | None, now_ms: int) -> bool:
-        """Returns True if an earlier pop locks the queue. The pop that holds the lock may be repeated with its attempt
-        id.
-        """
+        """Returns True if an earlier pop locks the queue. That pop itself may be repeated with its attempt id."""
         row = self._rows.get(queue)
         return row is not None and now_ms < row.free_ms and (attempt_id is None or attempt_id != row.attempt_id)
 
     def take(self, queue: Queue, pop: OrderedPop) -> Mapping[int, int]:
-        """Locks a queue for a pop. Returns the number of earlier pops of each message that was popped before, by
-        offset.
-        """
+        """Locks a queue for a pop. Returns by offset how often its messages were popped before, if they were."""
         before, tries = self._rows.get(queue), {}
         if before is not None and pop.attempt_id is not None and pop.attempt_id == before.attempt_id:
             tries = dict(before.tries)

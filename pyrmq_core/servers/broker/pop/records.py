@@ -37,9 +37,7 @@ MOST_MESSAGES: Final = 32
 
 
 class BadEntry(Exception):
-    """Raised for a record of the revive log that is neither a checkpoint nor an acknowledgement. The text has the
-    reason.
-    """
+    """Raised for a record of the revive log that is neither a checkpoint nor an acknowledgement."""
 
 
 class PopKey(NamedTuple):

@@ -57,9 +57,7 @@ class Revival:
         return self._times[0][0] + GRACE_MS if self._times else None
 
     def take(self, position: int, entry: ReviveEntry | None, deliver_ms: int = 0) -> None:
-        """Adds the entry at an offset of the queue, or skips the offset if the entry is None, since it cannot be
-        read.
-        """
+        """Adds the entry at an offset of the queue, or skips the offset if the entry is None (unreadable)."""
         self.position = position + 1
         self._seen_ms = max(self._seen_ms, deliver_ms)
         if isinstance(entry, CheckPoint):

@@ -27,9 +27,7 @@ log = line_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReviveLog:
-    """The revive log of this broker: a topic of `queues` queues, whose messages are checkpoints and
-    acknowledgements.
-    """
+    """The revive log of this broker: a topic of `queues` queues with checkpoints and acknowledgements."""
 
     topic: str
     queues: int

@@ -126,8 +126,8 @@ class Reviver:
         return min(max((next_ms - clock.now_ms()) / 1000, 0.01), MAX_WAIT_SECONDS)
 
     async def _work(self, queue_id: int, queue: Revival) -> None:
-        """Reads a revive queue to its end, and revives the messages that are due. After a `StoreError` it can be
-        repeated.
+        """Reads a revive queue to its end, and revives the messages that are due. Can be repeated after a
+        `StoreError`.
         """
         key, ended = (self.log.topic, queue_id), 0
         while True:

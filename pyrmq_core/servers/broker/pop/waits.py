@@ -101,9 +101,7 @@ class PopWaits:
                 self.held.wake_first(waiter.key, codes)
 
     def wake_queue(self, group: str, topic: str, queue_id: int) -> None:
-        """Wakes a pop and a notification of a group that wait for this queue, and one of each that wait for any
-        queue.
-        """
+        """Wakes a pop and a notification of a group that wait for this queue, and one of each for any queue."""
         for waited in (queue_id, ANY_QUEUE):
             self.wake(Waiter(topic, group, waited))
             self.wake(Waiter(topic, group, waited, takes=False))

@@ -153,9 +153,7 @@ class SendBackRequests:
             await make_topic(self.announcer, TopicConfig(topic, queues, queues, READ_WRITE))
 
     async def _store_again(self, record: RawRecord, topic: str, queues: int, level: int) -> AppendResult:
-        """Stores the message, with one more try, in a topic that is created with `queues` queues. A `level` above 0
-        delays it.
-        """
+        """Stores the message, with one more try, in a topic of `queues` queues. A `level` above 0 delays it."""
         await self._ensure_topic(topic, queues)
         with refused_by_disk():
             await self.topics.saved(topic)

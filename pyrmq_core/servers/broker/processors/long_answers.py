@@ -1,6 +1,4 @@
-"""Long answers that are created piece by piece, so that other requests are served meanwhile, and that fit into a
-frame.
-"""
+"""Long answers that are created in pieces while other requests are served, and that fit into a frame."""
 
 from __future__ import annotations
 

@@ -85,9 +85,7 @@ def group_fault(group: str) -> str:
 
 
 def client_fault(client_id: str) -> str:
-    """Returns an error if a client's id, or a broker's name in a message queue, is too long or not printable, else
-    "".
-    """
+    """Returns an error if a client's id, or a broker's name in a queue, is too long or not printable, else ""."""
     if len(client_id) > MAX_CLIENT_ID_CHARS:
         return f"The specified client: {_shown(client_id)}, is longer than {MAX_CLIENT_ID_CHARS}"
     if NOT_PRINTED.search(client_id):

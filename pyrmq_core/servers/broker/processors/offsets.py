@@ -99,9 +99,7 @@ class OffsetRequests:
         return StoreTimeFound(-1 if stored is None else stored).to_command()
 
     def query_consumer_offset(self, request: Command, _: Peer) -> Command:
-        """Returns the committed offset. If there is none, returns 0 for a queue that still has its first message, else
-        refuses.
-        """
+        """Returns the committed offset, or 0 for a queue that still has its first message, or else a refusal."""
         header = QueryConsumerOffset.from_command(request)
         committed = self.offsets.committed(header.consumer_group, header.topic, header.queue_id)
         if committed is not None:

@@ -295,9 +295,7 @@ class SendRequests:
         return max(0, min(priority, config.write_queue_nums - 1)) if config is not None else queue_id
 
     def _prepare_batch(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-        """Prepares a batch. Its messages are stored unchanged, since the header's properties describe only the
-        batch.
-        """
+        """Prepares a batch, whose messages are stored unchanged, since the header's properties describe the batch."""
         properties = decode_properties(message.properties or "")
         if is_retry_topic(message.topic):
             raise RequestRefused(
@@ -416,9 +414,7 @@ def _no_topic(topic: str) -> RequestRefused:
 
 
 def queue_of_send(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
-    """Returns the queue that the sender chose, or a random one. Raises `RequestRefused` if the topic lacks the chosen
-    queue.
-    """
+    """Returns the queue that the sender chose, or a random one. Raises `RequestRefused` if the topic lacks it."""
     if message.queue_id < 0:
         return random.randrange(topic.write_queue_nums) if topic.write_queue_nums > 0 else 0
     if message.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):

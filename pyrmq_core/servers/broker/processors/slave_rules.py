@@ -56,9 +56,7 @@ CHANGES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SlaveRules:
-    """A slave's handler. It refuses requests that would change only this broker, and passes the others on to
-    `respond`.
-    """
+    """A slave's handler. It refuses requests that would change only this broker, and `respond` handles others."""
 
     settings: LiveSettings
     identity: Identity

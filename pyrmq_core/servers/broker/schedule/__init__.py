@@ -1,3 +1,1 @@
-"""Delivery of messages with a delay level (ScheduleMessageService.java). Those with a delivery time are in
-`broker/timers`.
-"""
+"""Delivery of messages with a delay level (ScheduleMessageService.java). `broker/timers` delivers at a time."""

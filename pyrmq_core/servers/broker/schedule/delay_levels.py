@@ -118,9 +118,7 @@ class DelayLevels:
         self._copies_from = max(self._known_to, min(waiting, default=self._store.end))
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that creates the file's text in any thread, or None if nothing changed since the last
-        call.
-        """
+        """Returns a function that creates the file's text in any thread, or None if nothing changed since."""
         known_to = self._known_to if self._unknown else self._store.end
         is_far = bool(self._delivered) and known_to - self._known_to > SEARCHED_BYTES
         if not self.is_changed and not is_far:

@@ -45,9 +45,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 class BrokerFigures:
-    """Counters by topic, `topic@group`, `queue@topic`, `queue@topic@group` and of the whole broker, and the store's
-    rates.
-    """
+    """Counters by topic, `topic@group`, `queue@topic`, `queue@topic@group` and in total, and the store's rates."""
 
     def __init__(self, cluster: str, is_system: Callable[[str], bool]) -> None:
         self.store = StoreRates()

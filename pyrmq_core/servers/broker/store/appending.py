@@ -98,9 +98,7 @@ class Append:
     lite_queue: str = ""
 
     def based(self, queue_offset: int) -> Append:
-        """Returns the batch with the properties INNER_NUM, its number of messages, and INNER_BASE, its first queue
-        offset.
-        """
+        """Returns the batch with its number of messages (INNER_NUM) and its first queue offset (INNER_BASE)."""
         return self._with({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)})
 
     def placed(self, lite_offset: int) -> Append:
@@ -108,9 +106,7 @@ class Append:
         return self._with({QUEUES: self.lite_queue, OFFSETS: str(lite_offset)})
 
     def unplaced(self) -> Append:
-        """Returns the messages without the property of offsets in lite queues, which a sender or a copied message may
-        have.
-        """
+        """Returns the messages without offsets in lite queues, which a sender or a copied message may have set."""
         pieces = [
             piece._replace(properties=piece.properties.replace(OFFSETS_INSIDE, NO_OFFSETS)) for piece in self.pieces
         ]
@@ -158,9 +154,7 @@ def appended_bytes(append: Append) -> int:
 def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
-    """Encodes an append's records and queue entries, from these offsets on. A batch topic has entries of another
-    kind.
-    """
+    """Encodes an append's records and queue entries, from these offsets on. A batch topic has other entries."""
     if isinstance(append.pieces, BatchPieces) and not batch_topic and append.delay_ms is None:
         return _build_batch(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)

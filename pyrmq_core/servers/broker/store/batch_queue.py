@@ -68,9 +68,7 @@ class BatchSlots(EntryFiles):
 
 
 class BatchConsumeQueue:
-    """The consume queue of a batch topic, with messages from offset `start` to before `end`. The next one gets
-    `next_offset`.
-    """
+    """The consume queue of a batch topic. Its offsets are from `start` to before `end`, the next is `next_offset`."""
 
     __slots__ = ("end", "next_offset", "slots", "start")
 

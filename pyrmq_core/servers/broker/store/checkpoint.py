@@ -169,9 +169,7 @@ class CheckpointFiles:
         self.value = value
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions that sync this broker's file. The caller runs them in another thread, then calls
-        `publish`.
-        """
+        """Returns functions that sync this broker's file, to be run in another thread before `publish` is called."""
         self._handed_out = self.value
         return [] if self._own == self._synced else [self.sync_own]
 

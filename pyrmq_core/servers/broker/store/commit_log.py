@@ -42,9 +42,7 @@ class CommitLog:
         self._cut_end: int | None = None  # the end of the last cut since `unsynced` was called
 
     def open(self) -> None:
-        """Opens the segments. Until recovery `end` is the end of the last one. Raises `StoreError` for a wrong
-        length.
-        """
+        """Opens the segments. Until recovery `end` is the end of the last. Raises `StoreError` for a wrong length."""
         self._segments = open_all(self._files, self._folder, self.segment_bytes, "mappedFileSizeCommitLog")
         self._find_start()
         self.end = self.flushed = max(self._segments, default=-self.segment_bytes) + self.segment_bytes
@@ -133,9 +131,7 @@ class CommitLog:
         return self.read(offset, size) if size > 0 else b""
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the log's end, and functions that sync all bytes before it, in any thread. `synced` must be called
-        next.
-        """
+        """Returns the log's end, and functions that sync up to it in any thread. `synced` must be called next."""
         self._cut_end = None
         first = self.flushed - self.flushed % self.segment_bytes
         if self.flushed == self.end:
@@ -143,9 +139,7 @@ class CommitLog:
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
 
     def synced(self, end: int) -> None:
-        """Moves `flushed` to `end`, after the functions of `unsynced` have returned. Bytes cut meanwhile do not
-        count.
-        """
+        """Moves `flushed` to `end`, after the functions of `unsynced` returned. Bytes cut meanwhile do not count."""
         self.flushed = max(self.flushed, end if self._cut_end is None else min(end, self._cut_end))
 
     @property
@@ -161,9 +155,7 @@ class CommitLog:
         return OldSegment(first, second, path)
 
     def retire_oldest(self) -> Callable[[], None]:
-        """Removes the oldest segment from the log. Returns a function that deletes its file, to be called in any
-        thread.
-        """
+        """Removes the oldest segment. Returns a function that deletes its file, to be called in any thread."""
         oldest = self.oldest
         if oldest is None:
             raise StoreError("the commit log's last segment is never removed")

@@ -17,9 +17,7 @@ FILLER_RUN: Final = 4096
 
 
 class ConsumeQueue(EntryFiles):
-    """A queue's entries from offset `start` to before `end`. The next message gets `next_offset`, which is at least
-    `end`.
-    """
+    """A queue's entries from `start` to before `end`. The next message gets `next_offset`, which is at least `end`."""
 
     __slots__ = ("next_offset",)
 
@@ -48,9 +46,7 @@ class ConsumeQueue(EntryFiles):
         return ENTRY.iter_unpack(data)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries from `index` on. If `index` is beyond the end, since older messages were removed, fillers
-        precede them.
-        """
+        """Writes entries from `index` on. If that is beyond the end, fillers replace the entries between."""
         if index > self.end:
             self._fill(index)
         self.write(index, entries)

@@ -57,9 +57,7 @@ class EntryFiles:
         return (self.end - self.first) * self._entry_bytes
 
     def open(self) -> None:
-        """Opens the files. Until `cut`, `end` is the end of the last one. Raises `StoreError` for a file of a wrong
-        length.
-        """
+        """Opens the files. Until `cut`, `end` is the end of the last. Raises `StoreError` for a wrong length."""
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = self.first
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes

@@ -55,9 +55,9 @@ class StoreListener:
 class MessageStore:
     """The log, the queues and the checkpoint, which `open` recovers after a crash. `reader` reads stored messages.
 
-    After a failed sync the system may have dropped written bytes, and no later sync repairs that. Then `failure` has
-    the reason, nothing more is stored, and the caller abandons the store, so that the next opening checks the log.
-    While `refusal` has a reason, such as a nearly full disk, nothing is stored.
+    After a failed sync, written bytes may be lost. Then `failure` has the reason, nothing more is stored, and the
+    caller abandons the store, so that the next opening checks the log. Nothing is stored either while there is a
+    `refusal`.
     """
 
     def __init__(
@@ -200,9 +200,7 @@ class MessageStore:
         self.listener.stored()
 
     def dispatch(self, end: int) -> None:
-        """Makes messages stored before `end` readable. Entries that a full disk refuses are written by the next
-        call.
-        """
+        """Makes messages stored before `end` readable. Entries that a full disk refuses are left for the next call."""
         dispatched, written = write_entries(self._waiting, end)
         for key, entries in written:
             self.listener.readable(key, entries)
@@ -224,9 +222,7 @@ class MessageStore:
             raise StoreError(self.failure or self.refusal)
 
     def drop_incomplete(self) -> None:
-        """Cuts an incomplete last record from a slave's log, once all complete records are replayed. Raises
-        `StoreError`.
-        """
+        """Cuts an incomplete last record from a slave's log, once all others are replayed. Raises `StoreError`."""
         copy = self._copy
         if copy is not None and copy.has_all and copy.end != self._log.end:
             self._log.cut(copy.end)
@@ -263,9 +259,7 @@ class MessageStore:
         return IndexMark(self._checkpoint.value.index_file, self._checkpoint.value.index_time_ms)
 
     def mark_indexed(self, mark: IndexMark, *, synced: bool = False) -> None:
-        """Writes to the checkpoint which part of the index of keys is synced. With `synced` the checkpoint is synced,
-        too.
-        """
+        """Writes to the checkpoint how far the index of keys is synced. With `synced` the checkpoint is synced, too."""
         marked = replace(self._checkpoint.value, index_file=mark.file, index_time_ms=mark.store_ms)
         self._checkpoint.write(marked)
         if synced:
@@ -338,9 +332,7 @@ class MessageStore:
         return [self._checkpoint.sync_own, self._log.retire_oldest()]
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the log's end, and functions that sync the log up to it in another thread. `synced` must be called
-        next.
-        """
+        """Returns the log's end, and functions that sync up to it in another thread. `synced` must be called next."""
         end, syncs = self._log.unsynced()
         self._handed_out.append(self._mark())
         return end, syncs
@@ -388,9 +380,7 @@ class MessageStore:
         self._checkpoint.write(safe)
 
     def unsynced_mark(self) -> list[Callable[[], None]]:
-        """Returns functions that sync the checkpoint. The caller runs them in another thread, then calls
-        `publish_mark`.
-        """
+        """Returns functions that sync the checkpoint, to be run in another thread before `publish_mark` is called."""
         return self._checkpoint.unsynced()
 
     def publish_mark(self) -> None:

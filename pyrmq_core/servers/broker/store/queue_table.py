@@ -127,9 +127,7 @@ class QueueTable:
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 
     def has_lite(self, name: str) -> bool:
-        """Returns whether records get entries in this lite queue: if lite queues are enabled, or the queue exists
-        already.
-        """
+        """Returns whether records get entries in this lite queue: if it exists, or lite queues are enabled."""
         return self._settings.keeps_lite_queues or (name, LITE_QUEUE_ID) in self.by_key
 
     def open(self) -> None:
@@ -185,9 +183,7 @@ class QueueTable:
         return queue is not None and queue.start == queue.end > 0 and queue.next_offset == queue.end
 
     def folder(self, key: QueueKey) -> str:
-        """Returns the folder to delete with a queue. For a lite topic that is the topic's folder, since it has only one
-        queue.
-        """
+        """Returns the folder to delete with a queue. A lite topic has only one queue, so it is the topic's."""
         if is_lite_queue(key[0]):
             return f"{QUEUES_FOLDER}/{key[0]}"
         kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER
@@ -319,9 +315,7 @@ def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
 
 
 def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """Returns the number of the first entry from `low` on for which `holds` is true, or the end. It searches
-    binarily.
-    """
+    """Returns the number of the first entry from `low` on for which `holds` is true, by binary search, or the end."""
     high = slots.end
     while low < high:
         middle = (low + high) // 2

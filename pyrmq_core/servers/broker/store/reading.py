@@ -325,9 +325,7 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
 
 
 def search_time(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-    """Returns the offset of the first message stored at or after a time, or with `upper` of the last one at or before
-    it.
-    """
+    """Returns the offset of the first message stored at or after a time, or with `upper` of the last until then."""
     low, high = start, end = queue.start, queue.end
     while low < high:
         middle = (low + high) // 2

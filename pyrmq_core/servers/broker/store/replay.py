@@ -33,9 +33,7 @@ QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
 
 
 class MissingEntries(Exception):
-    """Raised if a queue lacks entries from before the replay's start, so that the log must be read from its
-    beginning.
-    """
+    """Raised if a queue lacks entries from before the replay's start, so that the whole log must be read."""
 
 
 class UnknownTopic(Exception):
@@ -109,9 +107,7 @@ class Replay:
         self._write_all()
 
     def _take_record(self, record: RawRecord, *, whole: bool) -> LogEnd | None:
-        """Adds a record's entry to its queue. Returns the end of the replay if the record's topic is unknown, else
-        None.
-        """
+        """Adds a record's entry to its queue. Returns the end of the replay if the record's topic is unknown."""
         self.records += 1
         self.last_store_ms = record.store_timestamp_ms
         if record.commit_log_offset < self._trusted and body_crc(record.body) != record.body_crc:

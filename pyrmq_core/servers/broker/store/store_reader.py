@@ -37,9 +37,7 @@ class StoreReader:
         return read_messages(self._log, self._queues.get(key), key, offset, limits, tags_codes)
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Returns a queue's lowest offset, and the offset after its last readable message, or zeros for an unknown
-        queue.
-        """
+        """Returns a queue's lowest offset and the offset after its last message, or zeros for an unknown queue."""
         queue = self._queues.get(key)
         return (0, 0) if queue is None else (queue.start, queue.end)
 

@@ -1,3 +1,1 @@
-"""Background work on the store: `flush` syncs it, `retention` removes old segments, `key_indexing` updates the
-index.
-"""
+"""Background work on the store: `flush` syncs it, `retention` removes old segments, `key_indexing` indexes it."""

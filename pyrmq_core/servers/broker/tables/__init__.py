@@ -1,4 +1,4 @@
-"""The tables that a broker keeps in JSON files: of topics, groups, offsets, filters, and modes of requests.
+"""The tables that a broker keeps in JSON files: topics, groups, offsets, filters, and whether groups pull or pop.
 
 `config_files` reads and writes such a file, `table_file` writes one in the background.
 """

@@ -1,8 +1,8 @@
 """Attributes of topics and groups, and the changes of a request: `+name=value` sets one, `-name` removes it.
 
-What is possible and how changes apply is as in 5.4.0, besides `lite.topic.expiration` and the type LITE of 5.5.0.
-Values that would choose another form of queues are refused. Sources: common/attribute/AttributeParser.java,
-AttributeUtil.java, TopicMessageType.java, common/TopicAttributes.java, SubscriptionGroupAttributes.java.
+The attributes are those of 5.4.0, and `lite.topic.expiration` and the type LITE of 5.5.0. Values that need another kind
+of queues are refused. Sources: common/attribute/AttributeParser.java, AttributeUtil.java, TopicMessageType.java,
+common/TopicAttributes.java, SubscriptionGroupAttributes.java.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FORMAT: Final = "+name=value sets an attribute, -name removes one"
 
 
 class BadAttribute(Exception):
-    """A change of attributes that is refused. The text says why."""
+    """Raised to refuse a change of attributes. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """The allowed values of an attribute of topics or groups: `texts`, or whole numbers from `least` to `most`.
 
-    An attribute that is not `is_changeable` can be set only when its topic or group is made.
+    An attribute that is not `is_changeable` can be set only when its topic or group is created.
     """
 
     texts: tuple[str, ...] = ()
@@ -66,9 +66,9 @@ GROUP_ATTRIBUTES: Final[Attributes] = MappingProxyType({"priority.factor": Attri
 
 
 def parsed_changes(text: str) -> dict[str, str]:
-    """Returns the changes in the text form of request 17, with their signs. Raises `BadAttribute` for another form.
+    """Parses the changes in the text form of request 17. Raises `BadAttribute` for another form.
 
-    The last parts of the text are dropped while they are empty, as Java's `String.split` does.
+    Empty parts at the end of the text are dropped, as by Java's `String.split`.
     """
     changes: dict[str, str] = {}
     for change in _split(text, ",") if text else ():
@@ -87,7 +87,7 @@ def parsed_changes(text: str) -> dict[str, str]:
 
 
 def listed_changes(owner: str, changes: object) -> dict[str, str]:
-    """Returns attribute changes of a JSON member. Numbers count as texts. Other values raise `InvalidArgument`."""
+    """Returns the attribute changes in a JSON member, with numbers as texts. Raises `InvalidArgument` for others."""
     if changes is None:
         return {}
     if not isinstance(changes, Mapping):
@@ -104,7 +104,7 @@ def changed_attributes(
 ) -> dict[str, str]:
     """Returns the attributes after the changes. `present` is None for a new topic or group.
 
-    Raises `BadAttribute` for an unknown attribute, an impossible value, and a change that is not allowed.
+    Raises `BadAttribute` for an unknown attribute, an impossible value, or a change that is not allowed.
     """
     attributes = dict(present or {})
     named: set[str] = set()

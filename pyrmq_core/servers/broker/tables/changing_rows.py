@@ -1,4 +1,4 @@
-"""`ChangingRows`: rows that are copied when they change, so that a snapshot of all rows copies none."""
+"""`ChangingRows`: a table whose snapshot copies no rows. A row is copied when it next changes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ V = TypeVar("V")
 
 
 class ChangingRows(Generic[K, V]):
-    """Rows by key, dicts or sets. A row that belongs to a snapshot is copied before its next change.
+    """A table of dicts or sets by key. A row that belongs to a snapshot is copied before its next change.
 
-    `make` returns an empty row, or a copy of the row that is its argument.
+    `make` returns an empty row, or a copy of its argument.
     """
 
     def __init__(self, make: Callable[..., V]) -> None:
@@ -21,11 +21,11 @@ class ChangingRows(Generic[K, V]):
         self._unshared: dict[K, V] = {}  # rows that belong to no snapshot
 
     def find(self, key: K) -> V | None:
-        """Returns a row to read, or None for an unknown key."""
+        """Returns a row for reading, or None for an unknown key."""
         return self._rows.get(key)
 
     def change(self, key: K) -> V:
-        """Returns a row, which the caller changes at once. Makes an empty row for an unknown key."""
+        """Returns a row for an immediate change. An unknown key gets an empty row."""
         row = self._unshared.get(key)
         if row is None:
             before: Any = self._rows.get(key, ())
@@ -40,6 +40,6 @@ class ChangingRows(Generic[K, V]):
         return self._rows.items()
 
     def snapshot(self) -> dict[K, V]:
-        """Returns all rows as they are now. They never change, and the caller only reads them."""
+        """Returns all rows as they are now, for reading. They never change."""
         self._unshared = {}
         return dict(self._rows)

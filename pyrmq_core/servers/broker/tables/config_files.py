@@ -1,7 +1,7 @@
-"""The JSON files under `<store>/config`: each is replaced in one step, and its previous version kept as `.bak`.
+"""The JSON files under `<store>/config`. Each is replaced in one step, and its previous version kept as `.bak`.
 
-Source: common/ConfigManager.java (5.4.0): indented with tabs, no blanks (Java breaks more lines). `.bak` is read if the
-file is missing, empty or unreadable.
+They are indented with tabs, as in common/ConfigManager.java (5.4.0). `.bak` is read if the file is missing, empty or
+unreadable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 
 def load_config(files: Files, name: str) -> dict[str, Any]:
-    """Returns a config file's members, empty without a file. Raises `StoreError` if no version can be parsed."""
+    """Returns a config file's members, or none without a file. Raises `StoreError` if no version can be parsed."""
     path = f"{FOLDER}/{name}"
     reason = ""
     for version in (path, f"{path}.bak"):
@@ -40,10 +40,10 @@ def save_config(files: Files, name: str, members: Mapping[str, Any]) -> None:
 
 
 def encode_config(members: Mapping[str, Any]) -> bytes:
-    """Returns the file's text, with a line for each member and for each entry of a table, a dict or iterator of rows.
+    """Returns the file's text, with a line for each member and for each row of a table (a dict or iterator).
 
-    A lone surrogate becomes `?`, as in Java: one such entry must not prevent the write of the others. Each line is one
-    call of the encoder. Its `indent` takes twice as long, and one call for all would hold up the loop's thread.
+    A lone surrogate becomes `?`, as in Java. Each line is encoded separately, which is faster than the encoder's
+    `indent`.
     """
     return _lines(members.items(), 1, _table).encode("utf-8", "replace")
 

@@ -1,9 +1,8 @@
 """SQL92 expressions of consumer groups, from their heartbeats, and their file `consumerFilter.json`.
 
-An expression is compiled when the first pull needs it. It stays for filterDataCleanTimeSpan after its group left: the
-group's next heartbeat with the same version restores it. Number and length of expressions are limited, which they are
-not in RocketMQ. Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java, filter/util/BloomFilter.java
-(5.4.0).
+An expression is compiled when the first pull needs it. It is kept for filterDataCleanTimeSpan after its group left, and
+a heartbeat with the same version restores it. Unlike in RocketMQ, the number and length of expressions are limited.
+Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java, filter/util/BloomFilter.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 @dataclass(slots=True)
 class ConsumerFilter:
-    """A group's SQL92 expression for a topic. It is dead (its group left) if `dead_ms` is at or after `born_ms`."""
+    """A group's SQL92 expression for a topic. Its group has left if `dead_ms` is at or after `born_ms`."""
 
     expression: str
     client_version: int
@@ -55,7 +54,7 @@ class ConsumerFilter:
         return self.dead_ms >= self.born_ms
 
     def passes(self) -> Passes | None:
-        """Returns a function that tests a message's properties, or None for an expression that is no SQL92."""
+        """Returns a function that tests a message's properties, or None if the expression is invalid."""
         if self._passes is None and not self.is_wrong:
             try:
                 self._passes = parse(self.expression)
@@ -65,7 +64,7 @@ class ConsumerFilter:
 
 
 class ConsumerFilters:
-    """Expressions by topic and group. Dead expressions are also kept in the order in which they died."""
+    """SQL92 expressions by topic and group. Those of groups that have left are also kept in the order of leaving."""
 
     def __init__(self, files: Files, *, kept_ms: int) -> None:
         self._files = files
@@ -81,7 +80,7 @@ class ConsumerFilters:
         return self._count
 
     def load(self, now_ms: int) -> None:
-        """Reads the file. All groups are dead until they send a heartbeat."""
+        """Reads the file. All groups count as left until they send a heartbeat."""
         members = load_config(self._files, FILE_NAME)
         try:
             rows = [
@@ -105,7 +104,7 @@ class ConsumerFilters:
         return None if consumer_filter is None else _members(topic, group, consumer_filter)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
-        """Registers the expressions of a heartbeat. The group's other expressions become dead."""
+        """Adds the expressions of a group's heartbeat. Its expressions for other topics count as left."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)
@@ -131,9 +130,9 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
-        """Keeps a group's expression for a topic. Returns False if the limits leave no room for it.
+        """Adds a group's expression for a topic. Returns False if the limits allow no more.
 
-        To make room, expressions of groups that have left are dropped, those of the longest absence first.
+        Expressions of groups that have left are dropped first, those of the longest absence before others.
         """
         while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))
@@ -182,9 +181,7 @@ class ConsumerFilters:
             self._remove(topic, group)
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread, or None if nothing changed since the last
-        call.
-        """
+        """Returns a function that creates the file's text in any thread, or None if nothing changed since."""
         if not self.is_changed:
             return None
         self.is_changed = False
@@ -226,7 +223,7 @@ def _text(snapshot: Mapping[str, Mapping[str, ConsumerFilter]]) -> bytes:
 
 
 def bloom_bits(text: str) -> list[int]:
-    """Returns the bits of a text in a Bloom filter. Java's broker reads no file without them."""
+    """Returns the bits of a text in a Bloom filter, without which Java's broker cannot read the file."""
     hashed = murmur3_long(text.encode())
     first, second = hashed & 0xFFFF_FFFF, hashed >> 32
     bits = []

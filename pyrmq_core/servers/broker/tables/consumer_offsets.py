@@ -1,8 +1,7 @@
-"""The offsets that consumer groups committed, queue by queue, and their file `consumerOffset.json`.
+"""The offsets that consumer groups committed in each queue, and their file `consumerOffset.json`.
 
-Source: broker/offset/ConsumerOffsetManager.java (5.4.0). They are kept in memory and written every
-flushConsumerOffsetInterval and at a stop. A killed broker loses the commits of the last seconds, and consumers receive
-a few messages again.
+Source: broker/offset/ConsumerOffsetManager.java (5.4.0). The file is written every flushConsumerOffsetInterval and at a
+stop. A killed broker loses the commits of the last seconds, and consumers receive a few messages again.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ MOST_RESETS: Final = 10_000
 
 @dataclass(slots=True)
 class _Reset:
-    """A reset of a group's offset in one queue, first returned to a pull at `given_at`. It `is_over` once a member
-    follows it.
+    """A reset of a group's offset in one queue, first returned to a pull at `given_at`.
 
-    `followers` are the ids of the members that read at its offset. Two members may read a queue while it moves from one
-    to the other. After a reset `by_deletion` of the topic, a member that pulls at the offset follows it at once.
+    It `is_over` once a member reads at its offset. `followers` are the ids of such members: two may read a queue while
+    it moves from one to the other. After a reset `by_deletion` of the topic, a pull at the offset ends the reset at
+    once.
     """
 
     offset: int
@@ -52,13 +51,10 @@ class _Reset:
 class GroupOffsets:
     """Committed offsets by (topic, group) and queue id.
 
-    In memory alone are the offset after each queue's last pull, and the resets since the start. `now` and the times of
-    resets are seconds on the event loop's clock.
-
-    `saved_ms` is when the loaded file was made, in ms since 1970. It is 0 without a file, and None if another broker
-    program wrote the file.
-
-    `on_commit` is called with group, topic and queue id of each offset that is committed here.
+    The offset after each queue's last pull and the resets since the start are kept in memory only. `now` and the times
+    of resets are seconds on the event loop's clock. `saved_ms` is when the loaded file was written, in ms since 1970.
+    It is 0 without a file, and None if another broker program wrote the file. `on_commit` is called with group, topic
+    and queue id of each offset that is committed here.
     """
 
     def __init__(self, files: Files) -> None:
@@ -88,13 +84,13 @@ class GroupOffsets:
         return len(self._committed.items())
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Returns the committed offset, or None if there is none, or it is negative."""
+        """Returns the committed offset, or None if there is none or it is negative."""
         queues = self._committed.find((topic, group))
         offset = -1 if queues is None else queues.get(queue_id, -1)
         return None if offset < 0 else offset
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commits the offset, whatever it is, as RocketMQ does: a consumer may go back."""
+        """Commits an offset, even one before the committed offset, as RocketMQ does."""
         self._queues(topic, group)[queue_id] = offset
         self.is_changed = True
         self.on_commit(group, topic, queue_id)
@@ -107,10 +103,7 @@ class GroupOffsets:
             self.is_changed = True
 
     def limit(self, end_of: Callable[[str, int], int]) -> int:
-        """Sets offsets beyond the end of their queue back to that end. Returns their number.
-
-        `end_of` returns the end of a queue by topic and queue id.
-        """
+        """Sets offsets beyond the end of their queue back to that end, which `end_of` returns. Returns their number."""
         count = 0
         for (topic, group), row in list(self._committed.items()):
             beyond = {queue_id: end for queue_id, offset in row.items() if offset > (end := end_of(topic, queue_id))}
@@ -125,9 +118,9 @@ class GroupOffsets:
         return queues
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commits the offset, and returns it to the group's pulls of the queue until a member continues there.
+        """Commits an offset, and moves the group's pulls of the queue to it until a member continues there.
 
-        Until then the consumers' own commits have no effect: they do not know of the reset yet.
+        Until then commits of consumers, which do not know of the reset yet, are ignored.
         """
         self.commit(group, topic, queue_id, offset)
         self._resets.setdefault((topic, group), {})[queue_id] = _Reset(offset)
@@ -135,9 +128,9 @@ class GroupOffsets:
     def may_commit(
         self, group: str, topic: str, queue_id: int, offset: int, now: float, member: str | None = None
     ) -> bool:
-        """Returns whether a consumer's commit counts: not while the queue is reset to another offset.
+        """Returns whether a consumer may commit an offset, which it may not while the queue is reset to another offset.
 
-        After a reset, a member's commits count again once it has pulled at the new offset.
+        After a reset, a member may commit again once it has pulled at the new offset.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None:
@@ -150,11 +143,11 @@ class GroupOffsets:
         return reset.is_over
 
     def was_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns whether the queue was reset since this start: older commits at another broker are out of date."""
+        """Returns whether the queue was reset since the start, so that older commits elsewhere are outdated."""
         return queue_id in self._resets.get((topic, group), {})
 
     def may_move(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns whether `moved_to` can move a pull of the queue: only during a reset, or for some time after it."""
+        """Returns whether `moved_to` may move a pull of the queue: during a reset, and for some time after it."""
         resets = self._resets.get((topic, group))
         return resets is not None and (reset := resets.get(queue_id)) is not None and reset.given_at > -math.inf
 
@@ -163,9 +156,9 @@ class GroupOffsets:
     ) -> int | None:
         """Returns the offset to which a reset moves a member's pull, or None if the pull is not moved.
 
-        `offset` is the pull's offset, None if the pull began before the reset. The reset ends when a moved member pulls
-        at the new offset: other answers may be lost, or reach a client that no longer reads the queue. Other members
-        are moved, too, unless they pull between the new offset and the committed offset.
+        `offset` is the pull's offset, or None if the pull began before the reset. The reset ends when a moved member
+        pulls at the new offset. Other members are moved, too, unless they pull between the new offset and the committed
+        offset.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None or member in reset.followers:
@@ -181,7 +174,7 @@ class GroupOffsets:
         return None
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
-        """Ends a reset: no pull of the queue is moved to its offset any more."""
+        """Ends a reset, so that no pull of the queue is moved to its offset any more."""
         self._resets[topic, group][queue_id] = _Reset(0, given_at=-math.inf, is_over=True)
 
     def _current(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:
@@ -215,9 +208,10 @@ class GroupOffsets:
         return {*self.groups_of(topic), *(group for name, group in self._pulled if name == topic)}
 
     def forget_topic(self, topic: str, going_on: Collection[str] = ()) -> None:
-        """Forgets the offsets of a deleted topic, and moves the next pulls of `going_on`, groups with members, to 0.
+        """Removes the offsets of a deleted topic. The next pulls of `going_on`, the groups with members, are moved to
+        0.
 
-        Their members keep their offsets, and would pass over the first messages of a new topic of that name.
+        Otherwise these members would keep their offsets, and skip the first messages of a new topic of that name.
         """
         rows = {
             (topic, group): {*(self._committed.find((topic, group)) or ()), *self._pulled.get((topic, group), ())}
@@ -228,10 +222,7 @@ class GroupOffsets:
         self._reset_to_start(rows)
 
     def forget_lite_queues(self, names: Collection[str], has_members: Callable[[str], bool]) -> None:
-        """Forgets the offsets in the deleted queues of lite topics, named as topics.
-
-        The next pulls of groups with members are moved to 0, as by `forget_topic`.
-        """
+        """Removes the offsets in deleted queues of lite topics. Groups with members continue at offset 0."""
         if names:
             readers = [key for key in {*dict(self._committed.items()), *self._pulled} if key[0] in names]
             self._forget(lambda key: key[0] in names)
@@ -259,10 +250,7 @@ class GroupOffsets:
         self._topics.remove(group)
 
     def members(self) -> dict[str, Any]:
-        """Returns the top-level members of the JSON in `consumerOffset.json`, as they are now.
-
-        The rows of a table are made one by one while its iterator is read.
-        """
+        """Returns the members of the JSON object in `consumerOffset.json`. Rows are created during iteration."""
         topics, committed = self._topics.snapshot(), self._committed.snapshot()
         return {
             "dataVersion": self.data_version.to_members(),
@@ -271,9 +259,7 @@ class GroupOffsets:
         }
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that makes the file's text in any thread, or None if nothing changed since the last
-        call.
-        """
+        """Returns a function that creates the file's text in any thread, or None if nothing changed since."""
         if not self.is_changed:
             return None
         self.is_changed = False

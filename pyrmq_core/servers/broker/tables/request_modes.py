@@ -1,4 +1,4 @@
-"""`RequestModes`: whether a group pulls or pops a topic, if that was set, and the file `messageRequestMode.json`.
+"""`RequestModes`: whether a group pulls or pops a topic, as set by request 401, and the file `messageRequestMode.json`.
 
 Source: broker/loadbalance/MessageRequestModeManager.java (5.4.0).
 """
@@ -40,7 +40,7 @@ class RequestModes:
         return self._modes.get((topic, group)) or SetRequestMode(topic, group, RequestMode.PULL)
 
     def put(self, mode: SetRequestMode) -> bool:
-        """Sets a mode. Returns False if there is no room for another one."""
+        """Sets a mode. Returns False if there are too many."""
         key = (mode.topic, mode.consumer_group)
         if key not in self._modes and len(self._modes) >= MOST_MODES:
             return False
@@ -49,7 +49,7 @@ class RequestModes:
         return True
 
     def members(self) -> dict[str, Any]:
-        """Returns the top-level members of the JSON in the file. The answer to a slave has the same."""
+        """Returns the members of the JSON object in the file, which a slave receives, too."""
         by_topic: dict[str, dict[str, Any]] = {}
         for (topic, group), mode in self._modes.items():
             by_topic.setdefault(topic, {})[group] = {

@@ -1,7 +1,7 @@
 """The broker's consumer groups: their settings and the file `subscriptionGroup.json`.
 
 Source: broker/subscription/SubscriptionGroupManager.java, remoting/protocol/subscription/SubscriptionGroupConfig.java
-(5.4.0). Settings are kept as JSON members, of which the broker uses a few.
+(5.4.0). All settings are kept as JSON members, although the broker uses only a few.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MAX_GROUP_BYTES: Final = 64 * 1024
 
 
 def group_settings(members: Mapping[str, Any]) -> GroupConfig:
-    """Returns a group's settings, with RocketMQ's defaults where missing. `InvalidArgument` names a wrong setting."""
+    """Returns a group's settings completed by RocketMQ's defaults. Raises `InvalidArgument` for an invalid setting."""
     settings = {**DEFAULTS, **{name: value for name, value in members.items() if value is not None}}
     group = settings["groupName"]
     if group not in PLACEHOLDER_GROUPS:
@@ -97,9 +97,9 @@ class GroupTable:
         return self._groups.get(group)
 
     def find(self, group: str, now_ms: int) -> GroupConfig | None:
-        """Returns a group's settings. Makes an unknown group.
+        """Returns a group's settings. An unknown group is created.
 
-        Returns None if automatic creation is off, or the name is wrong.
+        Returns None if automatic creation is off, or the name is invalid.
         """
         config = self._groups.get(group)
         if config is not None or not self.auto_create:
@@ -112,7 +112,7 @@ class GroupTable:
         return self._groups[group]
 
     def change(self, group: GroupConfig, now_ms: int) -> None:
-        """Makes or changes a group by a request, whose attributes are changes: `+name` or `-name`.
+        """Creates or changes a group by a request, whose attributes are changes: `+name` or `-name`.
 
         Raises `InvalidArgument` for impossible settings, and `BadAttribute`.
         """
@@ -124,7 +124,7 @@ class GroupTable:
         self.put({**group, "attributes": attributes}, now_ms)
 
     def put(self, group: GroupConfig, now_ms: int) -> None:
-        """Makes or replaces a group, in effect at once. Raises `InvalidArgument` for impossible settings."""
+        """Creates or replaces a group. Raises `InvalidArgument` for impossible settings."""
         settings = group_settings(group)
         if self._groups.get(settings["groupName"]) != settings:
             self._groups[settings["groupName"]] = settings
@@ -138,10 +138,7 @@ class GroupTable:
     def replace(
         self, groups: dict[str, GroupConfig], forbidden: Mapping[str, Mapping[str, int]], version: DataVersion
     ) -> None:
-        """Replaces all groups by those of another broker, with their version.
-
-        `forbidden` has, by group, the topics that it may not read.
-        """
+        """Replaces all groups by another broker's. `forbidden` has, by group, the topics that it may not read."""
         self._groups = groups
         self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
         self.data_version = version

@@ -1,6 +1,6 @@
-"""`TableFile`: the JSON file of a table. Each write contains all changes that were made during the previous write.
+"""`TableFile`: the JSON file of a table. Each write includes all changes made during the previous write.
 
-The text is made and written in a worker thread. A request that promises durability waits for `written`, and no other.
+The text is encoded and written in a worker thread. Only requests that promise durability wait for `written`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ UNASKED_PAUSES: Final = 9
 
 
 class TableFile:
-    """The file of one table. `snapshot` is called in the loop's thread and copies no more than references.
+    """The file of one table. `snapshot` is called in the loop's thread and must copy no more than references.
 
-    `changes` counts all changes, `written_changes` the changes in the file. `on_written` is called after each write.
+    `changes` counts all changes, `written_changes` those in the file. `on_written` is called after each write.
     """
 
     def __init__(
@@ -60,18 +60,16 @@ class TableFile:
         return self.written_changes < self.changes
 
     def load(self) -> dict[str, Any]:
-        """Returns the file's members. Raises `StoreError` if it cannot be read."""
+        """Returns the members of the file. Raises `StoreError` if it cannot be read."""
         return load_config(self._files, self.name)
 
     def changed(self) -> None:
-        """Notes a change of the table. `run` writes the file soon."""
+        """Counts a change of the table, which `run` soon writes to the file."""
         self.changes += 1
         self._changed.set()
 
     async def written(self, changes: int | None = None) -> None:
-        """Returns when the file has that many changes, or all made so far. Raises `StoreError` if it cannot be
-        written.
-        """
+        """Waits until the file has that many changes, or all made so far. Raises `StoreError` if that fails."""
         target = self.changes if changes is None else changes
         while self.written_changes < target:
             if self._failure and self._tried >= target:

@@ -1,6 +1,6 @@
-"""The broker's topics: from `topics.json`, RocketMQ's own, and created by sends.
+"""The broker's topics, those of `topics.json`, RocketMQ's own, and those that sends create.
 
-Source: broker/topic/TopicConfigManager.java (5.4.0). A change is made in the table and its DataVersion, then in
+Source: broker/topic/TopicConfigManager.java (5.4.0). A change takes effect in the table at once, and is written to
 `topics.json` in the background (`file`). `registration` reports it to the NameServers. A new topic is `unsaved` until
 the file has it, and no message to it is acknowledged before that.
 """
@@ -50,7 +50,7 @@ RECENT_CHANGES: Final = 1000
 
 
 class TopicTable:
-    """All topics by name, as loaded and as changed since."""
+    """All topics of the broker by name."""
 
     def __init__(self, files: Files, config: BrokerConfig) -> None:
         self.file = TableFile(files, FILE_NAME, self._snapshot, self._forget_saved)
@@ -72,7 +72,7 @@ class TopicTable:
             raise StoreError(f"{FILE_NAME}: {error}; correct the file, or remove the topic from it") from error
 
     def configure(self, config: BrokerConfig, now_ms: int) -> None:
-        """Applies changed settings. Makes TBW102 if autoCreateTopicEnable was switched on and it is missing."""
+        """Applies changed settings. Creates TBW102 if it is missing and autoCreateTopicEnable was switched on."""
         self._config = config
         missing = [topic for topic in system_topics(config) if topic.topic not in self._topics]
         self._system |= {topic.topic for topic in missing}
@@ -104,7 +104,7 @@ class TopicTable:
         return TopicConfigTable(self.data_version, dict(self._topics))
 
     def changed_since(self, version: DataVersion) -> list[TopicConfig] | None:
-        """Returns the topics that were made or changed after a version, or None if that is too long ago to be known."""
+        """Returns the topics created or changed after a version, or None if that is too long ago to be known."""
         missing = self.data_version.counter - version.counter
         if not 0 <= missing <= len(self._recent):
             return None
@@ -130,14 +130,14 @@ class TopicTable:
         )
 
     def for_send(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """Returns the settings of a topic that a send creates (one queue for a retry topic), or None if not allowed."""
+        """Returns the settings of a topic that a send creates, or None if not allowed. A retry topic has one queue."""
         inherited = self.inherit(topic, default_topic, queue_nums)
         if inherited is None and is_retry_topic(topic):
             return TopicConfig(topic, 1, 1, READ_WRITE)
         return inherited
 
     def put(self, topic: TopicConfig, now_ms: int) -> bool:
-        """Makes or changes a topic at once. `file.written` waits for its file. Returns False if nothing changed."""
+        """Creates or changes a topic at once. Returns False if nothing changed. `file.written` waits for the file."""
         before = self._topics.get(topic.topic)
         if before == topic:
             return False
@@ -163,10 +163,7 @@ class TopicTable:
         self.file.changed()
 
     async def saved(self, topic: str) -> None:
-        """Returns when the file has the topic. Raises `StoreError` if it could not be written.
-
-        If the topic is deleted and made again meanwhile, this waits for the later change.
-        """
+        """Waits until the file has the topic. Raises `StoreError` if it could not be written."""
         while (change := self.unsaved.get(topic)) is not None:
             await self.file.written(change)
 
@@ -197,7 +194,7 @@ class TopicTable:
 
 
 def possible_topic(topic: TopicConfig) -> TopicConfig:
-    """Returns the topic. Raises `BodyError` for a name that no folder can have, or for too many queues."""
+    """Returns the topic, after checks. Raises `BodyError` if its name cannot be a folder's, or for too many queues."""
     if not FOLDER_NAME.fullmatch(topic.topic):
         raise BodyError(f"{topic.topic[:255]!r} cannot be a topic's name")
     for queues in (topic.read_queue_nums, topic.write_queue_nums):

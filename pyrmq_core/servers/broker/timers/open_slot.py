@@ -1,7 +1,7 @@
 """`OpenSlot`: the messages of the slot that is being delivered, in the order of their exact times.
 
-Each message uses 8 bytes of memory, the offset of its entry in the timer log. A message that recalls another uses some
-100 bytes more, whatever the lengths of the named topic and UNIQ_KEY: they are kept as a digest.
+A message takes 8 bytes of memory, the offset of its entry in the timer log. A message that recalls another takes some
+100 bytes more, for a digest of the topic and UNIQ_KEY in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DIGEST_BYTES: Final = 16
 
 
 class OpenSlot:
-    """The undelivered entries of one slot of the wheel. Equal times keep the order of the sends.
+    """The undelivered entries of one slot of the wheel. Entries of equal times stay in the order of the sends.
 
     `take` removes the next due entry, `give_back` puts undeliverable entries back.
     """
@@ -39,7 +39,7 @@ class OpenSlot:
         self._given_back: list[tuple[int, int]] = []  # times and entries, the next one last
 
     def link(self, position: int, entry: TimerEntry) -> None:
-        """Adds the entry at offset `position` of the timer log, the slot's newest first. Call `sort` after the last."""
+        """Adds the entry at an offset of the timer log, from the newest to the oldest. `sort` is called at the end."""
         self.by_topic[entry.topic_hash] += change_of(entry)
         if takes_back(entry):
             self._deletes.append(position)
@@ -71,7 +71,7 @@ class OpenSlot:
         return late_ms if due_ms is None or (late_ms is not None and late_ms < due_ms) else due_ms
 
     def take(self, now_ms: int) -> tuple[int, int] | None:
-        """Removes the next due entry, and returns its time in ms and its timer-log offset, or None if none is due."""
+        """Removes the next due entry and returns its time in ms and its timer-log offset, or None if none is due."""
         due_ms = self.next_ms
         if due_ms is None or due_ms > now_ms:
             return None
@@ -87,7 +87,7 @@ class OpenSlot:
         return due_ms, position
 
     def give_back(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Puts back the entries that `take` returned last, in its order. `take` returns them next."""
+        """Puts back entries that `take` returned, in the same order. `take` returns them next."""
         self._given_back += reversed(entries)
 
     def left(self) -> Iterator[int]:
@@ -100,7 +100,7 @@ class OpenSlot:
         yield from [position for _, position in sorted(self._late)]
 
     def _exact(self, entry: TimerEntry) -> int:
-        """Returns the entry's exact due time. RocketMQ's entries have none and are due at the slot's end."""
+        """Returns an entry's exact due time. Entries of RocketMQ have none and are due at the slot's end."""
         return entry.due_ms if self.slot_ms < entry.due_ms <= self.end_ms else self.end_ms
 
 

@@ -1,9 +1,7 @@
 """`Timers`: the tasks that deliver timer messages and write the checkpoint of their files.
 
-After a disk error both tasks try again after a second, and no message is skipped.
-
-Delivery looks at the system's clock at least every second: a clock that is set forward, or a machine that slept, is not
-noticed by a wait.
+After a disk error both tasks try again after a second, and no message is skipped. The system's clock is read at least
+every second, since a wait does not notice that the clock was set or the host slept.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ class Timers:
     """The timer messages of one broker. If `enabled` is False they wait until a start with timerWheelEnable=true.
 
     A checkpoint is written every `flush_ms`. `now_ms` returns the system's clock. With `counts_topics` waiting messages
-    are counted by topic, for which a start reads the entries of all. `on_taken` is called with each new timer message,
+    are counted by topic, for which a start reads all entries. `on_taken` is called with each new timer message,
     `on_delivered` with the topic and the bytes of each delivered message.
     """
 
@@ -69,7 +67,7 @@ class Timers:
         self.delivered_ms = 0  # every message due up to this time was delivered, as far as the clock has come there
 
     def open(self) -> None:
-        """Opens the files of an opened store, and blocks. Raises `StoreError` if they cannot be opened."""
+        """Opens the timer files of an opened store. Blocks. Raises `StoreError` if they cannot be opened."""
         if self.enabled:
             for line in self.messages.open(self._now_ms()):
                 log.warning("%s", line)
@@ -94,7 +92,7 @@ class Timers:
                 nursery.start_soon(self._save)
 
     def close(self) -> None:
-        """Writes the files so that the next start repeats nothing, and blocks. Raises `StoreError` if a write fails."""
+        """Writes the files so that the next start repeats nothing. Blocks. Raises `StoreError` if a write fails."""
         if self.enabled and self.messages.files.may_save:
             self.messages.close(self._now_ms())
 
@@ -124,7 +122,7 @@ class Timers:
     async def _save(self) -> None:
         """Syncs the timer files and writes the checkpoint, after the commit log is synced up to the same state.
 
-        After a failed sync the last checkpoint stays: the next start reads the messages after it again.
+        After a failed sync the last checkpoint stays, and the next start reads the messages after it again.
         """
         while self.messages.files.may_save:
             await trio.sleep(self._flush_seconds)

@@ -46,10 +46,10 @@ MAX_LOOKED_AT_BYTES: Final = 4 << 30
 class TimerCheckpoint:
     """The saved progress of the timers, with times in ms since 1970.
 
-    All slots before `read_ms` are delivered. Messages of rmq_sys_wheel_timer before `queue_offset` are in the timer
-    log, which is synced up to `log_position`, or delivered. `state_version`, `changed_ms` and `changes` are its
-    version. Copies that are delivered later lie behind `log_end` of the commit log. That field and `precision_ms`, the
-    length of a slot, are None in a file by RocketMQ.
+    All slots before `read_ms` are delivered. Messages of rmq_sys_wheel_timer before `queue_offset` are delivered, or in
+    the timer log, which is synced up to `log_position`. `state_version`, `changed_ms` and `changes` are its version.
+    Copies delivered later lie after `log_end` of the commit log. That field and `precision_ms`, the length of a slot,
+    are None in a file by RocketMQ.
     """
 
     read_ms: int = 0
@@ -69,7 +69,7 @@ class TimerCheckpoint:
         return fields.ljust(BYTES, b"\0")
 
     def encode_fields(self) -> bytes:
-        """Returns RocketMQ's fields alone: the body of GET_TIMER_CHECK_POINT."""
+        """Encodes only RocketMQ's fields, for the body of GET_TIMER_CHECK_POINT."""
         return FIELDS.pack(
             self.read_ms,
             self.log_position,
@@ -94,11 +94,11 @@ class TimerCheckpoint:
 
 
 def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
-    """Saves the timer checkpoint of a slave's master at the slave, in any thread. Raises `StoreError` if it cannot.
+    """Saves the timer checkpoint of a slave's master at the slave, in any thread. Raises `StoreError` if that fails.
 
-    A slave has no timer log and no wheel. If it becomes the master, it builds them from its commit log, and learns from
-    the checkpoint which messages were delivered. Timer files from a time when it was the master are removed. The saved
-    `log_position` is at least 1, which an empty timer log never reaches: so the next start builds the log.
+    A slave has no timer log and wheel, and timer files of a time as master are removed. If it becomes the master, it
+    builds them from its commit log, and the checkpoint says which messages were delivered. The saved `log_position` is
+    at least 1, so that an empty timer log never seems complete.
     """
     for path in (timer_log.FOLDER, timer_wheel.PATH):
         files.remove(path)
@@ -118,12 +118,11 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 
 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
-    """Returns a commit-log offset behind which all copies lie that were delivered after RocketMQ's checkpoint.
+    """Returns a commit-log offset after which lie all copies delivered since RocketMQ's checkpoint.
 
-    A start searches for such copies from there on, to deliver no message twice. Returns None if there are no timer
-    messages, or if more of the log follows than a start may read. The checkpoint's read time and queue offset may be of
-    different moments. So the offset precedes both the messages stored since that time, and the copies of messages that
-    are read again from the queue offset on.
+    A start searches for copies from there, to deliver no message twice. Returns None if there are no timer messages, or
+    if too much of the log follows. The checkpoint's read time and queue offset may be of different moments, so the
+    offset precedes both the messages stored since that time and those from the queue offset on.
     """
     start, end = store.reader.bounds(TIMER_QUEUE)
     if start >= end:

@@ -1,8 +1,8 @@
-"""The delivered copy of a timer message, and the copies that an earlier run of the broker delivered.
+"""The delivered copy of a timer message, and the search for copies that an earlier run delivered.
 
 A copy has the properties of its message and TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS. It is recognized by its topic and
-queue, UNIQ_KEY, delivery time, born time and the CRC of its body: all are equal to the message's. So the commit log
-itself shows what was delivered, and a killed broker repeats nothing.
+queue, UNIQ_KEY, delivery time, born time and the CRC of its body, which are equal to the message's. So the commit log
+shows what a killed broker had delivered.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ NEVER_ENQUEUED: Final = 2**63 - 1
 
 
 class NoTimer(Exception):
-    """A record in rmq_sys_wheel_timer that is no timer message. The text has the reason."""
+    """Raised for a record in rmq_sys_wheel_timer that is not a timer message. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerMessage:
-    """A message of rmq_sys_wheel_timer: its record, properties, rounded time, real topic and queue."""
+    """A message of rmq_sys_wheel_timer: its record and properties, its slot's time, and its own topic and queue."""
 
     record: RawRecord
     properties: dict[str, str]
@@ -61,7 +61,7 @@ class TimerMessage:
 
 
 def read_message(record: RawRecord) -> TimerMessage:
-    """Returns the timer message in a record. Raises `NoTimer` if its properties lack the topic, queue or time."""
+    """Decodes the timer message in a record. Raises `NoTimer` if its properties lack the topic, queue or time."""
     try:
         properties = decode_properties(decode_java_utf8(record.properties))
         out_ms, queue_id = parse_long(properties[TIMER_OUT_MS]), parse_int(properties[REAL_QID])
@@ -73,9 +73,9 @@ def read_message(record: RawRecord) -> TimerMessage:
 
 
 def copy_of(message: TimerMessage, enqueue_ms: int, now_ms: int, *, rolls: bool) -> Append:
-    """Returns the message to store when its slot is due: in its own topic, or with `rolls` in the timers' queue again.
+    """Returns the message to store when its slot is due, in its own topic, or with `rolls` in the timers' queue again.
 
-    Properties of the copy hold `now_ms` and `enqueue_ms`, the time at which the message entered the timer log.
+    Its properties include `now_ms` and `enqueue_ms`, the time at which the message entered the timer log.
     """
     record, added = message.record, {TIMER_ENQUEUE_MS: str(enqueue_ms)}
     if rolls:
@@ -107,7 +107,7 @@ def key_of_copy(message: TimerMessage, *, rolls: bool) -> CopyKey:
 class DeliveredCopies:
     """The copies of timer messages that the broker delivered before its restart, so that none is delivered twice.
 
-    `start` is the log offset from which they were looked for, None if no copy is left to match.
+    `start` is the log offset at which the search began, or None if no copies are left.
     """
 
     def __init__(self) -> None:
@@ -118,8 +118,8 @@ class DeliveredCopies:
     def find(self, records: Iterable[RawRecord], start: int, queue_offset: int, time_ms: int) -> None:
         """Collects the copies in `records`, which begin at log offset `start`.
 
-        They match messages of rmq_sys_wheel_timer before `queue_offset`, and messages due by `time_ms`, after which
-        `forget` drops them. Later messages cannot have copies from an earlier run.
+        They belong to messages of rmq_sys_wheel_timer before `queue_offset` that are due by `time_ms`. After that
+        `forget` drops them.
         """
         for record in records:
             if MARK in record.properties:
@@ -130,17 +130,17 @@ class DeliveredCopies:
         self._until = (queue_offset, time_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True if the log has an unused copy with this key. A copy counts once: two equal messages need two."""
+        """Returns True and removes one copy if there is one with this key. Two equal messages need two copies."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1
         return True
 
     def forget(self, queue_offset: int, oldest_ms: int) -> None:
-        """Drops all copies once no message can match them any more.
+        """Drops all copies once `queue_offset` and `oldest_ms` have passed the limits of `find`, so that none can
+        match.
 
-        `queue_offset` is the offset up to which messages are read, `oldest_ms` the time of the earliest slot that
-        waits. Both have to be past the bounds in `find`.
+        `queue_offset` is that of the next message to read, `oldest_ms` the time of the earliest waiting slot.
         """
         if self.start is not None and queue_offset >= self._until[0] and oldest_ms > self._until[1]:
             self._keys.clear()

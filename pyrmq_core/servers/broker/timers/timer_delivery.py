@@ -1,8 +1,7 @@
-"""`TimerDelivery`: reads the messages of timer entries, and stores their delivered copies.
+"""`TimerDelivery`: reads the messages of timer entries, and stores their copies in their own topics.
 
-The copies of the messages that are due go into the store together, in groups of at most `STEP_BYTES`. An entry leaves
-the open slot when its copy is in the commit log, whether the copy's group is or not: a disk that fills up in the middle
-of a group repeats nothing and loses nothing.
+Copies of due messages are stored together, in groups of at most `STEP_BYTES`. An entry leaves the open slot when its
+own copy is stored, so that a disk that fills up in the middle of a group causes no loss and no repetition.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ MESSAGE_BYTES: Final = 5 << 10
 
 
 class DueCopy(NamedTuple):
-    """The copy of a due timer message, to be stored, and the message's topic."""
+    """The copy of a due timer message, to be stored in its own topic."""
 
     topic: str
     append: Append
 
 
 class TimerDelivery:
-    """The delivery of messages from the timers, each message once.
+    """Delivers timer messages, each once.
 
-    `warn` is called with a line about lost messages and the reason, `on_delivered` with topic and bytes of each
-    delivered message. `copies` are the copies that an earlier run delivered.
+    `warn` is called with a line about lost messages, `on_delivered` with the topic and the bytes of each delivered
+    message. `copies` are the copies that an earlier run delivered.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class TimerDelivery:
         self._first_unreadable = 0  # the first message's offset in the commit log
 
     def find_copies(self, log_end: int, now_ms: int) -> None:
-        """Finds copies of messages due by `now_ms` in the commit log from `log_end` on: none is delivered again."""
+        """Finds the delivered copies of messages due by `now_ms` in the commit log from `log_end` on."""
         start = max(log_end, self._store.start)
         self.copies = DeliveredCopies()
         if not self._store.reader.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored
@@ -67,7 +66,9 @@ class TimerDelivery:
         self.copies.find(records, start, self._store.reader.bounds(TIMER_QUEUE)[1], now_ms)
 
     def message(self, entry: TimerEntry) -> TimerMessage | None:
-        """Returns the message of a timer entry, None if it was removed. Raises `DamagedTimers` for a wrong record."""
+        """Returns the message of a timer entry, or None if it was removed. Raises `DamagedTimers` for another
+        record.
+        """
         record = self._store.reader.record_of(entry.physical_offset, entry.size)
         if record is None:
             self.note_unreadable(entry.physical_offset)
@@ -83,7 +84,7 @@ class TimerDelivery:
     def deliver(self, slot: OpenSlot, timer_log: TimerLog, now_ms: int) -> bool:
         """Delivers the next due messages of a slot. Returns True if more may be due.
 
-        Raises `StoreError` at the first message that cannot be delivered. Its entry stays the slot's next.
+        Raises `StoreError` at the first message that cannot be delivered, which stays the slot's next.
         """
         left_bytes, failure = STEP_BYTES, None
         entries: list[tuple[int, int]] = []
@@ -123,13 +124,13 @@ class TimerDelivery:
         return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
 
     def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
-        """Returns True if an earlier run stored this message's copy, which with `rolls` waits in a later slot."""
+        """Returns True if an earlier run stored this message's copy. With `rolls` that copy waits in a later slot."""
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:
-        """Stores copies in order. Returns how many are done, and the error of the next copy.
+        """Stores copies in order. Returns how many are done, and the error of the next one.
 
-        A message whose topic or size the store refuses is done, too: a later try would be refused again.
+        A copy whose topic or size the store refuses counts as done, since it would be refused again.
         """
         results = self._store.put_all([copy.append for copy in copies], now_ms)
         for number, (copy, result) in enumerate(zip(copies, results, strict=True)):
@@ -146,7 +147,7 @@ class TimerDelivery:
         self._unreadable += 1
 
     def report(self) -> None:
-        """Warns of all messages whose records could not be read, in one line: a removed segment has many."""
+        """Warns in one line of all messages whose records could not be read."""
         if self._unreadable:
             self.warn(
                 f"{self._unreadable} timer messages are not delivered, whose records are damaged or removed from the "

@@ -1,8 +1,8 @@
 """`TimerFiles`: timer log, wheel and checkpoint together, opened, repaired and synced.
 
-Log and wheel are an index: everything in them can be built anew from the messages in rmq_sys_wheel_timer. A checkpoint
-is written when log, wheel and the commit log are synced up to the state that it names. After a crash the later entries
-are linked into the wheel once more, and the messages after the last entry are read again.
+Log and wheel can be rebuilt from the messages in rmq_sys_wheel_timer. A checkpoint is written when log, wheel and the
+commit log are synced up to its state. After a crash the later entries are linked into the wheel again, and the messages
+after the last entry are read again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REWRITTEN_AT_ONCE: Final = 500
 
 
 class TimerFiles:
-    """Timer log, wheel and checkpoint of the waiting messages. `slots` is a heap of the times of unopened slots."""
+    """Timer log, wheel and checkpoint. `slots` is a heap of the times of slots that are not yet open."""
 
     def __init__(self, files: Files, settings: TimerSettings) -> None:
         self._files = files
@@ -51,12 +51,10 @@ class TimerFiles:
         return [*names, *([timer_checkpoint.PATH] if self.has_checkpoint else [])]
 
     def open(self, commit_log_end: int) -> str:
-        """Opens and repairs the files. Returns "", or the reason why the caller has to build log and wheel anew.
+        """Opens and repairs the files. Returns "", or the reason why the caller must rebuild log and wheel.
 
-        One reason is an entry of a message beyond `commit_log_end`, the end of the commit log. A power cut took that
-        message, and its offset will be another message's.
-
-        Raises `StoreError` for files of the timer log with another length than the settings say.
+        One reason is an entry whose message lies beyond `commit_log_end`, and was lost in a power cut. Raises
+        `StoreError` for files of the timer log with another length than in the settings.
         """
         checkpoint = TimerCheckpoint.decode(self._files.load(timer_checkpoint.PATH))
         self.has_checkpoint = checkpoint is not None and checkpoint.read_ms > 0  # an unwritten file has only zeros
@@ -96,7 +94,7 @@ class TimerFiles:
         return ""
 
     def add(self, entry: TimerEntry) -> int:
-        """Writes an entry as the last of its slot, and returns its offset. Raises `StoreError` if a write fails."""
+        """Writes an entry as the last of its slot and returns its offset. Raises `StoreError` if a write fails."""
         slot, end = self.wheel.slot(entry.slot_ms), self.log.end
         try:
             position = self.log.append(entry._replace(previous=slot.last))
@@ -114,8 +112,8 @@ class TimerFiles:
     def rewrite(self, slot_ms: int, positions: Iterable[int], by_topic: Mapping[int, int]) -> Iterator[None]:
         """Replaces a slot's entries by copies of those at `positions`, in steps. Only the last step changes the slot.
 
-        `by_topic` has the slot's present number of messages by the hash of their topic. Raises `StoreError` if a write
-        fails. The copies written until then stay in the log, but no slot names them.
+        `by_topic` has the slot's number of messages by the hash of their topic. Raises `StoreError` if a write fails.
+        The copies written until then stay unused in the log.
         """
         before, after, left = self.wheel.slot(slot_ms), Slot(), Counter[int]()
         for number, position in enumerate(positions, 1):
@@ -136,7 +134,7 @@ class TimerFiles:
             self.wheel.put(slot_ms, Slot())
 
     def expect(self, slot_ms: int) -> None:
-        """Adds a slot of the timer wheel to `slots`, the times of the slots that are still to be delivered."""
+        """Adds the time of a slot to `slots`, which are still to be delivered."""
         heapq.heappush(self.slots, slot_ms)
 
     def delivered(self, slot_ms: int, by_topic: Mapping[int, int]) -> None:
@@ -153,7 +151,7 @@ class TimerFiles:
     def chain(self, slot_ms: int, position: int) -> Iterator[tuple[int, TimerEntry]]:
         """Yields the entries of a slot from a position on, newest first. Raises `DamagedTimers` at a wrong entry.
 
-        Entries in removed files are left out: the commit log no longer has their messages.
+        Entries in removed files are left out, since the commit log no longer has their messages.
         """
         while position >= self.log.start:
             entry = self.log.entry(position)
@@ -163,9 +161,9 @@ class TimerFiles:
             position = entry.previous
 
     def save(self, checkpoint: TimerCheckpoint) -> None:
-        """Writes and syncs the checkpoint, in one thread at a time (`is_saving`). Raises `StoreError` if it cannot.
+        """Writes and syncs a checkpoint, unless a later one was saved. Raises `StoreError` if that fails.
 
-        Does nothing if a checkpoint with as many changes or more was saved since this one was made.
+        Only one thread may call it at a time (`is_saving`).
         """
         if checkpoint.changes <= self.saved.changes:
             return
@@ -195,14 +193,14 @@ class TimerFiles:
                     topics.add(entry)
 
     def _link_all(self) -> bool:
-        """Builds the wheel from the whole timer log. Returns False if it had to skip entries."""
+        """Rebuilds the wheel from the whole timer log. Returns False if it had to skip entries."""
         self.wheel.remove()
         return self._link(self.log.start)
 
     def _link(self, start: int) -> bool:
         """Links the entries from `start` on into the wheel, and finds the end of the log.
 
-        Returns False if it passed over entries, for example of an unfinished `rewrite`.
+        Returns False if it skipped entries, for example of an unfinished `rewrite`.
         """
         are_linked = True
         for position, entry in self.log.scan(start):

@@ -40,14 +40,15 @@ WINDOW_BYTES: Final = 1 << 14
 
 
 class DamagedTimers(StoreError):
-    """Raised for a wrong entry of the timer log, or a wrong slot: log and wheel are built anew from the messages."""
+    """Raised for a wrong entry of the timer log or a wrong slot, after which log and wheel must be rebuilt."""
 
 
 class TimerEntry(NamedTuple):
     """One entry of the timer log: a waiting message of `size` bytes at `physical_offset` of the commit log.
 
-    `previous` is the offset of its slot's entry before it. The message waits in the slot of the time `slot_ms`, is due
-    at `due_ms`, and entered at `enqueue_ms`. `magic` says whether it is stored again then, or recalls another message.
+    `previous` is the offset of the entry before it in the same slot. The message waits in the slot of the time
+    `slot_ms`, is due at `due_ms`, and entered at `enqueue_ms`. `magic` says whether it is then stored again, or recalls
+    another.
     """
 
     previous: int
@@ -79,10 +80,10 @@ class TimerLog:
         self.end = 0
 
     def open(self) -> None:
-        """Finds the files. `end` is the last file's end until `scan` finds the last entry.
+        """Opens the files. `end` is the end of the last file until `scan` finds the last entry.
 
-        Raises `StoreError` for a file of another length. A killed process may have left unsynced entries: the next sync
-        includes them.
+        Raises `StoreError` for a file of another length. The next sync includes entries that a killed process left
+        unsynced.
         """
         self._opened = open_all(self._files, FOLDER, self._file_bytes, SETTING)
         self._unsynced = set(self._opened)
@@ -154,8 +155,8 @@ class TimerLog:
     def retire_before(self, physical_offset: int) -> list[Callable[[], None]]:
         """Drops the first files if the messages of all their entries were removed from the commit log.
 
-        Every entry counts, since the last may name an older message: a closing slot's entries are written again.
-        Returns functions for any thread that remove the files, to be called in this order.
+        Every entry counts, since entries that are written again may be older than those before them. Returns functions
+        that remove the files, in any thread but in this order.
         """
         removals: list[Callable[[], None]] = []
         for base in list(self._opened)[:-1]:

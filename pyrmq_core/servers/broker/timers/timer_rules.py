@@ -1,7 +1,8 @@
-"""The delivery time of a timer message: where it is read from, what is refused, how it is rounded.
+"""The delivery time of a timer message: the properties that set it, when it is refused, and how it is rounded.
 
-A time is rounded down to a slot: `out_ms`, which the property TIMER_OUT_MS holds. A slot has the messages due after its
-time, up to and including the next slot's. Source: broker/util/HookUtils.java (5.4.0), handleScheduleMessage.
+A time is rounded down to its slot's time, `out_ms`, which is kept in the property TIMER_OUT_MS. A slot has the messages
+due after its time, up to and including the next slot's. Source: broker/util/HookUtils.java (5.4.0),
+handleScheduleMessage.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PRECISIONS_MS: Final = (100, 200, 500, 1000)
 
 @dataclass(frozen=True, slots=True)
 class TimerSettings:
-    """The settings of timers. A slot is `precision_ms` long, and no message may be due later than in `max_delay_ms`.
+    """The settings of timers. A slot is `precision_ms` long, and no message may be delayed longer than `max_delay_ms`.
 
     A message due in more than `roll_slots` slots waits in an earlier slot first, and is then stored again.
     """
@@ -50,7 +51,7 @@ class TimerSettings:
 
 
 class BadTimer(ValueError):
-    """Raised for a delivery time that is no number or too far ahead, or, for a recall, in the past."""
+    """Raised for a delivery time that is not a number or too far ahead, or, for a recall, in the past."""
 
 
 def is_timer(properties: Mapping[str, str]) -> bool:
@@ -66,7 +67,7 @@ def drop_times(properties: MutableMapping[str, str]) -> None:
 def place_timer(
     properties: MutableMapping[str, str], topic: str, queue_id: int, now_ms: int, settings: TimerSettings
 ) -> bool:
-    """Adds its slot's time and its own topic and queue to a message's properties. Returns False if it is due already.
+    """Adds the slot's time and the message's own topic and queue to the properties. Returns False if it is due already.
 
     `now_ms` is the time of the send, from which a delay counts. Raises `BadTimer` for a time that is refused.
     """
@@ -84,7 +85,7 @@ def place_timer(
 
 
 def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
-    """Returns the delivery time in ms. A delay counts from `now_ms`. Raises `BadTimer` if it is no number."""
+    """Returns the delivery time in ms. A delay counts from `now_ms`. Raises `BadTimer` if the text is not a number."""
     try:
         if (seconds := properties.get(TIMER_DELAY_SEC)) is not None:
             return now_ms + parse_long(seconds) * 1000
@@ -96,15 +97,15 @@ def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
 
 
 def slot_of(due_ms: int, precision_ms: int) -> int:
-    """Returns the time of the wheel's slot for a due time. An exact multiple of the precision is in the slot before."""
+    """Returns the time of the wheel's slot for a due time. A multiple of the precision belongs to the slot before."""
     return (due_ms - 1) // precision_ms * precision_ms
 
 
 def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precision_ms: int) -> int:
-    """Returns the exact time, in ms, at which a stored message is due.
+    """Returns the exact time in ms at which a stored message is due, within the slot that begins after `out_ms`.
 
-    A delay in the properties counts from `stored_ms`, when the message was stored. The result lies in the message's
-    slot: after `out_ms`, the slot's time, and at most `precision_ms` later. Without a valid time it is the slot's end.
+    A delay in the properties counts from `stored_ms`, when the message was stored. Without a valid time the result is
+    the slot's end.
     """
     try:
         due_ms = delivery_ms(properties, stored_ms)
@@ -114,9 +115,9 @@ def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precisi
 
 
 def rolled_slot(out_ms: int, write_ms: int, settings: TimerSettings) -> tuple[int, bool]:
-    """Returns the time of the slot in which a message waits, and True if it is then stored again for a later slot.
+    """Returns the time of the slot in which a message waits, and True if it must be stored again then.
 
-    `out_ms` is the time of its final slot, and `write_ms` the time of the slot that is written now. A message that was
+    `out_ms` is the time of its final slot, and `write_ms` the time of the slot that is written now. A message that is
     not stored again in between could be removed with other old messages before it is due.
     """
     window_ms = settings.roll_slots * settings.precision_ms

@@ -1,13 +1,12 @@
-"""`TimerStore`: takes timer messages from rmq_sys_wheel_timer into the timer files, and delivers them when due.
+"""`TimerStore`: reads timer messages from rmq_sys_wheel_timer into the timer files, and delivers them when due.
 
-A message whose slot is over when it is read is delivered at once. At a start it waits until all messages are read,
-since a later message may recall it. The others wait in the wheel. A slot is opened at its time, and each of its
-messages is stored in its own topic at its exact time. A message that waits takes 52 bytes of the timer log, and no
-memory until its slot is open (open_slot.py). A slot that has messages takes one number in memory.
+A message whose slot is over when it is read is delivered at once, at a start after all messages are read, since a later
+one may recall it. The others wait in the wheel. A slot is opened at its time, and each of its messages is stored in its
+own topic at its exact time. A waiting message takes 52 bytes of the timer log, and no memory until its slot is open.
 
-`work` does one step, which ends after `STEP_BYTES` of messages: a few milliseconds, or longer for one large message.
-Two kinds of work are one step however long they take: the search for delivered copies in the commit log at a rebuild,
-and the syncs of all files after the clock was set back. The time is an argument, and nothing here waits.
+`work` does one step, of at most `STEP_BYTES` of messages. Two kinds of work are one step however long they take: the
+search for delivered copies in the commit log at a rebuild, and the syncs of all files after the clock was set back. The
+time is an argument, and nothing here waits.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ MARGIN_SLOTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The progress of an earlier run: it delivered messages before `queue_offset` whose slots lie before `read_ms`."""
+    """The progress of an earlier run: it delivered messages before `queue_offset` with slots before `read_ms`."""
 
     queue_offset: int = 0
     read_ms: int = 0
@@ -58,9 +57,8 @@ class Earlier:
 class TimerStore:
     """The waiting timer messages of one broker.
 
-    `open` comes first. `work` does a step and returns the ms until the next step. `on_taken` is called with each
-    message that is read. `removals` has functions for any thread that remove files of the timer log, to be called in
-    this order.
+    `open` must be called first. `work` does a step and returns the ms until the next. `on_taken` is called with each
+    message that is read. `removals` has functions that remove files of the timer log, in any thread but in this order.
     """
 
     def __init__(
@@ -121,7 +119,7 @@ class TimerStore:
         return lines
 
     def work(self, now_ms: int) -> int:
-        """Reads or delivers some messages. Returns the ms until the next call. A `StoreError` ends only this one."""
+        """Reads or delivers some messages. Returns the ms until the next call, which may also follow a `StoreError`."""
         try:
             if self._leaving is not None or self._floor(now_ms) < self._read_ms:
                 self._go_back(self._floor(now_ms))
@@ -139,7 +137,7 @@ class TimerStore:
             return 0
 
     def state(self, now_ms: int) -> TimerCheckpoint:
-        """Returns the checkpoint of this moment. Sync the timer files and the commit log before it is saved."""
+        """Returns the current checkpoint. The timer files and the commit log must be synced before it is saved."""
         # After the clock was set back, later slots may still have entries of delivered messages.
         read_ms = max(self._floor(now_ms), self._read_ms) if self._slot is None else self._slot.slot_ms
         if self._slot is None and self.files.slots:
@@ -165,11 +163,11 @@ class TimerStore:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """The commit log's end and the read time in ms: one of them changes with every message and every slot."""
+        """The commit log's end and the read time in ms, of which one changes with every message and every slot."""
         return self._store.end, self._read_ms
 
     def close(self, now_ms: int) -> None:
-        """Writes the files so that any broker can continue without repeats. Raises `StoreError` if a write fails."""
+        """Writes the files so that any broker can continue without repetition. Raises `StoreError` if a write fails."""
         if self.files.names:
             log_end, slot = self.state(now_ms).log_end, self._slot
             for _ in self._leaving or self._leave_slot():
@@ -184,7 +182,7 @@ class TimerStore:
         self.delivery.report()
 
     def _leave_slot(self) -> Iterator[None]:
-        """Closes the open slot in steps, and leaves only the undelivered entries in it."""
+        """Closes the open slot in steps, leaving only the undelivered entries in it."""
         slot = self._slot
         if slot is None:
             return
@@ -197,7 +195,7 @@ class TimerStore:
             self.files.expect(slot.slot_ms)
 
     def _go_back(self, write_ms: int) -> None:
-        """Moves the read time back to `write_ms`, some slots a call, and empties them: the clock was set back."""
+        """Empties slots, some a call, until the read time is back at `write_ms`, after the clock was set back."""
         if self._slot is not None:
             self._leaving = self._leaving or self._leave_slot()
             if next(self._leaving, True):
@@ -262,10 +260,10 @@ class TimerStore:
         return offset < end
 
     def _begin(self, now_ms: int) -> None:
-        """Writes a first checkpoint, so that a kill before the next checkpoint repeats nothing.
+        """Writes a first checkpoint, so that a kill before the next one repeats nothing.
 
-        After the clock was set back it writes the last checkpoint with the earlier time. Otherwise a kill would lose
-        messages: a start skips slots before the read time.
+        After the clock was set back it writes the last checkpoint with the earlier time. Otherwise a start after a kill
+        would skip the slots up to the later time.
         """
         write_ms = self._floor(now_ms)
         if not self.files.has_checkpoint:
@@ -309,7 +307,7 @@ class TimerStore:
                 self._take_back(slot, message)
 
     def _is_of_past_slot(self, message: TimerMessage, write_ms: int) -> bool:
-        """Returns True for a message whose slot passed undelivered: no broker ran, or this broker was a slave.
+        """Returns True for a message whose slot passed undelivered, because no broker ran or this broker was a slave.
 
         Such a message waits in its slot until all earlier messages are read, since they may recall it.
         """

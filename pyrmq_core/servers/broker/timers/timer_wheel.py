@@ -37,7 +37,7 @@ class Slot(NamedTuple):
 
 
 class TimerWheel:
-    """The file of slots, which is made when the first slot is written."""
+    """The file of slots, which is created when the first slot is written."""
 
     def __init__(self, files: Files, precision_ms: int) -> None:
         self._files = files
@@ -46,9 +46,9 @@ class TimerWheel:
         self._is_unsynced = False
 
     def open(self) -> bool:
-        """Opens an existing file. Returns False, and opens nothing, if its length is wrong.
+        """Opens an existing file. Returns False if its length is wrong.
 
-        A killed process may have left unsynced slots: the next sync includes them.
+        The next sync includes slots that a killed process left unsynced.
         """
         size = self._files.size(PATH)
         if size is not None and size != WHEEL_BYTES:
@@ -77,7 +77,7 @@ class TimerWheel:
         self._is_unsynced = True
 
     def waiting(self, from_ms: int) -> Iterator[tuple[int, Slot]]:
-        """Yields each slot with entries from the time `from_ms` on, with its time in ms before it, in any order."""
+        """Yields the time in ms and the slot of each slot with entries from the time `from_ms` on, in any order."""
         if self._file is None:
             return
         low = max(1, from_ms // self._precision_ms)

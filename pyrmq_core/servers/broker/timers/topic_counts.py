@@ -1,4 +1,4 @@
-"""`TopicCounts`: the number of waiting timer messages of each topic, of which timer entries have the hash alone."""
+"""`TopicCounts`: the number of waiting timer messages of each topic. Timer entries have only the hash of a topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOPICS_KEPT: Final = 2000
 
 
 class TopicCounts:
-    """The numbers of waiting messages by topic. Topics with the same hash, which are rare, share one number."""
+    """The numbers of waiting messages by topic. Topics with the same hash share one number."""
 
     def __init__(self) -> None:
         self._numbers = Counter[int]()  # by the topic's hash
@@ -35,9 +35,9 @@ class TopicCounts:
         self._numbers.clear()
 
     def by_topic(self, topics: Iterable[str]) -> dict[str, int]:
-        """Returns the waiting messages by topic. `topics` are the broker's, to find the names that belong to hashes.
+        """Returns the numbers of waiting messages by topic. `topics` are the broker's, to find the name of each hash.
 
-        The messages of a topic that was deleted meanwhile are left out.
+        Messages of deleted topics are left out.
         """
         if len(self._numbers) > TOPICS_KEPT:
             self._numbers = Counter({key: number for key, number in self._numbers.items() if number})

@@ -1,10 +1,9 @@
-"""The decision about a half message that has no end yet, by its age and the number of its checks.
+"""Decides about an undecided half message by its age and the number of its checks.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), TransactionalMessageUtil.java
-(getImmunityTime), 5.4.0. Two things differ. A half message within its own immunity is stored again without a count, so
-that it is checked transactionCheckMax times afterwards. And only a check that reached a producer counts: without one
-the half message is held. Java counts both, and drops a message that no producer was queried about. An immunity of more
-than an hour counts as an hour.
+(getImmunityTime), 5.4.0. Two things differ. Storing a half message again within its own immunity does not count as a
+check, and neither does a check that reached no producer. Java counts both, and may drop a message that no producer was
+asked about. An immunity of more than an hour counts as an hour.
 """
 
 from __future__ import annotations
@@ -41,7 +40,8 @@ class CheckRules:
     def judge(
         self, half: HalfMessage, now_ms: int, started_ms: int, *, was_missed: bool = False, is_reachable: bool = True
     ) -> Verdict:
-        """Returns the verdict of a pass that started at `started_ms`. Ages count from the producer's own time.
+        """Returns what to do with a half message in a pass that started at `started_ms`. Ages count from the producer's
+        own time.
 
         `was_missed` says that the last check reached no producer, `is_reachable` whether the next one can reach one.
         """
@@ -63,7 +63,7 @@ class CheckRules:
         return self.timeout_ms if seconds is None else seconds * 1000
 
     def is_end_late(self, half: HalfMessage, now_ms: int) -> bool:
-        """Returns True for a commit or rollback that answers no check and comes after the time of the first check."""
+        """Returns True if a commit or rollback that no check asked for arrives after the time of the first check."""
         if not half.immunity:
             return False
         return now_ms - half.record.born_timestamp_ms > max(self.immunity_ms(half.immunity), self.timeout_ms)

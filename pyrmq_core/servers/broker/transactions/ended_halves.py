@@ -1,7 +1,8 @@
-"""`EndedHalves`: half messages that need no further check. `WaitingHalves`: half messages without an end, by topic.
+"""`EndedHalves`: half messages that need no further check. `WaitingHalves`: undecided half messages by topic.
 
-A half message that is stored again has a successor: the end of either is the end of both. RocketMQ knows only the
-offset that an end names. If the end arrives late it checks the successor, and the message may be delivered twice.
+A half message that is stored again has a successor, and a commit or rollback of either ends both. RocketMQ ends only
+the one that the producer names. If the end arrives late, it checks the successor, and the message may be delivered
+twice.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ MOST_TOPICS: Final = 2_000
 class WaitingHalves:
     """The topics of half messages by queue offset, and the number of half messages of each topic.
 
-    A half message is identified by its queue offset, so that two reports of it count once. RocketMQ counts up and down
-    in a file instead (config/transactionMetrics): a kill leaves its figure wrong for good. Source:
-    broker/transaction/TransactionMetrics.java (5.4.0).
+    Two reports of the same queue offset count once. RocketMQ counts up and down in a file instead
+    (config/transactionMetrics), which a kill makes wrong. Source: broker/transaction/TransactionMetrics.java (5.4.0).
     """
 
     def __init__(self, most_waiting: int = MOST_WAITING, most_topics: int = MOST_TOPICS) -> None:
@@ -46,7 +46,7 @@ class WaitingHalves:
 
 
 class EndedHalves:
-    """The ended half messages from `position` on, where the next check begins, and the latest ends of producers."""
+    """The decided half messages from `position` on, where the next check begins, and the latest decisions."""
 
     def __init__(self, most_kept: int = MOST_KEPT) -> None:
         self.position = 0
@@ -78,10 +78,7 @@ class EndedHalves:
             self.waiting.add(offset, topic)
 
     def end(self, offset: int, *, committed: bool) -> None:
-        """Notes that a producer committed or rolled back a half message, which then needs no check any more.
-
-        If the message was stored again since, the same holds for its latest repetition.
-        """
+        """Adds a half message that a producer committed or rolled back, and its latest repetition."""
         for half_offset in dict.fromkeys((offset, self.last(offset))):
             if half_offset not in self._ends and not self.is_done(half_offset):
                 self.finish(half_offset)
@@ -97,16 +94,16 @@ class EndedHalves:
         _shorten(self._successors, self._most_kept)
 
     def finish(self, offset: int) -> None:
-        """Records that a half message needs no check any more. It is in `unwritten` until a stored record says so."""
+        """Adds a half message that needs no further check. Its offset is `unwritten` until it is stored in the log."""
         self._add(offset)
         self.unwritten.append(offset)
 
     def pass_over(self, offset: int) -> None:
-        """Records that a half message cannot be checked. This is not stored."""
+        """Adds a half message that cannot be checked, without storing that."""
         self._add(offset)
 
     def listed(self, op_offset: int, offsets: Iterable[int]) -> None:
-        """Records that the stored record at `op_offset` lists half messages at these offsets, which need no check."""
+        """Adds the half messages that the stored record at `op_offset` lists."""
         highest = -1
         for offset in offsets:
             self._add(offset)
@@ -121,7 +118,7 @@ class EndedHalves:
         self.position = position
 
     def first_needed(self, op_offset: int) -> int:
-        """Returns the first record from `op_offset` on that names a half message at or after the position."""
+        """Returns the offset of the first record from `op_offset` on that lists a half message after the position."""
         while (highest := self._lists.get(op_offset)) is not None and highest < self.position:
             del self._lists[op_offset]
             op_offset += 1

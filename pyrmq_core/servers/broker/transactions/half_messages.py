@@ -1,5 +1,4 @@
-"""The records of a transaction: the half message, its committed and repeated forms, and the list of ended half
-messages.
+"""Encodes the records of a transaction: half messages, committed and repeated messages, and lists of decided ones.
 
 Sources: broker/transaction/queue/TransactionalMessageBridge.java, TransactionalMessageServiceImpl.java,
 DefaultTransactionalMessageCheckListener.java, broker/processor/EndTransactionProcessor.java (5.4.0).
@@ -77,18 +76,18 @@ class HalfMessage:
 
     @property
     def checks(self) -> int | None:
-        """The number of checks so far, -1 if the property is no number, or None before the first check."""
+        """The number of checks so far, -1 if the property is not a number, or None before the first check."""
         text = self.properties.get(TRANSACTION_CHECK_TIMES)
         return None if text is None else _number(text)
 
     @property
     def immunity(self) -> str | None:
-        """The producer's text for the age in seconds at which the first check is due."""
+        """The producer's setting of the age in seconds at which the first check is due, as text."""
         return self.properties.get(CHECK_IMMUNITY_TIME)
 
     @property
     def first_offset(self) -> int:
-        """The queue offset of the half message as first stored, of which this may be a repetition, or -1 if unknown."""
+        """The queue offset at which this half message, perhaps a repetition, was first stored, or -1 if unknown."""
         text = self.properties.get(TRAN_PREPARED_QUEUE_OFFSET)
         return self.queue_offset if text is None else _number(text)
 
@@ -98,7 +97,7 @@ def is_prepared(properties: Mapping[str, str]) -> bool:
 
 
 def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of a half message for a queue, without properties that only a broker may add."""
+    """Returns the properties of a half message, without those that only a broker may add."""
     own = {name: text for name, text in properties.items() if name not in BROKERS_NAMES}
     added = {REAL_TOPIC: topic, REAL_QID: str(queue_id)}
     if unique_id := properties.get(UNIQ_KEY):
@@ -107,9 +106,7 @@ def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) ->
 
 
 def half_message(raw: bytes | None, *, topics: Container[str] = (HALF_TOPIC,)) -> HalfMessage | None:
-    """Returns the half message in a record, or None for a record of another topic or without the real topic and
-    queue.
-    """
+    """Decodes a half message, or returns None for a record of another topic or without its own topic and queue."""
     if raw is None:
         return None
     try:
@@ -133,10 +130,9 @@ def checked_again(half: HalfMessage, checks: int) -> Append | None:
 
 
 def postponed(half: HalfMessage) -> Append | None:
-    """Returns a copy of the half message to store again without counting a check, or None if its properties have no
-    room.
+    """Returns the half message to store again without counting a check, or None if its properties have no room.
 
-    The properties also record the half message's first offset.
+    The properties also keep the offset at which it was first stored.
     """
     return _again(half, {TRAN_PREPARED_QUEUE_OFFSET: str(half.queue_offset), **half.properties})
 
@@ -153,7 +149,7 @@ def discarded(half: HalfMessage) -> Append:
 
 
 def ended_records(offsets: Iterable[int], now_ms: int, host: bytes) -> Append:
-    """Returns a record for each half message that needs no check any more. Its body is the queue offset: `12`.
+    """Returns a record for each half message that needs no further check. Its body is the queue offset: `12`.
 
     This is 4.9's form. A broker of 5.x reads it, too, but writes several offsets into a record, which 4.9 cannot read.
     """
@@ -163,7 +159,7 @@ def ended_records(offsets: Iterable[int], now_ms: int, host: bytes) -> Append:
 
 
 def ended_offsets(raw: bytes | None) -> list[int]:
-    """Returns the queue offsets in a record of ended half messages: `12`, or `12,13,` of a 5.x broker."""
+    """Returns the queue offsets in a record of decided half messages: `12`, or `12,13,` of a 5.x broker."""
     if raw is None:
         return []
     try:

@@ -25,7 +25,7 @@ CHECK_SECONDS: Final = 3.0
 
 
 class ProducerChecks:
-    """Sends each check to the group's next producer. The transaction's end arrives as a separate request, or never."""
+    """Sends each check to the next producer of the group, which later sends a commit or rollback, or nothing."""
 
     def __init__(self, clients: ClientTable, broker_name: str) -> None:
         self._clients = clients
@@ -58,7 +58,7 @@ class ProducerChecks:
         return False
 
     def _sent(self, queue_offset: int, outcome: object) -> None:
-        """Records that a check was not sent: its half message is checked again, and this check does not count."""
+        """Keeps the offset of a half message whose check could not be sent, so that the check does not count."""
         if isinstance(outcome, Exception):
             self._missed.add(queue_offset)
 
@@ -68,7 +68,7 @@ def _reads(peer: Peer) -> bool:
 
 
 def check_request(half: HalfMessage, broker_name: str) -> CheckTransactionState:
-    """Returns the check, whose record is the half message with its own topic and queue."""
+    """Returns the request for a check, whose record is the half message with its own topic and queue."""
     record = half.record
     ip, (port,) = record.store_host[:-4], INT.unpack(record.store_host[-4:])
     return CheckTransactionState(

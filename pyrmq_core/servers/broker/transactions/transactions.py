@@ -1,8 +1,8 @@
-"""`Transactions`: ends half messages, and checks at intervals the half messages without an end.
+"""`Transactions`: commits and rolls back half messages, and checks the undecided ones at intervals.
 
-An end is stored in two steps: the committed message, then the record that its half message needs no check. A kill
+A commit is stored in two steps: the committed message, then the record that its half message needs no check. A kill
 between the two leads to a check, and the message is delivered twice if the producer commits it again. It is never lost.
-A half message that is checked is stored again first, at the end of its queue, so that the position moves on. Sources:
+A half message is stored again at the end of its queue before it is checked, so that the position moves on. Sources:
 broker/transaction/queue/TransactionalMessageServiceImpl.java, TransactionalMessageCheckService.java (5.4.0).
 """
 
@@ -63,10 +63,10 @@ REPORT_SECONDS: Final = 600.0
 
 @dataclass(slots=True)
 class _Pass:
-    """One examination of the half messages up to offset `end`. The next to be examined is at `offset`.
+    """One pass over the half messages up to offset `end`. The next one is at `offset`.
 
-    `held` is the offset of the first half message that waits for a connected producer, None without one. `waiting`
-    counts such messages by producer group.
+    `held` is the offset of the first half message for which no producer is connected, and `waiting` counts these by
+    group.
     """
 
     now_ms: int
@@ -77,7 +77,7 @@ class _Pass:
 
 
 class Transactions:
-    """The transactions of a broker, which `run` checks until cancelled."""
+    """The transactions of a broker. `run` checks undecided half messages until cancelled."""
 
     def __init__(
         self,
@@ -120,16 +120,15 @@ class Transactions:
     def load(self) -> None:
         """Reads the progress from the offsets of CID_RMQ_SYS_TRANS, before anything is stored.
 
-        An offset beyond its queue is moved back: after a power failure the queue may be shorter than it was.
+        An offset beyond its queue is moved back, since a power cut may have shortened the queue.
         """
         self._ended.position = self._progress(HALF_QUEUE)
         self._op_offset = self._progress(OP_QUEUE)
 
     def half_at(self, commit_log_offset: int, *, or_discarded: bool = False) -> HalfMessage | None:
-        """Returns the half message at an offset of the log, with `or_discarded` also a discarded one.
+        """Returns the half message at an offset of the log, with `or_discarded` also a discarded one, or None.
 
-        The message's queue entry has to name that offset: bytes that look like a record may lie in another message's
-        body.
+        Its queue entry must have that offset, since bytes like a record may lie in another message's body.
         """
         topics = (HALF_TOPIC, CHECK_MAX_TIME_TOPIC) if or_discarded else (HALF_TOPIC,)
         half = half_message(self._store.reader.record(commit_log_offset), topics=topics)
@@ -145,7 +144,7 @@ class Transactions:
         self._ended.begin(queue_offset, topic)
 
     def commit(self, half: HalfMessage, now_ms: int) -> None:
-        """Stores the message for its consumers, unless that was done lately. Raises `StoreError` if that fails."""
+        """Stores the message for its consumers, unless that was done already. Raises `StoreError` if that fails."""
         if self._ended.is_committed(half.queue_offset):
             return
         message = committed(half)
@@ -170,7 +169,7 @@ class Transactions:
         return True
 
     async def run(self, make_topic: MakeTopic) -> None:
-        """Checks at every interval. `make_topic` returns when a topic is in its file."""
+        """Checks at every interval. `make_topic` creates a topic and returns when it is in the topics' file."""
         await self._survive(self.read_queues(clock.now_ms()))
         while True:
             await trio.sleep(self.config.transaction_check_interval / 1000)
@@ -192,7 +191,7 @@ class Transactions:
             self._is_loaded = True
 
     async def check(self, now_ms: int, make_topic: MakeTopic) -> None:
-        """Examines half messages from the position on, until a half message is too young for a check.
+        """Examines half messages from the position on, until one is too young for a check.
 
         Raises `StoreError` if the disk fails. The next call continues.
         """
@@ -213,10 +212,10 @@ class Transactions:
         self._report(current.waiting)
 
     def _step(self, current: _Pass) -> Verdict | None:
-        """Judges some half messages. Returns None when the caller may go on with the next ones.
+        """Examines some half messages. Returns None when the caller may continue with the next ones.
 
-        Returns WAIT at a half message that is too young, as are all after it: the pass ends. Returns DISCARD if the
-        topic for discarded messages has to be created first.
+        Returns WAIT at a half message that is too young, as are all after it. Returns DISCARD if the topic for
+        discarded messages must be created first.
         """
         due, examined = list[HalfMessage](), 0
         current.offset = max(current.offset, self._store.reader.bounds(HALF_QUEUE)[0])
@@ -302,7 +301,7 @@ class Transactions:
         return half
 
     def _list_ended(self, now_ms: int) -> None:
-        """Stores which half messages need no check. After a failure of the disk the next call tries again."""
+        """Stores which half messages need no further check. After a failure of the disk the next call tries again."""
         waiting = self._ended.unwritten
         try:
             while offsets := waiting[:LISTED_AT_ONCE]:
@@ -323,7 +322,7 @@ class Transactions:
                 await trio.lowlevel.checkpoint()
 
     async def _read_repeated(self, now_ms: int) -> None:
-        """Reads the waiting half messages, and links repeated ones to the offset that a producer's end names."""
+        """Reads the undecided half messages, and links repeated ones to the offset at which they were first stored."""
         start, end = self._store.reader.bounds(HALF_QUEUE)
         for offset in range(max(self._ended.position, start), end):
             half = None if self._ended.is_done(offset) else self._read(offset)

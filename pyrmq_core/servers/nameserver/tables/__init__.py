@@ -1,9 +1,8 @@
 """The five route tables of a NameServer, and every decision about them, as pure functions.
 
-The time is passed in, connections are only compared, and nothing waits or logs. `state` has the tables. `registration`,
+Times are arguments, connections are only compared, and nothing waits or logs. `state` has the tables. `registration`,
 `removal` and `admin_changes` change them and return the changes as values (`changes`). `queries` reads them. `accepted`
-and `room` check new entries. Source: namesrv/routeinfo/RouteInfoManager.java, 5.3.3. Where 4.x differs, the difference
-is a rule in `TableRules` or stated at the decision.
+and `room` check new entries. Source: namesrv/routeinfo/RouteInfoManager.java, 5.3.3.
 """
 
 from pyrmq_core.servers.nameserver.tables.state import BrokerAddrInfo, BrokerLiveInfo, RouteTables, TableRules

@@ -1,9 +1,8 @@
 """Checks of the names, addresses and times that may enter the tables and the KV configuration.
 
-RocketMQ checks topics where they are created (common/topic/TopicValidator.java) and its NameServer checks nothing. The
-rule here is wider than that of topics, because each broker also registers topics named after itself and its cluster: a
-host name has dots, and a cluster may be named in any script. Values that no RocketMQ broker sends are refused. `field`
-is the header field's name, for the error.
+RocketMQ's NameServer checks nothing. The rule for names is wider than that of topics
+(common/topic/TopicValidator.java), since each broker also registers topics with its own name and its cluster's: a host
+name has dots, and a cluster's name may be in any script. `field` is the header field's name, for the error.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ MAX_PORT: Final = 65_535
 
 
 def check_name(field: str, name: str) -> None:
-    """Raises `HeaderError` unless this may be the name of a broker or cluster, or a zone."""
+    """Raises `HeaderError` unless this may be the name of a broker, cluster or zone."""
     if len(name) > MAX_NAME_CHARS or not _NAME.fullmatch(name):
         raise _refused(field, name, "blanks at its ends")
 
 
 def check_topic(field: str, topic: str) -> None:
-    """Raises `HeaderError` unless a broker could have this topic."""
+    """Raises `HeaderError` unless this may be the name of a topic."""
     if len(topic) > MAX_NAME_CHARS or not _TOPIC.fullmatch(topic):
         raise _refused(field, topic, "blanks")
 
@@ -60,13 +59,13 @@ def check_key(field: str, key: str) -> None:
 
 
 def check_value(field: str, value: str) -> None:
-    """Raises `HeaderError` for text with half a surrogate pair, which a file in UTF-8 cannot hold."""
+    """Raises `HeaderError` for text with half a surrogate pair, which UTF-8 cannot encode."""
     if _HALVES.search(value):
         raise HeaderError(f"{field} holds half a surrogate, which UTF-8 has not; send whole characters")
 
 
 def check_registration(header: RegistrationHeader) -> None:
-    """Raises `HeaderError` for the first field of a registration with a value that no broker sends."""
+    """Raises `HeaderError` for the first header field of a registration whose value no broker sends."""
     check_name("clusterName", header.cluster_name)
     check_name("brokerName", header.broker_name)
     check_address("brokerAddr", header.broker_addr)
@@ -80,7 +79,7 @@ def check_registration(header: RegistrationHeader) -> None:
 
 
 def check_registered_topic(topic: str) -> None:
-    """Raises `BodyError` for a name in a registration's body that no topic can have."""
+    """Raises `BodyError` unless this name in a registration's body may be a topic's."""
     if len(topic) > MAX_NAME_CHARS or not _TOPIC.fullmatch(topic):
         raise BodyError(f"registration: topicName: {_refused('it', topic, 'blanks')}")
 

@@ -18,7 +18,7 @@ READ_AND_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
 
 def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) -> list[Change]:
-    """Removes the topic's queues, of one cluster's brokers or all. The brokers' next registrations bring them back."""
+    """Removes a topic's queues, at all brokers or one cluster's. The brokers' next registrations restore them."""
     queues = tables.topic_queue_table.get(topic, {})
     names = [name for name in queues if not cluster or name in tables.cluster_addr_table.get(cluster, ())]
     if not names:
@@ -30,8 +30,7 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
     """Sets a topic's queues at these brokers, up to the first unknown broker.
 
-    A new topic then gets no queues, an existing topic the queues of the brokers before the unknown broker. Raises
-    `BodyError` when the tables have no room for them.
+    With an unknown broker a new topic gets no queues. Raises `BodyError` if the tables have no room.
     """
     if not queue_datas:
         return None
@@ -55,6 +54,6 @@ def wipe_write_perm(tables: RouteTables, broker_name: str) -> WriteSwitched:
 
 
 def add_write_perm(tables: RouteTables, broker_name: str) -> WriteSwitched:
-    """Makes all topics of a broker readable and writable and nothing else, so that TBW102 loses its inherit bit."""
+    """Sets all topics of a broker to readable and writable only, so that TBW102 loses its inherit bit."""
     switched = tables.set_perms({broker_name}, lambda _: READ_AND_WRITE)
     return WriteSwitched(broker_name, True, switched[broker_name].topics, "asked for")

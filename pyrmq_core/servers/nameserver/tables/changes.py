@@ -1,4 +1,4 @@
-"""The changes that a decision made to the route tables, as values: the caller logs each as one line."""
+"""The changes that a decision made to the route tables, as values. The caller logs each in one line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BrokerJoined:
 
 @dataclass(frozen=True, slots=True)
 class AddressMoved:
-    """An address that registered with another id of its broker name than before, as when a slave becomes master."""
+    """An address that registered with another id of its broker name, as when a slave becomes the master."""
 
     broker_name: str
     address: str
@@ -48,7 +48,7 @@ class AddressMoved:
 
 @dataclass(frozen=True, slots=True)
 class PlaceTaken:
-    """An address that displaced the address of a living broker with the same name and id."""
+    """An address that replaced the address of a living broker with the same name and id."""
 
     broker_name: str
     broker_id: int
@@ -64,7 +64,7 @@ class PlaceTaken:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationIgnored:
-    """A registration that was ignored: another address holds the id with a higher state version."""
+    """A registration that was ignored, since another address has the id with a higher state version."""
 
     broker_name: str
     broker_id: int
@@ -80,7 +80,7 @@ class RegistrationIgnored:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRefused:
-    """A first registration with one topic, where the settings require all topics first."""
+    """A first registration with only one topic, if the settings require all topics first."""
 
     broker_name: str
     broker_id: int
@@ -95,7 +95,7 @@ class RegistrationRefused:
 
 @dataclass(frozen=True, slots=True)
 class TopicsTaken:
-    """The numbers of topics that one registration of a broker added (`new`) and changed."""
+    """The numbers of topics that a broker's registration added (`new`) and changed."""
 
     broker_name: str
     new: int
@@ -190,7 +190,7 @@ class WriteSwitched:
 
 @dataclass(frozen=True, slots=True)
 class TopicSet:
-    """The queues that request 217 set for a topic. `unknown` is the first broker that is not registered, or None."""
+    """The result of request 217, which sets a topic's queues. `unknown` is the first unregistered broker, or None."""
 
     topic: str
     brokers: tuple[str, ...]
@@ -221,9 +221,9 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class MinBrokerIdChange:
-    """A new smallest id of a broker name. `targets` are the addresses to notify when the settings say so.
+    """A new smallest id of a broker name. `targets` are the addresses to notify.
 
-    `offline_address` is the broker that left. `ha_server_addr` is the HA address of the broker that came.
+    `offline_address` is the broker that left. `ha_server_addr` is the HA address of the broker that joined.
     """
 
     broker_name: str
@@ -250,7 +250,7 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The changes by a removal of brokers' addresses, and the notices of broker names whose smallest id has changed.
+    """The changes by a removal of brokers, and the notices of broker names whose smallest id changed.
 
     `connections` are those of silent brokers, to be closed.
     """

@@ -23,7 +23,7 @@ UNIT_SUB_FLAG: Final = 2
 
 
 def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
-    """Returns the topic's route, or None when no broker has it. It is the same object until something in it changes."""
+    """Returns the topic's route, or None if no broker has it. The object is the same until something in it changes."""
     kept_route = tables.routes.get(topic)
     if kept_route is not None:
         return kept_route
@@ -94,7 +94,7 @@ def topics_of_cluster(tables: RouteTables, cluster: str | None) -> list[str]:
 
 
 def system_topics(tables: RouteTables) -> TopicList:
-    """Returns the names of clusters and brokers, each of which is also a topic, and the address of some broker."""
+    """Returns the names of clusters and brokers, each of which is also a topic, and the address of any one broker."""
     names = dict.fromkeys(
         name for cluster, brokers in tables.cluster_addr_table.items() for name in (cluster, *brokers)
     )
@@ -123,7 +123,7 @@ def _flag(queues: Mapping[str, QueueData]) -> int:
 
 
 def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData:
-    """Returns the broker with its smallest slave as the master, if it has no master and is not writable."""
+    """Returns the broker with its smallest slave as the master, if it has no master and the queues are not writable."""
     addrs = broker.broker_addrs
     if not addrs or MASTER_ID in addrs or not broker.enable_acting_master or queue_data.perm & Permission.WRITE:
         return broker

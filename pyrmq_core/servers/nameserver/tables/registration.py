@@ -1,7 +1,7 @@
-"""The effects of a broker's registration and heartbeats on the route tables.
+"""Applies a broker's registration and heartbeats to the route tables.
 
-Source: RouteInfoManager.registerBroker and its neighbours, 5.3.3. 4.x sends no acting master, state version or
-time-out: these fields have defaults.
+Source: RouteInfoManager.registerBroker, 5.3.3. 4.x sends no acting master, state version or timeout, for which there
+are defaults.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 
 def knows(tables: RouteTables, header: RegistrationHeader, digest: bytes) -> bool:
-    """Returns True if a registration body with this digest is in the tables already, and need not be decoded."""
+    """Returns True if the registration body with this digest is in the tables, so that it need not be decoded."""
     live = tables.broker_live_table.get(_key(header))
     broker = tables.broker_addr_table.get(header.broker_name)
     if live is None or broker is None or live.digest != digest:
@@ -53,9 +53,9 @@ def register(
     now_ms: int,
     digest: bytes | None = None,
 ) -> RegistrationResult:
-    """Registers a broker's address and topics. `body` is None when `knows` returned True for its digest.
+    """Registers a broker's address and topics. `body` is None if `knows` returned True for its digest.
 
-    Raises `BodyError`, before it changes anything, for topics that no broker can have and when the tables have no room.
+    Raises `BodyError`, before any change, for impossible topics or if the tables have no room.
     """
     if body is not None:
         check_body(tables, header.broker_name, body)
@@ -96,7 +96,7 @@ def register(
 
 
 def heartbeat(tables: RouteTables, key: BrokerAddrInfo, now_ms: int) -> bool:
-    """Records a sign of life without topics. Returns False for an unknown address."""
+    """Saves the time of a heartbeat. Returns False for an unknown address."""
     live = tables.broker_live_table.get(key)
     if live is None:
         return False
@@ -134,14 +134,14 @@ def _is_live(tables: RouteTables, header: RegistrationHeader, address: str) -> b
 
 
 def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:
-    """Returns True if the broker's topics count: for a master or, with acting masters (5.x), for the smallest slave."""
+    """Returns True if the broker's topics enter the tables: a master's, or in 5.x the smallest slave's."""
     if header.broker_id == MASTER_ID:
         return True
     return header.enable_acting_master is not None and header.broker_id == min(addrs)
 
 
 def _drop_other_ids(header: RegistrationHeader, addrs: dict[int, str]) -> list[Change]:
-    """Removes other ids of the address, which a slave had before it became master: an address has one id."""
+    """Removes other ids of the address, which a slave had before it became the master."""
     others = [
         broker_id
         for broker_id, address in addrs.items()
@@ -159,9 +159,9 @@ def _refusal(
     version: DataVersion,
     body: RegistrationBody | None,
 ) -> RegistrationIgnored | RegistrationRefused | None:
-    """Returns the reason to refuse the registration, or None. `holder` is the address that has the id now.
+    """Returns the reason to refuse a registration, or None. `holder` is the address that has the id now.
 
-    A registration does not displace a living broker whose state version is higher.
+    A registration does not replace a living broker whose state version is higher.
     """
     if holder is None:
         single = body is not None and len(body.topic_configs) == 1
@@ -189,7 +189,7 @@ def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: M
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
 ) -> list[Change]:
-    """Enters a broker's topics into the tables. Without `news` (a known version) only missing topics are entered."""
+    """Adds a broker's topics to the tables. Without `news`, for a known version, only missing topics are added."""
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:

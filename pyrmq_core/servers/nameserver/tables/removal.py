@@ -1,9 +1,8 @@
-"""The removal of brokers from the route tables: unregistered, disconnected, or silent for too long.
+"""Removes brokers from the route tables: unregistered, disconnected, or silent for too long.
 
 Source: RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
-Three things differ. Java removes brokers in a separate thread. It keeps an address whose broker came back under another
-address, which here ends with its connection or its time-out. It removes the last broker name of a cluster only from the
-cluster of its last address, while here the name leaves every cluster.
+Unlike in Java, an address whose broker came back under another address is removed with its connection or its timeout,
+and the last address of a broker name removes the name from every cluster.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ from pyrmq_core.servers.nameserver.tables.state import BrokerAddrInfo, RouteTabl
 
 
 class _Leaving(NamedTuple):
-    """An address to remove. Its broker name is None if no broker has the address."""
-
     key: BrokerAddrInfo
     broker_name: str | None
     broker_id: int | None
@@ -41,7 +38,7 @@ def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broke
 
 
 def connection_closed(tables: RouteTables, connection: object) -> Removal:
-    """Removes the address of a broker whose connection has closed. Of several, only the oldest goes, as in Java."""
+    """Removes the address of a broker whose connection was closed. Of several, it removes the oldest, as in Java."""
     keys = tables.connections.get(connection)
     if not keys:
         return Removal()

@@ -1,7 +1,7 @@
 """Checks that registrations stay within limits of the settings, so that no client can fill the memory.
 
-Apache's NameServer has no bounds. A broker with a connection of its own, as RocketMQ's brokers have, always has room
-for its address: registrations over other connections cannot keep it out.
+Apache's NameServer has no limits. Registrations over other connections cannot keep out a broker with a connection of
+its own, as RocketMQ's brokers have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_CLUSTERS_OF_NAME: Final = 16
 
 
 def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) -> None:
-    """Raises `BodyError` for a topic that no broker can have, or if the limits leave no room for these topics."""
+    """Raises `BodyError` for an impossible topic, or if the limits leave no room for these topics."""
     check_filter_servers(body.filter_servers or ())
     table = tables.topic_queue_table
     added = 0
@@ -51,7 +51,7 @@ def check_queues(tables: RouteTables, topic: str, broker_names: Iterable[str]) -
 
 
 def check_room(tables: RouteTables, header: RegistrationHeader, connection: object) -> None:
-    """Raises `BodyError` when there are too many brokers, or too many addresses of this broker."""
+    """Raises `BodyError` if there are too many brokers, or too many addresses of this broker."""
     key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
     is_new = key not in tables.broker_live_table
     if is_new and tables.connections.get(connection) and len(tables.broker_live_table) >= tables.rules.max_brokers:

@@ -36,8 +36,8 @@ MAPPING_SWELL: Final = 4
 class TableRules:
     """The settings that decisions about the route tables depend on.
 
-    5.x refuses a broker whose first registration has a single topic. 4.x accepts it, and so do we with
-    `accept_first_registration_of_one_topic`, because a broker may have one topic only.
+    5.x refuses a broker whose first registration has a single topic. 4.x accepts it, and so does this NameServer with
+    `accept_first_registration_of_one_topic`, because a broker may have only one topic.
     """
 
     delete_topic_with_broker_registration: bool = False
@@ -56,10 +56,10 @@ class BrokerAddrInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerLiveInfo:
-    """A broker's address that is alive.
+    """The state of a living broker's address.
 
-    `digest` is the digest of its last body, or None if some of that body is no longer in the tables. `contributed` is
-    True when its topics entered the tables. Of two entries the older has the smaller `number`.
+    `digest` is that of its last registration's body, or None if some of that body is no longer in the tables.
+    `contributed` is True if its topics entered the tables. Of two entries the older has the smaller `number`.
     """
 
     last_update_ms: int
@@ -131,7 +131,7 @@ class RouteTables:
         self.routes.clear()
 
     def drop_broker(self, broker_name: str) -> list[str]:
-        """Removes a name from brokers and clusters, not yet from topics. Returns the clusters that are now empty."""
+        """Removes a broker name from brokers and clusters, not from topics. Returns the clusters that are now empty."""
         self._forget_addresses(self.broker_addr_table.pop(broker_name))
         del self._name_numbers[broker_name]
         emptied = []
@@ -144,7 +144,7 @@ class RouteTables:
         return emptied
 
     def name_of(self, key: BrokerAddrInfo) -> str | None:
-        """Returns the broker name with this address, of several names the one that was registered first."""
+        """Returns the broker name with this address. Of several names it is the one that was registered first."""
         return min(self.names.get(key, ()), key=self._name_numbers.__getitem__, default=None)
 
     def join_cluster(self, cluster: str, broker_name: str) -> None:
@@ -152,7 +152,7 @@ class RouteTables:
         self.clusters.setdefault(broker_name, {})[cluster] = None
 
     def put_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> bool:
-        """Records a sign of life over this connection. Returns True when the broker was not alive before."""
+        """Saves the state of a living broker's address. Returns True if it was not alive before."""
         before = self.broker_live_table.get(key)
         if before is not None and before.connection is not live.connection:
             self._forget_connection(key, before)
@@ -187,10 +187,7 @@ class RouteTables:
             self.routes.clear()
 
     def put_mappings(self, broker_name: str, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Stores a broker's queue mappings of static topics (5.x), by topic. Topics without queues here are left out.
-
-        The mapping of such a topic would never be removed.
-        """
+        """Saves a broker's queue mappings of static topics (5.x), by topic, without topics that have no queues here."""
         for topic, info in infos.items():
             if topic in self.topic_queue_table:
                 by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})
@@ -200,7 +197,7 @@ class RouteTables:
                 self.routes.pop(topic, None)
 
     def drop_queues(self, topic: str, broker_names: Iterable[str]) -> list[Change]:
-        """Removes brokers from a topic, and the topic with its last broker."""
+        """Removes a topic's queues at these brokers, and the topic with its last queues."""
         queues = self.topic_queue_table[topic]
         changes: list[Change] = [QueuesRemoved(topic, name) for name in broker_names if queues.pop(name, None)]
         if changes:
@@ -212,7 +209,7 @@ class RouteTables:
         return changes
 
     def drop_brokers(self, broker_names: Set[str]) -> list[str]:
-        """Removes brokers from all topics, and returns the topics that are removed with them."""
+        """Removes brokers from all topics. Returns the topics that lost their last queues."""
         gone = []
         for topic, queues in tuple(self.topic_queue_table.items()):
             if not queues.keys().isdisjoint(broker_names):
@@ -226,9 +223,9 @@ class RouteTables:
         return gone
 
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> dict[str, Switched]:
-        """Changes the permission of all topics of these brokers to the result of `new_perm` for the old permission.
+        """Changes the permission of all topics of these brokers by `new_perm`.
 
-        Returns, by broker name, the number of its topics and the number of changed permissions.
+        Returns, by broker name, the number of its topics and of changed permissions.
         """
         switched = dict.fromkeys(broker_names, Switched(0, 0))
         values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
@@ -247,7 +244,8 @@ class RouteTables:
         return switched
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """Forgets the digests of these brokers' last registrations, some of whose content is no longer in the tables.
+        """Drops the digests of these brokers' last registrations, since some of their content is no longer in the
+        tables.
 
         Their next registrations are then decoded, even with the same bodies.
         """

@@ -4,5 +4,5 @@
     rows           the rows of their tables, for people and for programs
     messages       `pyrmq query` and `pyrmq dlq`
 
-Brokers that gave no answer are printed below a table, or with `--json` on standard error.
+Brokers that did not answer are printed below a table, or with `--json` on standard error.
 """

@@ -1,4 +1,4 @@
-"""`pyrmq query` and `pyrmq dlq`: messages by key or id, with their states and trace, and dead letters."""
+"""`pyrmq query` and `pyrmq dlq`: find messages by key or id, and show and resend dead letters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The options of `pyrmq query` that show more of a message: its state by group, its trace, a test consumption."""
+    """The options of `pyrmq query` that show a message's states by group, its trace, or a test consumption."""
 
     track: bool
     trace: bool
@@ -131,9 +131,9 @@ def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> No
 
 
 async def _by_any_id(admin: Admin, topic: str, msg_id: str, body_bytes: int | None) -> MessageList:
-    """Returns the messages with this id: a unique key, or an offset message id of one of the cluster's brokers.
+    """Returns the messages with an id, which is a unique key or an offset message id of one of the cluster's brokers.
 
-    Both kinds look alike. The address in an offset message id could make this process connect anywhere.
+    Both kinds look alike. The address in an offset message id is checked, since it could be any host's.
     """
     from pyrmq_core.client.admin.message_queries import MessageList
 

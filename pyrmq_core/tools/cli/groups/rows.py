@@ -1,4 +1,4 @@
-"""The rows of groups, members, offsets and producers: in few columns for people, with all values for programs."""
+"""The rows of groups, members, offsets and producers, with few columns for people and all values for programs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP":
 
 
 def failed_text(failures: Mapping[str, RocketMQError], *, as_json: bool) -> str:
-    """Returns a line for each broker without an answer, and for each part of an answer that cannot be read.
-
-    With `--json` it is printed on standard error instead.
-    """
+    """Returns a line for each broker that did not answer, or with `--json` prints it on standard error."""
     lines = [f"{name} {_failed(failures[name])}: {failures[name]}" for name in sorted(failures)]
     if not as_json:
         return rendered(*lines)
@@ -46,7 +43,7 @@ def _failed(error: RocketMQError) -> str:
 
 
 async def check_group_known(admin: Admin, group: str) -> None:
-    """Raises `InvalidArgument` if no broker knows the group: its empty table may mean a mistyped name."""
+    """Raises `InvalidArgument` if no broker knows the group, since then its name may be mistyped."""
     await admin.groups.describe(group, running_info=False)
 
 

@@ -1,4 +1,4 @@
-"""`pyrmq broker` runs a broker. `pyrmq broker list` and its neighbours administer running brokers."""
+"""`pyrmq broker` runs a broker. Its commands, such as `pyrmq broker list`, administer running brokers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def list_brokers(connection: Connection, cluster: str | None, watch: Watch, as_j
 
 
 def brokers_text(rows: Sequence[BrokerStatus], *, as_json: bool) -> str:
-    """Returns the table of brokers, with a line for each that gave no answer, or all figures as JSON."""
+    """Formats the table of brokers, with a line for each that did not answer, or all figures as JSON."""
     if as_json:
         return text_of([broker_members(row) for row in rows], (), as_json=True)
     several = len({row.cluster for row in rows}) > 1

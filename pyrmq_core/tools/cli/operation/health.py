@@ -1,4 +1,4 @@
-"""`pyrmq health`: checks for scripts whether a cluster works: exit status 0, or 1 with the faults printed.
+"""`pyrmq health`: checks for scripts whether a cluster works. The exit status is 0, or 1 with the faults printed.
 
 The rules are those of `Admin.health`.
 """

@@ -1,7 +1,7 @@
-"""`pyrmq topic manifest`: where a manifest of committed writes is, and which one counts if there are several.
+"""`pyrmq topic manifest`: shows where a manifest of committed writes is, and which one is valid if there are several.
 
-A second one is made if NameServers forget the place of the first while its broker is away, or by hand. The one with the
-oldest record counts: the batches of the others that it lacks are committed in it, and the others lose their queues.
+A second one is created by hand, or if NameServers lose the place of the first while its broker is unreachable. The one
+with the oldest record is valid. `--heal` commits the batches of the others in it, and removes the others' queues.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ async def _oldest_ms(consumer: PullConsumer, queue: MessageQueue, kept: OffsetRa
 
 
 async def _heal(parts: Parts, counting: MessageQueue, others: list[MessageQueue]) -> tuple[int, int]:
-    """Commits in the manifest of `counting` the batches of `others`, and removes these queues.
+    """Commits the batches of `others` in the manifest of `counting`, and removes these queues.
 
     Returns how many batches it committed, and how many were committed already. An interrupted call may be repeated.
     """

@@ -1,4 +1,4 @@
-"""`pyrmq nameserver` runs a NameServer. `pyrmq nameserver config` shows and changes running NameServers' settings."""
+"""`pyrmq nameserver` runs a NameServer. `pyrmq nameserver config` shows and changes settings of running ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`pyrmq broker` and `pyrmq nameserver`: each runs a server, and is a group of commands about such servers, too.
+"""`pyrmq broker` and `pyrmq nameserver`: each runs a server, and is also a group of commands about such servers.
 
-Arguments that begin with a word go to the command of that name. Any other arguments go unparsed to the server's own
+If the first argument is a word, it is the name of a command. Otherwise all arguments are passed to the server's own
 program: `pyrmq broker`, `pyrmq broker -c FILE`.
 """
 
@@ -21,14 +21,14 @@ Program = Callable[[list[str]], int]
 
 
 class ServerGroup(CommandGroup):
-    """A group of commands that, without a command, runs a server's program."""
+    """A group of commands that runs a server's program if no command is named."""
 
     def __init__(self, name: str, program: Program, about: str) -> None:
         super().__init__(name=name, help=about)
         self._program = program
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the arguments of a command. A server's arguments stay unparsed."""
+        """Parses the arguments of a command. The arguments of a server stay unparsed."""
         if args and not args[0].startswith("-"):
             return super().parse_args(ctx, args)
         ctx.meta[SERVER_ARGUMENTS] = list(args)
@@ -36,7 +36,7 @@ class ServerGroup(CommandGroup):
         return []
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the server until it ends, if the arguments are a server's, or else the command."""
+        """Runs the server until it ends if the arguments are a server's, or else the command."""
         arguments = ctx.meta.get(SERVER_ARGUMENTS)
         if arguments is None:
             return super().invoke(ctx)

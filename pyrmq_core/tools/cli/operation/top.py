@@ -58,7 +58,7 @@ def top(connection: Connection, once: bool, most: int, interval: float, as_json:
 
 @dataclass
 class Rounds:
-    """The successive displays of one `pyrmq top`. Each keeps the groups' lags, to show how fast they change."""
+    """The rounds of one `pyrmq top`. Each keeps the lags of groups, to show how fast they change."""
 
     admin: Admin
     most_groups: int

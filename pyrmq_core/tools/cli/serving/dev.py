@@ -1,4 +1,4 @@
-"""`pyrmq dev`: servers to try things on, which are imported when they start."""
+"""`pyrmq dev`: runs NameServers and brokers for trying things out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a cluster in one process, and prints how to use it."""
+"""Runs a cluster in this process for `pyrmq dev`, and prints how to use it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ async def serve_dev(
     topics: Mapping[str, int],
     as_json: bool,
 ) -> None:
-    """Serves until a signal stops it, then prints whether the stores are kept. `web_port` None means no page.
+    """Runs servers until a signal, then prints whether the stores are kept. Without `web_port` there is no web page.
 
-    `ports` are those of the NameServer and of the first broker. With `as_json` it prints only one JSON object, when
-    everything serves.
+    `ports` are those of the NameServer and of the first broker. With `as_json` it prints only one JSON object.
     """
     own_cluster = EmbeddedCluster(
         brokers,

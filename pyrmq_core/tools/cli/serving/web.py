@@ -1,4 +1,4 @@
-"""`pyrmq web`: the page in the browser, of the extra `[web]`."""
+"""`pyrmq web`: serves the web page (extra `[web]`)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def start_page(
     change_log: Path | None = None,
     viewer_header: str | None = None,
 ) -> str:
-    """Serves the page of these NameServers in the nursery, over a client that is open, and returns its address."""
+    """Serves the web page over an open client in the nursery, and returns its address."""
     try:
         from pyrmq_core.tools.web.server import WebSettings, serve_web
     except ImportError as error:

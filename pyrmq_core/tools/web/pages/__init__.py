@@ -1,3 +1,1 @@
-"""The pages, in modules by subject. A page function takes the request and the look-ups and returns a template's
-values.
-"""
+"""The pages by subject. A page function takes the request and the look-ups and returns a template's values."""

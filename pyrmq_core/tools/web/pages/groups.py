@@ -1,6 +1,4 @@
-"""The list of groups, and the page of a group: why its messages wait, its members, its progress in each queue, its
-lag.
-"""
+"""The list of groups, and a group's page: why its messages wait, its members, progress by queue, and lag."""
 
 from __future__ import annotations
 

@@ -92,9 +92,7 @@ def whole_number(values: Mapping[str, str], name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A form's range of time, and the texts of its fields: an age such as `1h` as typed, or a time in the viewer's
-    zone.
-    """
+    """A form's range of time, and the texts of its fields: an age as typed, or a time in the viewer's zone."""
 
     since: datetime | None
     before: datetime | None

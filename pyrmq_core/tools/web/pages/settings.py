@@ -67,9 +67,7 @@ async def group_settings_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def servers_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the settings of brokers and NameServers, by default those that differ between them or from the
-    default.
-    """
+    """Returns the settings of brokers and NameServers, by default those that differ, also from the default."""
     sections, failed = [], list[str]()
     for heading, look_up in (
         (Text("Brokers"), look_ups.broker_settings),

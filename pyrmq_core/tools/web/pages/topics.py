@@ -45,9 +45,7 @@ KINDS: Final[tuple[str, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic in the list. A figure is None while it is unknown. Unless `is_whole`, some brokers are missing in
-    `messages`.
-    """
+    """A topic in the list. An unknown figure is None. Unless `is_whole`, some brokers are missing in `messages`."""
 
     name: str
     messages: int | None

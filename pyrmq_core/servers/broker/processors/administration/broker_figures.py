@@ -64,9 +64,7 @@ class FigureRequests:
         }
 
     async def runtime_info(self, _request: Command, _: Peer) -> Command:
-        """Returns the broker's figures as texts. Queue sizes of Java's thread pools are 0, except that of held
-        pulls.
-        """
+        """Returns the broker's figures as texts. Queue sizes of Java's thread pools are 0, except for held pulls."""
         spaces = await trio.to_thread.run_sync(self._spaces)
         table = {**self.figures.store.figures(), **self.figures.totals(), **self._state(), **self._disk(spaces)}
         table |= {
@@ -123,9 +121,7 @@ class FigureRequests:
         return members
 
     def stats_data(self, request: Command, _: Peer) -> Command:
-        """Returns a counter's growth in the last minute, hour and day. An unknown `statsName` or `statsKey` is
-        refused.
-        """
+        """Returns a counter's growth in the last minute, hour and day. Refuses an unknown `statsName` or `statsKey`."""
         name, key = request.ext.get("statsName", ""), request.ext.get("statsKey", "")
         figure = self.figures.find(name, key)
         if figure is None:

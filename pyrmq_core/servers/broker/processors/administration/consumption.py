@@ -100,9 +100,7 @@ class ConsumptionRequests:
         return success(body=dumps(members))
 
     def time_spans(self, request: Command, _: Peer) -> Answer:
-        """Returns the store times in ms of each queue's first, last and last consumed message, and the group's lag in
-        ms.
-        """
+        """Returns in ms each queue's store times of the first, last and last consumed message, and the group's lag."""
         header = QueryConsumeTimeSpan.from_command(request)
         topic = self.topics.get(header.topic)
         if topic is None:

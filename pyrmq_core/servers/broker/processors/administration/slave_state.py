@@ -99,9 +99,7 @@ class SlaveRequests:
         return success()
 
     def exchange_ha_info(self, request: Command, _: Peer) -> Command:
-        """Returns this master's addresses. A slave that acts for its master saves the master's addresses from the
-        request.
-        """
+        """Returns this master's addresses. An acting slave saves the master's addresses from the request."""
         info = MasterInfo.from_command(request)
         if not self.settings.config.is_slave:
             own = MasterInfo(self.registration.ha_address, self.store.end, self.identity.address)

@@ -74,7 +74,7 @@ class NotificationRequests:
         return refused or popping_refusal(self.topics, self.groups, header, peer)
 
     def has_message(self, header: AwaitMessage) -> bool:
-        """Returns whether the group has a message to pop: in the given queue, in any queue of the topic, or in a retry
+        """Returns whether the group has a message to pop in the given or any queue of the topic, or in a retry
         topic.
         """
         queues = [(header.topic, header.queue_id)] if header.queue_id >= 0 else self._queues_of(header.topic)

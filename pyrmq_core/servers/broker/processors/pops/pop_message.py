@@ -195,9 +195,7 @@ class PopRequests:
         return answer.to_command()
 
     def take(self, header: PopMessage, chosen: PullFilter, now_ms: int) -> PopOutcome:
-        """Takes messages and writes their checkpoints. Raises `RequestRefused` if the first checkpoint cannot be
-        written.
-        """
+        """Takes messages and writes their checkpoints. Raises `RequestRefused` if the first cannot be written."""
         revive_queue_id = ORDERED_REVIVE_QUEUE if header.order else self.reviver.next_queue()
         draw, outcome = random.randrange(100), PopOutcome(now_ms, revive_queue_id)
         if not header.order and self.reviver.is_behind:
@@ -322,9 +320,7 @@ class PopRequests:
         )
 
     def _records(self, header: PopMessage, outcome: PopOutcome, popped: Popped) -> bytes:
-        """Returns the records of one queue. Those of a retry topic are changed to name the popped topic and their
-        receipts.
-        """
+        """Returns the records of one queue. Those of a retry topic get the popped topic and their receipts."""
         if popped.topic == header.topic:
             return popped.records
         records, position = [], 0

@@ -56,9 +56,7 @@ WRITTEN_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class SettleRequests:
-    """The handlers of acknowledgements of popped messages, and of changes of the time at which they become visible
-    again.
-    """
+    """The handlers of acknowledgements of popped messages, and of changes of their invisible time."""
 
     settings: LiveSettings
     topics: TopicTable

@@ -54,9 +54,7 @@ class PullFilters:
     filters: ConsumerFilters
 
     def filter_of(self, header: PullMessage) -> PullFilter | Command:
-        """Returns the pull's filter, or a refusal if the group, its subscription or the expression does not allow the
-        pull.
-        """
+        """Returns the pull's filter, or a refusal if the group, its subscription or the expression forbids the pull."""
         if header.sys_flag & SUBSCRIPTION:
             return filter_of_expression(self.settings.config, header.subscription, header.expression_type)
         group = self.clients.consumers.get(header.consumer_group)

@@ -54,8 +54,8 @@ class Descriptors:
             self._fill_reserve()
 
     def get(self, path: str) -> int:
-        """Returns an open descriptor for the file. It may close those of other files, so it must be called from one
-        thread.
+        """Returns an open descriptor for the file. It may close those of other files, so only one thread may call
+        it.
         """
         opened = self._opened.get(path)
         if opened is not None:

@@ -259,9 +259,7 @@ class KeyIndex:
                 break
 
     def _check(self, file: IndexFile) -> Iterator[None]:
-        """Rebuilds the links of a file, in steps. Drops wrong entries and later files, so that the log is indexed
-        again.
-        """
+        """Rebuilds the links of a file, in steps. Drops wrong entries and later files, which are then indexed again."""
         old, is_readable = file.header, True
         try:
             yield from file.relink(self._opened_end)

@@ -18,9 +18,7 @@ BATCH: Final = 64
 
 
 class WaitingMessages:
-    """The sends whose messages wait to enter the index, in the order of the log. `log_bytes` is their size in the
-    log.
-    """
+    """The sends whose messages wait to enter the index, in the order of the log. Their size is `log_bytes`."""
 
     def __init__(self) -> None:
         self._sends: deque[Dispatched] = deque()
