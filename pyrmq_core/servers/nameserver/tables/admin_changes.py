@@ -30,7 +30,8 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
     """Sets a topic's queues at these brokers, up to the first unknown broker.
 
-    With an unknown broker a new topic gets no queues. Raises `BodyError` if the tables have no room.
+    If there is one, a new topic gets no queues at all, and an existing topic those at the brokers before it. Raises
+    `BodyError` if the tables have no room.
     """
     if not queue_datas:
         return None
