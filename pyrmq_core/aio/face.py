@@ -46,7 +46,7 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         return self
 
     async def close(self) -> None:
-        """Closes the object, after the waits of the trio class's end. A second call does nothing."""
+        """Closes the object after its open work has ended, as the trio class does. A second call does nothing."""
         held, self._held, self._closed = self._held, None, True
         if held is not None:
             await close_held(held, self._closing_seconds(held))
@@ -229,10 +229,7 @@ class LoopContext(Generic[R]):
 
 
 class AsyncioIterator(LoopContext[AsyncIterator[R]], AsyncIterator[R]):
-    """An iterator over the values that a consumer reads:
-
-    `async with consumer.read(...) as pulls: async for pull in pulls`.
-    """
+    """An iterator over a consumer's reads: `async with consumer.read(...) as pulls: async for pull in pulls`."""
 
     _elements: LoopElements[R] | None = None
 

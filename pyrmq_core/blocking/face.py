@@ -38,7 +38,7 @@ class BlockingFace(Generic[T]):
         return self
 
     def close(self) -> None:
-        """Closes the object, after the waits of the async class's end. A second call does nothing."""
+        """Closes the object after its open work has ended, as the async class does. A second call does nothing."""
         opened, self._opened, self._closed = self._opened, None, True
         if opened is not None and self._pid == os.getpid():
             opened.close(self._closing_seconds(opened))

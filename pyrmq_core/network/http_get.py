@@ -24,7 +24,7 @@ def check_url(url: str) -> None:
 
 
 async def fetch_text(url: str, *, timeout: float) -> str:
-    """Returns the body of an answer with status 200. Raises `NetworkError` for any other or a long answer.
+    """Returns the body of an answer with status 200. Raises `NetworkError` for any other answer, or none in time.
 
     Redirections are not followed and no proxy is used, as in Java (common/utils/HttpTinyClient.java).
     """

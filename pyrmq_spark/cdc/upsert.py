@@ -69,7 +69,7 @@ def apply(
     it does not exist. In the latter case, `positions` is a directory for the offsets up to which messages are applied.
     `table` reads the rows, `applied` the offsets.
 
-    The first batch is checked with `check`, which raises `RMQ_UNFIT_CAPTURE` where the table would differ from its
+    The first batch is examined with `check`. `RMQ_UNFIT_CAPTURE` is raised where the table would differ from its
     database, unless `accept` has the setting. The first batch of a stream may have changes of other tables alone: then
     a warning is logged. `RMQ_MISSING_CHANGES` is raised if messages between the table's and the batch's are missing,
     `RMQ_LACKING_COLUMN` if a row begins with a change that does not have all values.

@@ -184,10 +184,7 @@ def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequenc
 
 
 def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:
-    """Returns the offset after the lost ones, or raises `lost`:
-
-    with failOnDataLoss=true, or if there is no progress.
-    """
+    """Returns the offset after the lost ones. Raises `lost` with failOnDataLoss=true, or without progress."""
     if options.fail_on_data_loss:
         raise lost
     following = queue_range.end  # the queue ends before the position, so nothing is left

@@ -307,10 +307,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-        """Returns the attributes to set at this broker, without those that it has:
-
-        it may refuse to set an equal value.
-        """
+        """Returns the attributes that this broker lacks, since it may refuse to set an equal value again."""
         if not settings:
             return {}
         question = GetTopicConfig(self._servers.on_wire(topic)).to_command()

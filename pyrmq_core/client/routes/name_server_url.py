@@ -23,7 +23,7 @@ FETCH: Final = "fetching the list of NameServers from"
 
 
 class Discovery:
-    """Fetches the list of NameServers, addresses joined by semicolons, from a URL, perhaps with the unit's name."""
+    """Fetches the list of NameServers from a URL, in one line with semicolons. The URL may contain the unit's name."""
 
     def __init__(self, url: str, problems: Problems, unit_name: str | None = None) -> None:
         check_url(url)

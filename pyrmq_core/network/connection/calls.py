@@ -347,7 +347,7 @@ class SweptConnection(Protocol):
 
 
 class DeadlineSweeper:
-    """A task that ends calls at their deadlines, and closes idle, stalled or stuck connections."""
+    """A task that ends calls at their deadlines, and connections that idle, stall, or never complete a frame."""
 
     def __init__(self, health_seconds: float = HEALTH_SECONDS) -> None:
         self._health_seconds = health_seconds

@@ -47,7 +47,7 @@ class Starts(Protocol):
 
 @dataclass(eq=False, slots=True)
 class AssignedQueue:
-    """A queue that this consumer reads: its pulled messages, the `Intake` that pulls it, and handlers' counts."""
+    """A queue that this consumer reads, with its pulled messages, its `Intake`, and the number that handlers have."""
 
     process_queue: ProcessQueue
     intake: Intake
@@ -178,7 +178,7 @@ class AssignedQueues:
         return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues, so that `wanted` are read of the topic. Returns False if some are not changed yet.
+        """Adds and drops queues of the topic, to read exactly `wanted`. Returns False if some wait for the next call.
 
         A queue whose pulling has stalled is dropped and added again.
         """

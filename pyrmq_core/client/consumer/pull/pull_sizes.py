@@ -78,7 +78,7 @@ class PullSizer:
             self._answer_bytes += (answer_bytes / count - self._answer_bytes) * (1 - (1 - 1 / BYTES_SHARE) ** count)
 
     def plan(self, start: int, end: int, count: int) -> list[tuple[int, bool]]:
-        """Returns up to `count` slices from `start` on, each as its end and whether it is twice as large as usual."""
+        """Returns up to `count` slices from `start` on, as pairs of the end and whether it is a double slice."""
         size, is_batched, planned, slices = self.size, self.is_batched, self._planned, list[tuple[int, bool]]()
         for number in range(planned + 1, planned + count + 1):
             is_larger = number % LARGER_EVERY == 0 and not is_batched

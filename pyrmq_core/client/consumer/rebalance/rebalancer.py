@@ -39,7 +39,10 @@ class QueueTable(Protocol):
     """The table of the queues that a consumer reads, which a rebalancer updates."""
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Drops and adds queues, so that `wanted` are read of the topic. Returns False if some are not changed yet."""
+        """Adds and drops queues of the topic, to read exactly `wanted`.
+
+        Returns False if some have to wait for the next call.
+        """
         ...
 
     async def drop_others(self, topics: Collection[str]) -> bool: ...

@@ -160,7 +160,7 @@ class Sender:
             if loop.writes_here:
                 raise
             answered(error)
-            return _abandoned
+            return lambda: None  # the call has already failed
 
     async def go_on(self, state: SendState) -> Receipt:
         while True:
@@ -390,7 +390,3 @@ def _receipt(state: SendState, queue: MessageQueue, answer: Command) -> Receipt:
         raise response_error(answer, state.code, f"{queue.broker_name} ({state.address})", f"queue {queue}")
     payload = state.payload
     return make_receipt(queue, payload.count, status, state.attempts, answer, payload.unique_ids)
-
-
-def _abandoned() -> None:
-    """Does nothing: the call that it would abandon has already failed."""

@@ -1,7 +1,7 @@
 """VIEW_BROKER_STATS_DATA (315): one figure of a broker over the last minute, hour and day.
 
-Names are those of store/stats/BrokerStatsManager.java (`TOPIC_PUT_NUMS`, `GROUP_GET_NUMS`, ...), keys a topic,
-`topic@group`, or the cluster. Sources: remoting/protocol/header/ViewBrokerStatsDataRequestHeader.java,
+The names of figures are those of store/stats/BrokerStatsManager.java (`TOPIC_PUT_NUMS`, `GROUP_GET_NUMS`, ...). A key
+is a topic, `topic@group`, or a cluster. Sources: remoting/protocol/header/ViewBrokerStatsDataRequestHeader.java,
 remoting/protocol/body/BrokerStatsData.java, 5.4.0.
 """
 
