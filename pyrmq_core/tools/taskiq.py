@@ -140,10 +140,7 @@ class _HeldTask:
         all_held.add(self)
 
     async def ack(self) -> None:
-        """Acknowledges the task. A failed request is repeated while the message is invisible.
-
-        taskiq also acknowledges a cancelled task, which is given back instead.
-        """
+        """Acknowledges the task, and repeats that after failures. A cancelled task is given back instead."""
         if (call := asyncio.current_task()) is not None and call.cancelling():
             await self.give_back()
             return

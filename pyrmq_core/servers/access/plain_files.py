@@ -159,10 +159,7 @@ class PlainAcl:
 
 
 def plain_acl(settings: AccessSettings) -> PlainAcl | None:
-    """Returns the loaded plain ACL, or None unless `aclEnable` is set.
-
-    Raises `InvalidArgument` if a file is invalid or RocketMQ's home is not set.
-    """
+    """Returns the loaded plain ACL, or None unless `aclEnable`. Raises `InvalidArgument` for a bad file or setting."""
     if not settings.acl_enable:
         return None
     if settings.home is None:

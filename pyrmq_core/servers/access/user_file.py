@@ -39,10 +39,7 @@ class UserFile:
         self._turn = trio.Lock()
 
     def load(self, settings: AccessSettings) -> None:
-        """Reads the file, and adds the users that the settings name as super users if they are missing.
-
-        Raises `StoreError` if the file cannot be read or written.
-        """
+        """Reads the file, and adds the settings' users as super users if they are missing. May raise `StoreError`."""
         if self._path is not None and self._path.exists():
             try:
                 self.rules = read_rules(self._path.read_bytes())
@@ -59,10 +56,7 @@ class UserFile:
             log.warning("there is no user, and initAuthenticationUser names none: every request is denied")
 
     async def change(self, change: Callable[[UserRules], UserRules]) -> None:
-        """Applies a change and writes the file. On an error nothing has changed.
-
-        Raises `InvalidArgument` for an impossible change and `StoreError` if the file cannot be written.
-        """
+        """Applies a change and writes the file. Raises `InvalidArgument` or `StoreError`, with nothing changed."""
         async with self._turn:
             rules = change(self.rules)
             if rules is self.rules:

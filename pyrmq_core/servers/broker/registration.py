@@ -116,10 +116,7 @@ class BrokerRegistration:
             server.again.set()
 
     async def register_anew(self, address: str) -> None:
-        """Registers all topics at once with a restarted NameServer. A failure is only logged.
-
-        The old connection is closed first, since it may not have noticed the restart yet.
-        """
+        """Registers all topics with a restarted NameServer over a new connection. A failure is only logged."""
         self._pool.close(address)
         for server in self._servers:
             if server.address == address:
@@ -171,11 +168,7 @@ class BrokerRegistration:
             pause = self._period_seconds if succeeded else pause
 
     async def _keep_alive(self, server: _NameServer) -> None:
-        """Sends heartbeats between the registrations, so that the NameServer soon notices the end of this broker.
-
-        A NameServer that no longer knows this broker gets its topics again. Errors are ignored here, since the next
-        registration reports them.
-        """
+        """Sends heartbeats between the registrations, so that the NameServer soon notices the end of this broker."""
         config = self._config
         while True:
             await trio.sleep(config.broker_heartbeat_interval / 1000)
@@ -230,8 +223,7 @@ class BrokerRegistration:
     async def _register_singly(self, server: _NameServer, topics: Sequence[TopicConfig]) -> bool:
         """Registers topics by a request each. Returns False after logging why the NameServer did not accept them.
 
-        The NameServer is queried first, since it answers success even if it does not know the broker, as after a
-        restart.
+        It is queried first, since even a NameServer that does not know the broker answers success.
         """
         version, broker_name = self._topics.data_version, self._header.broker_name
         try:
@@ -258,10 +250,7 @@ class BrokerRegistration:
             self._on_master()
 
     async def ask_master(self, request: Command, timeout: float) -> Command:
-        """Sends a request to this slave's master and returns the response, whatever its code.
-
-        Raises `RocketMQError` if no response comes.
-        """
+        """Returns the response of this slave's master, whatever its code. Raises `RocketMQError` if none comes."""
         if self.master_address is None:
             raise InvalidState("no NameServer names a master of this broker")
         return await self.ask_broker(self.master_address, request, timeout)
@@ -289,10 +278,7 @@ class BrokerRegistration:
         raise failure
 
     async def ask_broker(self, address: str, request: Command, timeout: float) -> Command:
-        """Sends a request to another broker and returns the response, whatever its code.
-
-        Raises `RocketMQError` if no response comes.
-        """
+        """Returns the response of another broker, whatever its code. Raises `RocketMQError` if none comes."""
         return await self._pool.call(address, self._signed(request), timeout=timeout)
 
     def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:

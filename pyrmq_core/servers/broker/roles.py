@@ -116,11 +116,7 @@ class SlaveRole:
             await self._wait_for_topics(address)
 
     async def _wait_for_topics(self, address: str) -> None:
-        """Waits until the master's topics are fetched. Raises `CannotFollow` if that fails and the store is still
-        empty.
-
-        The store must know a batch topic before it gets its messages, since these need another kind of consume queue.
-        """
+        """Waits for the master's topics, which decide the kinds of queues. An empty store raises `CannotFollow`."""
         self.tables.want()  # the master that is back gets the offsets committed here before consumers fetch
         await self.tables.tried.wait()
         if not self._store.end and not self.tables.has_topics.is_set():
@@ -142,10 +138,7 @@ class SlaveRole:
 
 
 def mark_slave(files: Files) -> None:
-    """Creates a file in the store that marks it as a slave's. A failure is logged.
-
-    `MasterRole.resume` looks for the file when a master is later started with the store, and removes it.
-    """
+    """Creates a file that marks the store as a slave's, for `MasterRole.resume`. A failure is logged."""
     if files.size(MARK) is None:
         try:
             files.save(MARK, b"a slave's store\n", keep_previous=False)
@@ -229,8 +222,7 @@ class MasterRole:
     async def _take_levels(self, ask: Ask) -> int:
         """Adopts the slave's offsets of delay levels that are greater than this broker's. Returns their number.
 
-        If the slave's log is longer, nothing is adopted: this master may have lost delivered messages, and delivers
-        them again.
+        If the slave's log is longer, this master may have lost delivered messages, and delivers them again.
         """
         bounds = log_bounds(await ask(RequestCode.GET_BROKER_RUNTIME_INFO))
         if bounds is None or bounds[1] > self.store.end:

@@ -37,11 +37,7 @@ class RunningBroker:
         self.scope.cancel()
 
     def kill(self, then: Callable[[], None] | None = None) -> None:
-        """Stops the broker as SIGKILL does: it neither flushes nor unregisters. The next start recovers acknowledged
-        messages.
-
-        `then` is called after the store's files are closed.
-        """
+        """Stops as SIGKILL does, without a flush. `then` is called after the store's files are closed."""
         self.is_killed = True
         self._then = then
         self.scope.cancel()

@@ -167,10 +167,7 @@ async def _start(
 
 
 async def _leave(running: RunningBroker) -> None:
-    """Unregisters at the NameServers, then closes all connections, within STOP_SECONDS.
-
-    In this order clients that lose a connection find routes without this broker.
-    """
+    """Unregisters before it closes all connections, so that disconnected clients find routes without this broker."""
     with trio.move_on_after(STOP_SECONDS, shield=True):
         await running.broker.cluster.registration.unregister()
         await running.listening.aclose()
@@ -179,10 +176,7 @@ async def _leave(running: RunningBroker) -> None:
 def make_broker(
     config: BrokerConfig, parts: StoreParts, services: trio.Nursery, ha_port: int, access: AccessControl
 ) -> Broker:
-    """Creates the parts of a broker that the store does not need, and joins them with the store's `parts`.
-
-    `ha_port` is the port for slaves.
-    """
+    """Creates the parts of a broker besides its store's `parts`. `ha_port` is the port for slaves."""
     store, files, topics, offsets = parts.store, parts.store.files, parts.topics, parts.offsets
     settings, identity = LiveSettings(config), Identity(config.advertised_ip, config.listen_port)
     groups = GroupTable(files, auto_create=config.auto_create_subscription_group)

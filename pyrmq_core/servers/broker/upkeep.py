@@ -66,10 +66,7 @@ def _save(broker: Broker, path: str, text: Callable[[], bytes]) -> None:
 
 
 async def sample_figures(figures: BrokerFigures, now_ms: Callable[[], int] = clock.now_ms) -> None:
-    """Samples until cancelled: the store's rates each second, the counters every 10 s, 10 minutes and hour.
-
-    Each second it also removes the counters of deleted topics and groups.
-    """
+    """Samples the store's rates each second, and the counters every 10 s, 10 minutes and hour, until cancelled."""
     beat, today, began = 0, _day(now_ms()), trio.current_time()
     while True:
         figures.store.take_sample(now_ms())

@@ -87,10 +87,7 @@ class ForgetfulFiles:
         self._files.close()
 
     def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
-        """Undoes the writes to unsynced pages, except those for which `survives` returns True.
-
-        A new file whose name is lost is removed.
-        """
+        """Undoes the writes and names that are not synced, except those for which `survives` returns True."""
         for path in [path for path in self._unnamed if not survives((path, NAME))]:
             self._files.remove(path)
             self._forget(path)

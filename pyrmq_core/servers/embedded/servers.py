@@ -67,9 +67,7 @@ class Server(Generic[R]):
         return running
 
     async def end(self, end: Callable[[R], None]) -> None:
-        """Calls `end` (stop or kill) with the running server and waits for its end. Raises `InvalidState` without
-        one.
-        """
+        """Calls `end` with the running server and waits for its end. Raises `InvalidState` if it is not running."""
         if self.running is None:
             raise InvalidState(f"{self.name} is not running")
         end(self.running)

@@ -26,10 +26,7 @@ class _Series:
 
 
 class Histogram:
-    """A histogram by the values of its labels, with a bucket up to each bound and one for greater numbers.
-
-    Values of labels beyond the first `max_series` share one histogram.
-    """
+    """A histogram by labels, with a bucket up to each bound. Labels beyond the first `max_series` share one."""
 
     def __init__(self, bounds: tuple[float, ...], *, max_series: int = MAX_SERIES) -> None:
         self.bounds = bounds

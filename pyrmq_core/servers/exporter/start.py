@@ -32,10 +32,7 @@ def check_exporter(name: str) -> None:
 async def start_exporter(
     nursery: trio.Nursery, collect: Collect, host: str, port: int, *, common: dict[str, str]
 ) -> str:
-    """Starts the exporter, and returns the address of its port.
-
-    Raises `MissingLibrary` without the libraries, and `NetworkError`, with the setting's name, if it cannot listen.
-    """
+    """Starts the exporter and returns its address. Raises `MissingLibrary`, or `NetworkError` with the setting."""
     try:
         from pyrmq_core.servers.exporter.server import serve_metrics
     except ModuleNotFoundError as missing:

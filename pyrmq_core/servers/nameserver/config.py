@@ -189,9 +189,8 @@ class NameServerConfig:
         return dict(sorted(settings.items()))
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these values. Raises `InvalidArgument` for a bad value.
-
-        Unknown names are ignored, as in Java (`unknown_settings` returns them).
+        """Returns a copy with these values. Ignores unknown names, as Java. Raises `InvalidArgument` for a bad
+        value.
         """
         for name, what in NOT_BUILT.items():
             if settings.get(name, "false").strip().lower() != "false":

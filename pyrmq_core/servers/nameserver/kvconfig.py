@@ -27,10 +27,7 @@ ENTRY_BYTES: Final = 40
 
 
 class KvConfig:
-    """The KV configuration of all namespaces, kept in memory only if `path` is None.
-
-    A put beyond `max_bytes` of names and values is refused. A larger file is still loaded.
-    """
+    """The KV configuration of all namespaces, in memory only without `path`. Puts beyond `max_bytes` are refused."""
 
     def __init__(self, path: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
         self.path = path

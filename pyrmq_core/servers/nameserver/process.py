@@ -35,10 +35,7 @@ YOUNG_OBJECTS: Final = 100_000
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.servers.nameserver") -> int:
-    """Runs the command. Returns 0, 1 after a line about a failure, 130 (interrupt) or 141 (closed pipe).
-
-    Wrong usage exits with 2.
-    """
+    """Runs the command. Returns 0, 1 after a failure, 130 (interrupt) or 141 (closed pipe), or exits with 2."""
     options = _parser(prog).parse_args(arguments)
     return exit_status(lambda: _start(options), "nameserver")
 

@@ -48,10 +48,7 @@ class RegistrationQueue:
         self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger bodies
 
     def take(self, register: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
-        """Applies a registration and returns the answer, as an awaitable if the registration must wait.
-
-        Raises `BodyError` if the body cannot be decoded.
-        """
+        """Applies a registration and returns the answer, or an awaitable of it. Raises `BodyError` for a bad body."""
         header, size = register.header, len(register.raw_body)
         is_short = size <= SHORT_BODY_BYTES and not header.compressed
         if is_short and header.broker_name not in self._lines:

@@ -93,10 +93,7 @@ class NameServer:
 
     @property
     def is_ready(self) -> bool:
-        """True if routes may be answered.
-
-        With `needWaitForService` that is so after `waitSecondsForService`, or once a route was found.
-        """
+        """True if routes may be answered: with `needWaitForService` after a wait, or once a route was found."""
         waited_ms = now_ms() - self._started_ms
         waits = self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000
         return self.found_a_route or not waits

@@ -87,10 +87,7 @@ class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[mi
         return RocketMQMessageTrigger
 
     def trigger_kwargs(self, queue: str, **kwargs: Any) -> dict[str, Any]:
-        """Returns the trigger's arguments from the URL of a queue. Several NameServers are joined by commas.
-
-        Raises `ValueError` for an unknown name in its query, and for a missing part.
-        """
+        """Returns the trigger's arguments from the URL of a queue. Raises `ValueError` for a wrong or missing part."""
         parts = urlsplit(queue)
         named = dict(parse_qsl(parts.query, keep_blank_values=True))
         if unknown := sorted(named.keys() - IN_QUEUE):

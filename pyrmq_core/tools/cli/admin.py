@@ -229,10 +229,7 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 
 
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
-    """Returns the brokers that have the topic, in the cluster if one is given. Raises an error if there are none.
-
-    The list is empty if only the topic's order configuration is left, as after an interrupted deletion.
-    """
+    """Returns the brokers that have the topic, or none if only its order configuration is left. Raises otherwise."""
     try:
         route_data = await admin.route(name)
     except NoRoute:

@@ -214,10 +214,7 @@ OPTIONS: Final = (
 
 
 def connection_of(arguments: dict[str, Any]) -> Connection:
-    """Returns the connection that a command's options describe, and removes these options from `arguments`.
-
-    Keys from options take precedence over those in the file of `--credentials`.
-    """
+    """Returns the connection that a command's options describe, and removes these options from `arguments`."""
     keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
     path = arguments.pop("credentials")
     stored = _credentials(path) if path else {}

@@ -121,10 +121,7 @@ def check_python(environment: Mapping[str, str]) -> list[Check]:
 
 
 def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Returns the environment variable that selects Spark's Python, and that Python (PythonUtils.defaultPythonExec).
-
-    Without such a variable the result is "" and `python3`.
-    """
+    """Returns the variable that selects Spark's Python and that Python, or "" and `python3` without one."""
     for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
         if environment.get(name):
             return name, environment[name]
@@ -132,10 +129,7 @@ def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
-    """Returns the checks of a Python installation. `has` is its report, the output of `PROBE`.
-
-    `name` is the variable that selected this Python, and `use_this` the advice to select another.
-    """
+    """Returns the checks of a Python by its report (the output of `PROBE`) and the variable that selected it."""
     versions, errors = has["versions"], has["errors"]
     checks = [_at_least("pyspark", MIN_PYSPARK, versions, errors)]
     missing = next((package for package in ("pyrmq_core", "pyrmq_spark") if package in errors), None)

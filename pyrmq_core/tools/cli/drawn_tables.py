@@ -45,10 +45,7 @@ def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
 
 
 def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Returns column widths of `room` characters in total, with the widest narrowed, but none below `least`.
-
-    Returns an empty list if `least` does not fit.
-    """
+    """Narrows the widest columns until all have `room` characters in total, or returns [] if `least` does not fit."""
     if sum(least) > room:
         return []
     fitted = list(widths)

@@ -26,10 +26,7 @@ class ProgressLine:
         self._is_paused = False
 
     def update(self, done: int, position: int | None = None, more: str = "") -> None:
-        """Shows the number of finished items, and the text `more` after it.
-
-        `position` moves the bar if `total` has another unit, such as bytes.
-        """
+        """Shows the number of finished items and the text `more`. The bar is at `position`, by default at `done`."""
         seconds = time.monotonic() - self._began
         if self._shown is None:
             if seconds < SECONDS_BEFORE or not self._console.is_terminal:

@@ -40,10 +40,7 @@ class CommandGroup(click.Group):
 
 
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Runs the async function.
-
-    A signal that stops programs cancels it. Then `KeyboardInterrupt` is raised, or `SystemExit` with status 143 or 129.
-    """
+    """Runs the async function until a signal, which ends the command with `KeyboardInterrupt` or status 143 or 129."""
     import trio  # loaded by a command that runs, not by its help
 
     trio.run(functools.partial(_interruptible, call, *args))

@@ -81,10 +81,7 @@ def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_
 
 
 async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None:
-    """Prints the text of `make`, or with `--watch` shows it again at intervals.
-
-    With `--watch` an error of `make` is shown in place of the text, and the next try follows.
-    """
+    """Prints the text of `make`, or with `--watch` shows it, or its error, again at intervals."""
     if not watch.enabled:
         click.echo(await make(), nl=False)
         return

@@ -184,10 +184,7 @@ class _CommittedRows:
         self.printed = 0
 
     async def echo(self, begin: int, end: int) -> None:
-        """Prints the committed rows whose commit records are in the manifest topic from offset `begin` to before `end`.
-
-        Leaves out rows that a failed call has printed already. Ends when the limit is reached.
-        """
+        """Prints the new rows whose commit records are in the manifest from offset `begin` to before `end`."""
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.bodies import BodyRules
         from pyrmq_core.protocol.messages.payload import iterate_messages
@@ -342,10 +339,7 @@ class _Reader:
         nursery: trio.Nursery,
         channel: trio.MemorySendChannel[Part],
     ) -> None:
-        """Starts a reader for each new queue of the topic, which begins where `--from` says.
-
-        For `latest` that is the time at which the command `began`, since a joining broker may have older messages.
-        """
+        """Starts a reader for each new queue of the topic, for `latest` at the time at which the command `began`."""
         import trio
 
         from pyrmq_core.client.consumer.pull.range_reader import passes

@@ -51,10 +51,7 @@ class TextIn:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The condition that a regular expression of RE2 matches in the first 64 KiB of the body.
-
-    Raises `MissingLibrary` without Arrow, since a pattern for Python's `re` could take for ever.
-    """
+    """The condition that a regular expression of RE2, which needs Arrow, matches in the body's first 64 KiB."""
 
     text: str
 

@@ -19,11 +19,7 @@ Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
 async def ranges_of(
     consumer: PullConsumer, queues: Iterable[MessageQueue], since: datetime | None, until: datetime | None
 ) -> list[tuple[MessageQueue, OffsetRange]]:
-    """Returns for each queue the offsets of messages stored at or after `since` and before `until`, without empty
-    ranges.
-
-    None means the queue's beginning, or its current end.
-    """
+    """Returns by queue the offsets of messages stored at or after `since` and before `until`, if there are any."""
     bounds = await consumer.offset_bounds(queues)
     held = [queue for queue, bound in bounds.items() if bound.start < bound.end]
     begins = {queue: bounds[queue].start for queue in held}
@@ -62,10 +58,7 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 
 def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
-    """Returns the queues with names such as `BROKER/3`, `BROKER` or `3` (of every broker), or all queues without names.
-
-    Raises `InvalidArgument` for a name without a queue.
-    """
+    """Returns the queues named `BROKER/3`, `BROKER` or `3`, by default all. Raises `InvalidArgument` for others."""
     every, wanted = list(queues), frozenset(names)
     names_there = set[str]().union(*map(_names_of, every))
     for name in names:

@@ -262,10 +262,7 @@ class Search:
         return ()
 
     async def _offsets_in(self, batch: Any, columns: ModuleType) -> set[int]:
-        """Returns the offsets of a `pyarrow.RecordBatch` that match.
-
-        A thread compares. A cancelled search waits for it, since the thread still reads the connection's buffer.
-        """
+        """Returns the offsets of a `pyarrow.RecordBatch` that match, compared in a thread that is never abandoned."""
         if isinstance(self._condition, TextIn):
             return set(await in_thread(columns.offsets_containing, batch, self._condition.needle))
         assert isinstance(self._condition, Pattern)

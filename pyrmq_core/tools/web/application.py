@@ -208,10 +208,7 @@ def _chosen(request: Request, cookie: str, value: str) -> Response:
 
 
 class Download(Response):
-    """A response with a message's body or a search's matches, as bytes that no browser renders.
-
-    At most `MAX_DOWNLOADS` are sent at a time.
-    """
+    """A response with a body or matches as bytes that no browser renders, `MAX_DOWNLOADS` at a time."""
 
     def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
         disposition = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(len(body))}

@@ -70,10 +70,7 @@ class Changes:
         self._undone: dict[str, Result] = {}
 
     async def prepare(self, path: str, form: Form) -> Shown:
-        """Returns the page that asks to confirm the form's change.
-
-        Raises `InvalidArgument` for an invalid form, and `NoRoute` for an unknown topic.
-        """
+        """Returns the page that asks to confirm the form's change. Raises `InvalidArgument` or `NoRoute`."""
         return self._announce(await PREPARED_BY[path](self, form))
 
     def _announce(self, change: Change, *, moved: int = 0) -> Shown:

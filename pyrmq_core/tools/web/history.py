@@ -99,10 +99,7 @@ class History:
 
 
 class AcknowledgedRates:
-    """The messages a second that groups acknowledged, each averaged over the last 30 s to 60 s.
-
-    The offsets of two look-ups are kept for each of the last `MAX_RATED` keys.
-    """
+    """The messages a second that groups acknowledged over the last 30 s to 60 s, for the last `MAX_RATED` keys."""
 
     def __init__(self) -> None:
         self._looks: dict[Hashable, tuple[GroupProgress, GroupProgress]] = {}

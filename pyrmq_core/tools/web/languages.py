@@ -50,10 +50,7 @@ class Language:
         return self.texts.get(text.pattern, text.pattern).format(**values)
 
     def html(self, text: str, /, **values: object) -> Markup:
-        """Returns a text in this language as HTML, with the values escaped.
-
-        Tags in a text without values from elsewhere (not a `Text`) are kept if it has a translation.
-        """
+        """Returns a text in this language as HTML, with values escaped. Tags in translated texts are kept."""
         if isinstance(text, Text):
             pattern, values = escape(self.texts.get(text.pattern, text.pattern)), dict(text.values)
         else:

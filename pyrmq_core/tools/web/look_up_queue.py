@@ -56,10 +56,7 @@ class LookUpQueue:
 
     @asynccontextmanager
     async def admitted(self, look_up: WaitingLookUp, address: str) -> AsyncIterator[None]:
-        """Waits until the look-up may begin. It counts as in progress until the end of the block.
-
-        Raises `TooManyLookUps` if the wait is too long.
-        """
+        """Waits until the look-up may begin. Raises `TooManyLookUps` if the wait is too long."""
         self.join(look_up, address)
         try:
             self._call_next()

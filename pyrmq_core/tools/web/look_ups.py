@@ -102,10 +102,7 @@ class LookUps:
         return await self._shared.get(key, look_up, fresh_seconds, address=self._address, size_of=_size_of)
 
     async def brokers(self, *, watch: bool = False) -> tuple[BrokerStatus, ...]:
-        """Returns every registered broker with its figures, or with its error if it did not answer.
-
-        With `watch`, the rates of each cluster are sampled from now on.
-        """
+        """Returns every registered broker with its figures or error. With `watch` the clusters' rates are sampled."""
 
         async def look_up() -> tuple[float, tuple[BrokerStatus, ...]]:
             return time.time(), await self._admin.brokers.list()
@@ -222,10 +219,7 @@ class LookUps:
         return await self._get(key, look_up)
 
     async def at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at an offset of a queue, or None if there is none.
-
-        Raises `RecordError` if it cannot be decoded, or if it decompresses to more than 16 MiB.
-        """
+        """Returns the message at an offset of a queue, or None. Raises `RecordError` if it cannot be decoded."""
         return await self._get(("at", queue, offset), partial(self._reads.message_at, queue, offset))
 
     async def read(self, queue: MessageQueue, offset: int) -> MessageExt | None:
@@ -251,10 +245,7 @@ class LookUps:
         return wanted.condition()
 
     async def search(self, wanted: Wanted) -> FoundMessages:
-        """Returns the newest messages that meet the conditions, by default those of the last hour.
-
-        Raises `TooManyLookUps` if other searches keep this one from beginning in time.
-        """
+        """Returns the newest matches, by default of the last hour. Raises `TooManyLookUps` after a long wait."""
         condition = self._condition(wanted)
         look_up = partial(self._reads.search, wanted, condition)
         return await self._searches.get(wanted, look_up, address=self._address, size_of=_size_of)

@@ -328,10 +328,7 @@ def _first(pull: RawPull, offset: int) -> Readable | None:
 
 
 async def _run(search: Search, take: Callable[[list[MessageExt]], Awaitable[bool]]) -> bool:
-    """Passes each list of matches to `take` until the search or its time ends, or `take` returns True.
-
-    Returns whether all was read.
-    """
+    """Passes matches to `take` until the search or its time ends, or it returns True. Returns whether all was read."""
     is_whole = is_full = False
     with trio.move_on_after(SEARCH_SECONDS):
         async with search.matches() as lists:

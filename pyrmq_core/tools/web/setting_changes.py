@@ -151,10 +151,7 @@ def _way_back(
 def create_commands(
     previews: Mapping[str, tuple[Config | None, Config]], command: Callable[[Config], str]
 ) -> tuple[str, ...]:
-    """Returns the command that restores the former settings of all brokers.
-
-    If the settings differ between brokers, or a broker had none, there is one command for each broker.
-    """
+    """Returns the commands that restore former settings: one for all brokers if they are equal, or one for each."""
     commands = {broker: command(before) for broker, (before, _) in sorted(previews.items()) if before is not None}
     if len(commands) == len(previews) and len(set(commands.values())) == 1:
         return tuple(commands.values())[:1]

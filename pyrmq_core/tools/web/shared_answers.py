@@ -71,9 +71,8 @@ class SharedAnswers:
             return answer
 
     async def once(self, look_up: Callable[[], Awaitable[Answer]], address: str = "") -> Answer:
-        """Looks up an answer that is not kept, when it is the turn of the viewer's address.
-
-        Raises `TooManyLookUps` if the look-up cannot begin in time.
+        """Looks up an answer that is not kept. Waits for the address's turn. Raises `TooManyLookUps` if that is
+        long.
         """
         async with self._queue.admitted(WaitingLookUp(), address):
             return await look_up()

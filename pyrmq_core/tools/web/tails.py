@@ -122,10 +122,7 @@ async def read_tail(
 
 @dataclass(slots=True)
 class _Part:
-    """One part of a tail while it is read: its matches so far, and the offset up to which each queue is read.
-
-    Reading stops at the time `until` of the monotonic clock. Messages not read by then belong to the next part.
-    """
+    """One part of a tail: its matches so far, and the offsets read. Reading stops at the monotonic time `until`."""
 
     reads: MessageReads
     wanted: Wanted

@@ -172,10 +172,7 @@ class TopicLags:
 
 
 def _rate(before: TopicFigure | None, now: TopicFigure) -> float | None:
-    """Returns the messages stored per second between two samples, as brokers before 5.0 report no rate.
-
-    Returns None if a broker is missing in a sample, since its messages would count as newly stored, or as lost.
-    """
+    """Returns the messages stored per second between two samples, or None if one lacks a broker."""
     if before is None or before.messages is None or not (before.is_whole and now.is_whole) or now.at <= before.at:
         return None
     return max(0.0, (now.stored - before.stored) / (now.at - before.at))

@@ -41,10 +41,7 @@ class PlainRules:
     repeated: tuple[str, ...] = ()
 
     def denial(self, request: Command, ip: str) -> str:
-        """Returns the reason why a request from an IP address is denied, or an empty text if it is allowed.
-
-        The body is parsed only after the signature is found valid.
-        """
+        """Returns why a request is denied, or an empty text. The body is parsed only after a valid signature."""
         if any(rule.matches(ip) for rule in self.white_addresses):
             return ""
         key = request.ext.get(ACCESS_KEY)

@@ -154,10 +154,9 @@ def _created(kind: str, member: str, listed: str = "") -> Finder:
 
 
 def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
-    """Returns a rule that requires the actions on the topics, groups and clusters that header fields name.
+    """Returns a rule that requires the actions on what header fields name, by kind: `topic`, `group` or `cluster`.
 
-    A keyword argument (`topic`, `group` or `cluster`) has the names of the fields, separated by blanks. An absent field
-    needs nothing. With a splitter, a field may hold several names.
+    Several fields of a kind are separated by blanks, and with a splitter a field may have several names.
     """
     fields = [(kind.capitalize(), field) for kind, texts in named.items() for field in texts.split()]
 

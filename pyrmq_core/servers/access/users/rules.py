@@ -47,10 +47,7 @@ class UserRules:
     policies: Mapping[str, Policies] = field(default_factory=dict)
 
     def denial(self, request: Command, ip: str, scope: CheckScope) -> str:
-        """Returns the reason why a request from an IP address is denied, or an empty text if it is allowed.
-
-        The body is parsed only after the signature is found valid.
-        """
+        """Returns why a request is denied, or an empty text. The body is parsed only after a valid signature."""
         name = request.ext.get(ACCESS_KEY, "")
         reason = self._unauthentic(request, name)
         if reason and str(request.code) not in scope.unauthenticated_codes:

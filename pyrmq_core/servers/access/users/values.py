@@ -98,10 +98,7 @@ class PolicyEntry:
 
     @property
     def order(self) -> tuple[bool, int, int, bool]:
-        """The sort key of the entries that apply to a request, of which the first decides.
-
-        The most specific resource comes first, and of equal resources an entry that denies.
-        """
+        """The sort key of entries that apply to a request: the most specific resource first, then one that denies."""
         length = len(self.resource.name or "") if self.resource.pattern == PREFIXED else 0
         return self.resource.kind == ANY, self.resource.pattern, -length, self.decision != DENY
 

@@ -27,10 +27,7 @@ class ClientInfo:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A consumer group: its clients by connection, its subscriptions by topic, and how it consumes.
-
-    The texts and the subscriptions are those of the latest heartbeat of a member.
-    """
+    """A consumer group's clients by connection, and its subscriptions and settings by the latest heartbeat."""
 
     consume_type: str = ""
     message_model: str = ""
@@ -97,10 +94,7 @@ class ClientTable:
         return len(producers) + len(own.consumers.keys() | {data.group_name for data in beat.consumers})
 
     def leave(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> list[str]:
-        """Removes a connection from groups. Returns the consumer groups that changed.
-
-        The request's client id is ignored, as in ConsumerGroupInfo.unregisterChannel.
-        """
+        """Removes a connection from groups, whatever client id is requested. Returns the changed consumer groups."""
         own = self._groups_of.get(peer, _NO_GROUPS)
         if producer_group in own.producers:
             self._drop_producer(producer_group, peer)
@@ -120,10 +114,7 @@ class ClientTable:
         return changed
 
     def expire(self, before_ms: int) -> Iterator[list[str]]:
-        """Removes members whose last heartbeat was before `before_ms`, one connection a step.
-
-        Each step yields the consumer groups that it changed.
-        """
+        """Removes members silent since `before_ms`, one connection a step, which yields the changed consumer groups."""
         for peer in list(self._groups_of):
             own = self._groups_of.get(peer, _NO_GROUPS)
             for group in [name for name in own.producers if self.producers[name][peer].seen_ms < before_ms]:

@@ -37,11 +37,7 @@ class ConsumerCalls:
     waiting: dict[Peer, list[int]] = field(default_factory=dict)
 
     async def call(self, peer: Peer, request: Command, name: str, *, seconds: float) -> Command:
-        """Sends a request and returns the client's answer. Without an answer it returns an error response that mentions
-        `name`.
-
-        Source: broker/processor/AdminBrokerProcessor.java (callConsumer).
-        """
+        """Sends a request and returns the answer, or an error response that mentions `name` if none comes."""
         size = len(request.body)
         if busy := self._busy(peer, size):
             return refusal(ResponseCode.SYSTEM_BUSY, f"{busy}; try again later")

@@ -153,9 +153,7 @@ class BrokerMetrics:
             yield Family(name, Kind.GAUGE, text, BY_GROUP, (Sample(labels, row[place]) for labels, row in rows.items()))
 
     def _waiting(self, group: str, topic: str) -> tuple[int, int, int, float, float]:
-        """Returns a group's numbers of unconsumed, pulled and ready messages, and the age in ms of the oldest
-        unconsumed and of the oldest ready message.
-        """
+        """Returns the numbers of unconsumed, pulled and ready messages, and the ages in ms of the oldest."""
         lag = under_way = 0
         now_ms = clock.now_ms()
         oldest = oldest_ready = now_ms
@@ -235,11 +233,7 @@ class BrokerMetrics:
         yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
 
     def _pops(self) -> Iterator[Family]:
-        """Yields the number of unfinished entries in each queue of the revive log, and the delay of their revival in
-        ms.
-
-        As in RocketMQ, the first metric counts entries although its name says milliseconds.
-        """
+        """Yields the number of unfinished entries in each queue of the revive log, and their delay in ms."""
         reviver, now_ms = self.deliveries.reviver, clock.now_ms()
         late = {at: max(0, now_ms - (queue.next_ms or now_ms)) for at, queue in reviver.queues.items()}
         for name, text, values in (

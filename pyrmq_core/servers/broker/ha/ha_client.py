@@ -184,10 +184,9 @@ class HaClient:
                 await self._report(stream)
 
     def _store_blocks(self, received: memoryview, address: str) -> int:
-        """Stores the complete blocks in the received bytes. Returns the number of bytes that they take.
+        """Stores the complete blocks, those of a segment together. Returns the number of bytes that they take.
 
-        Blocks of one segment of the log are written together. Raises `CannotFollow` for bytes that do not continue the
-        log.
+        Raises `CannotFollow` for bytes that do not continue the log.
         """
         at, expected, bodies = 0, self._store.end, list[memoryview]()
         while len(received) - at >= BLOCK_HEAD.size:

@@ -162,8 +162,7 @@ class HaServer:
     async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
         """Sends all the bytes. Raises `NoSlave` if for a time the slave neither reads nor acknowledges any.
 
-        An acknowledgement counts because the system may accept no more bytes for a slow slave until much of its buffer
-        is free.
+        A slow slave may only acknowledge, since the system accepts no more bytes before much of its buffer is free.
         """
         while data:
             acknowledged = replica.acknowledged

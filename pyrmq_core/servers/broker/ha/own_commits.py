@@ -90,11 +90,7 @@ class OwnCommits:
 
 
 async def _commit(offset: UpdateConsumerOffset, ask: Ask) -> Command:
-    """Commits an offset at the master and returns the answer. If the master does not know the group, it is created
-    first.
-
-    A query for a group's settings creates the group, unless `autoCreateSubscriptionGroup` is off.
-    """
+    """Commits an offset at the master. An unknown group is created first, by a query for its settings."""
     answer = await ask(offset.to_command())
     if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
         created = await ask(GetSubscriptionGroupConfig(offset.consumer_group).to_command())

@@ -93,10 +93,7 @@ class DeliveryState:
         await self.adopt()
 
     async def adopt(self) -> None:
-        """Adopts the waiting state if this slave's log is synced up to its `log_end`.
-
-        Raises `StoreError` if the disk fails. The state then waits for the next call.
-        """
+        """Adopts the waiting state once this slave's log is synced up to its `log_end`. May raise `StoreError`."""
         async with self._turn:
             state = self._waiting
             if state is None or self._store.flushed < state.log_end:
@@ -171,10 +168,7 @@ class SlaveTables:
                 await self._step("topics", self._fetch_topics, address)
 
     async def fetch(self) -> bool:
-        """Fetches all tables once. Returns False if there is no master to fetch from.
-
-        A failed table is logged, and the other tables are still fetched.
-        """
+        """Fetches all tables once, and logs failures. Returns False if there is no master to fetch from."""
         address = self._master_address()
         if address is None:
             return False
@@ -244,10 +238,9 @@ class SlaveTables:
     async def _fetch_pages(
         self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion
     ) -> Page[V] | None:
-        """Fetches a table page by page. Returns None if its version is `own_version`, which this slave has.
+        """Fetches a table page by page, or returns None if its version is `own_version`.
 
-        `code` and `fields` are those of the request, and `read` decodes an answer. If the table changes between two
-        pages, the master sends its first page again. A master of 4.9 sends the whole table as one page.
+        If the table changes between two pages, the master sends its first page again. A master of 4.9 sends one page.
         """
         table: Page[V] | None = None
         for _ in range(MOST_PAGES):

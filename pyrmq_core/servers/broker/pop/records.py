@@ -67,10 +67,7 @@ class PopKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckPoint:
-    """The record of a pop, which hides the messages at `offsets` for `invisible_ms` from the time in the key.
-
-    `tag` is the TAGS of the revive log's message.
-    """
+    """The record of a pop, which hides the messages at `offsets` for `invisible_ms` from the time in the key."""
 
     key: PopKey
     invisible_ms: int

@@ -136,10 +136,6 @@ class HeartbeatRequests:
         return topics
 
     async def _after_topics(self, topics: list[TopicConfig], answer: Command) -> Command:
-        """Announces the topics to the NameServers, then returns the answer.
-
-        Their file is written in the background, and a message to them is not acknowledged before it is written.
-        """
         if topics:
             await self.announcer.announce(*topics)
         return answer

@@ -63,10 +63,7 @@ class DelayedQueues:
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """Returns the number in the property DELAY, or 0 if the message has no such property.
-
-    Raises `RequestRefused`, as Java does, for a text that is not a number.
-    """
+    """Returns the number in the property DELAY, or 0 without it. Raises `RequestRefused` if it is not a number."""
     text = properties.get(DELAY)
     if text is None:
         return 0

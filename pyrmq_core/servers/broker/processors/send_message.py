@@ -206,10 +206,7 @@ class SendRequests:
             return self.refused(refused)
 
     def _prepare_one(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-        """Prepares one message, with the properties that a broker adds.
-
-        As in Java, the header's properties (field `i`) become a map: duplicates and their order are lost.
-        """
+        """Prepares one message. As in Java, duplicate properties in the header and their order are lost."""
         properties = decode_properties(message.properties or "")
         is_half = self.is_in_transaction(properties, sys_flag, message.reconsume_times or 0)
         if INNER_NUM in properties or sys_flag & BATCH_RECORD:
@@ -256,8 +253,7 @@ class SendRequests:
     def _lite_queue(self, topic: str, stored_in: str, properties: dict[str, str]) -> str:
         """Returns the name of the queue for the message's lite topic, or an empty text if it needs none.
 
-        Raises `RequestRefused` for an invalid name, for a message that is first `stored_in` another topic, and for a
-        new queue beyond maxLmqConsumeQueueNum.
+        Raises `RequestRefused` for an invalid name, a delayed or half message, and too many queues.
         """
         config, topic_config = self.settings.config, self.topics.get(topic)
         if not config.keeps_lite_queues or topic_config is None or topic_config.attributes.get(MESSAGE_TYPE) != "LITE":
@@ -277,8 +273,7 @@ class SendRequests:
         return queue
 
     def _queue_of_priority(self, topic: str, queue_id: int, properties: dict[str, str]) -> int:
-        """Returns the queue for the message's priority, or `queue_id` if the priority is negative or not a whole
-        number.
+        """Returns the queue for the message's priority, or `queue_id` without a valid one.
 
         If the message is ordered, delayed or in a transaction, its priority is removed from `properties`.
         """

@@ -227,10 +227,7 @@ async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
 def changed_topic(
     topics: TopicTable, header: UpdateTopic, changes: Mapping[str, str] | None = None
 ) -> TopicConfig | Command:
-    """Returns the topic's configuration after the change, or a refusal.
-
-    `changes` are the changes of its attributes. If None, those in `header` count.
-    """
+    """Returns the changed configuration, or a refusal. `changes` of attributes are by default those in `header`."""
     if _is_system(topics, header.topic):
         remark = f"The topic[{header.topic}] is conflict with system topic."
         return refusal(ResponseCode.INVALID_PARAMETER, remark)
@@ -278,10 +275,7 @@ async def saved(file: TableFile) -> Command:
 
 
 def number_fault(header: UpdateTopic) -> str:
-    """Returns an error text for a number out of range, or an empty text.
-
-    5.4.0 accepts any number, and its clients then receive a route with more queues than they can hold.
-    """
+    """Returns an error text for a number out of range, or an empty text. 5.4.0 accepts any number."""
     for name, number, most in (
         ("readQueueNums", header.read_queue_nums, MAX_QUEUES_PER_TOPIC),
         ("writeQueueNums", header.write_queue_nums, MAX_QUEUES_PER_TOPIC),
@@ -309,8 +303,7 @@ async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
 def _page(request: Command, first: str, most: str, version: DataVersion) -> tuple[int, int | None]:
     """Returns the numbers of a page's first row and of the first row after it, or None for all further rows.
 
-    The request's fields `first` and `most` have the first row and the number of rows. If the slave's version differs
-    from `version`, the first page is returned (TopicConfigManager.subTopicConfigTable).
+    If the slave's version differs, it is the first page (TopicConfigManager.subTopicConfigTable).
     """
     try:
         count, start = (parse_int(request.ext.get(name, "0")) for name in (most, first))

@@ -131,10 +131,7 @@ class DelayLevels:
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
 
     def replace(self, delivered: dict[int, int], known_to: int | None = None) -> None:
-        """Replaces the next offset of each level by the offset at another broker.
-
-        That broker had made every delivery before the log offset `known_to`.
-        """
+        """Replaces the next offset of each level by another broker's, which includes deliveries before `known_to`."""
         self._known_to = self._known_to if known_to is None else known_to
         if delivered != self._delivered:
             self._delivered = delivered
@@ -222,10 +219,7 @@ class DelayLevels:
         return FAR_MS
 
     def _deliver(self, raw: bytes | None, level: int, offset: int, *, is_due: bool) -> bool:
-        """Delivers a delayed message to its own topic, unless an earlier run did. Returns False if it is not due yet.
-
-        A record that cannot be read is logged and skipped, which returns True.
-        """
+        """Delivers a delayed message to its own topic, unless an earlier run did. Returns False if it is not due."""
         if raw is None:
             log.error("delayed message %d is not delivered: its record is damaged, or no longer in the log", offset)
             return True

@@ -38,10 +38,7 @@ MAX_REPLICAS: Final = 64
 
 
 def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings with RocketMQ's JVM properties of disk ratios converted to percentages.
-
-    Raises `InvalidArgument` for a property that is not a fraction.
-    """
+    """Returns the settings with RocketMQ's JVM disk ratios as percentages. Raises `InvalidArgument` for a bad ratio."""
     settings = dict(properties)
     for name in RATIOS:
         if (text := settings.pop(JVM_PREFIX + name, "").strip()) != "":

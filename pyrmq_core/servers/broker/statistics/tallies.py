@@ -68,10 +68,7 @@ class Tally:
         samples.append(Sample(now_ms, self.messages, self.requests, self.size_bytes))
 
     def figure(self, period: Period, counter: str) -> Figure:
-        """Returns the increase of `messages` or `size_bytes` between the first and the last sample of a period.
-
-        Without samples all values of the figure are 0.
-        """
+        """Returns the increase of `messages` or `size_bytes` over a period's samples, or zeros without samples."""
         samples = self.samples.get(period)
         if not samples:
             return NO_FIGURE

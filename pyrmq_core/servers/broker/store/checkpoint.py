@@ -150,10 +150,7 @@ class CheckpointFiles:
         return self.value
 
     def remove_wrong(self) -> None:
-        """Removes a checkpoint file that is not 4096 bytes long.
-
-        Without RocketMQ's file, no offset of the log counts as synced.
-        """
+        """Removes a checkpoint file that is not 4096 bytes long. Without RocketMQ's no log offset counts as synced."""
         if len(self._own) != BYTES:
             self._files.remove(OWN_CHECKPOINT_NAME)
         if len(self._published) != BYTES:

@@ -79,10 +79,7 @@ class CommitLog:
         self.on_new_segment()
 
     def append(self, records: bytes) -> int:
-        """Writes records at the offset that `place` returned for their size. Returns the new end.
-
-        If it raises `StoreError`, as on a full disk, the bytes written so far are replaced by zeros.
-        """
+        """Writes records at the offset from `place`. Returns the new end. A failed write is replaced by zeros."""
         segment, position = self._segment_of(self.end), self.end % self.segment_bytes
         try:
             segment.write(position, records)
@@ -164,10 +161,7 @@ class CommitLog:
         return self._files.retire(oldest.path)
 
     def checks(self) -> list[Callable[[], None]]:
-        """Returns for each segment a function that raises `StoreError` if its file is no longer at its path.
-
-        The caller runs them in another thread, with each sync of the queues.
-        """
+        """Returns for each segment a function, for any thread, that raises `StoreError` if its file has moved."""
         return [segment.check for segment in self._segments.values()]
 
     def pieces(self, start: int) -> Iterator[tuple[int, bytes]]:

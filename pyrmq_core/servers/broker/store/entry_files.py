@@ -111,10 +111,7 @@ class EntryFiles:
         self._syncing.clear()
 
     def retire_files(self) -> list[Callable[[], None]]:
-        """Drops the files whose entries are all before `start`, except the last file.
-
-        Returns functions that delete them in any thread, but in this order, so that no gap remains after a crash.
-        """
+        """Drops the files before `start`, except the last. Returns functions that delete them, in this order."""
         retired = [
             base for base in list(self._opened)[:-1] if base + self._file_bytes <= self.start * self._entry_bytes
         ]

@@ -159,10 +159,7 @@ class MessageStore:
         return results
 
     def _put_first(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
-        """Stores as many appends as fit into one segment of the log. Returns their results, at least one.
-
-        If it raises `StoreError`, none is stored.
-        """
+        """Stores as many appends as fit into one segment, at least one. If it raises `StoreError`, none is stored."""
         self._check_ready()
         results: list[AppendResult | StoreError] = []
         group = AppendGroup(self._log, self.queues)

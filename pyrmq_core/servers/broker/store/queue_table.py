@@ -105,10 +105,7 @@ def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
 
 
 class QueueTable:
-    """All consume queues of a store.
-
-    `is_batch_topic` is a callback that returns whether a topic has batch queues, or None for an unknown topic.
-    """
+    """All consume queues of a store. The callback `is_batch_topic` returns None for an unknown topic."""
 
     def __init__(
         self,
@@ -171,10 +168,7 @@ class QueueTable:
         self.lite_queues += _lite_count(removed)
 
     def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
-        """Drops the files of a queue whose messages the log no longer has.
-
-        Returns functions that delete the files in any thread, in this order.
-        """
+        """Drops files of removed messages. Returns functions that delete them in any thread, in this order."""
         queue = self.get(key)
         return [] if queue is None else slots_of(queue).retire_files()
 

@@ -144,10 +144,7 @@ def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
 
 
 class _Chosen(NamedTuple):
-    """The messages chosen for an answer, as `runs` of adjacent records in the log.
-
-    `next_offset` is the queue offset after the last examined entry, `last_place` the log offset in that entry.
-    """
+    """The messages chosen for an answer, as `runs` of adjacent records in the log."""
 
     runs: list[Run]
     messages: int
@@ -206,10 +203,9 @@ def _choose_records(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> _Chosen:
-    """Chooses complete records: the one with the message at `offset`, and the next ones while the answer has room.
+    """Chooses complete records, from the one with the message at `offset` on, while the answer has room.
 
-    Leaves out records before `log_start` or without one of `tags_codes` (None: any). As in 5.4.0, each examined message
-    counts as an entry of 46 bytes, and the choice ends after MAX_SCANNED_BYTES of them, or the requested number.
+    As in 5.4.0, each examined message counts as an entry of 46 bytes, towards MAX_SCANNED_BYTES.
     """
     requested = max(1, limits.max_messages if limits.requested_messages is None else limits.requested_messages)
     most_bytes = max(MAX_SCANNED_BYTES, requested * BATCH_ENTRY_BYTES)
@@ -301,10 +297,7 @@ def check_record(log: CommitLog, log_offset: int, size: int, key: QueueKey, inde
 
 
 def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int) -> int | None:
-    """Returns the store time in ms of the message at a queue offset, or None if there is none.
-
-    Raises `StoreError` if the entry names another record.
-    """
+    """Returns the store time in ms of the message at a queue offset, or None. Raises `StoreError` for a wrong entry."""
     if not queue.start <= offset < queue.end:
         return None
     entry = queue.entry(offset)

@@ -103,10 +103,7 @@ def recover(
     clean: bool,
     is_copy: bool = False,
 ) -> Recovery:
-    """Makes an opened log and its opened queues agree.
-
-    A slave's log (`is_copy`) may end within a record. Its bytes are not copied, since the slave fetches them again.
-    """
+    """Makes an opened log and its queues agree. A slave's log (`is_copy`) may end within a record."""
     queues = table.by_key
     start = choose_start(log, checkpoint, len(queues), clean=clean)
     safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
@@ -184,11 +181,10 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
 
 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
-    """Cuts a queue to the entries before `start` whose records are in the log. Returns how many of these it had to
-    drop.
+    """Cuts a queue to the entries before `start` whose records are in the log. Returns how many others it had.
 
-    Entries from `start` on are cut because the log is read again from there. Of the earlier ones, the last are cut
-    until an entry agrees with its record, since a power cut may keep an entry and lose its record.
+    Of the entries before `start` the last may lack their records after a power cut. Those from `start` on are read
+    again.
     """
     slots = slots_of(queue)
     before_start = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)

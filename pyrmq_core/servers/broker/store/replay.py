@@ -192,10 +192,7 @@ class Replay:
 
 
 class _DamagedRecord(Exception):
-    """Raised for a record damaged where no CRC covers it.
-
-    Its queue offset is negative, another message's or too large for the log, or its INNER_NUM is impossible.
-    """
+    """Raised for a record with an impossible queue offset or INNER_NUM, which no CRC covers."""
 
 
 def _is_placed(queue: AnyConsumeQueue, index: int, entry: bytes) -> bool:
@@ -218,10 +215,7 @@ def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
 
 
 def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> bool:
-    """Writes an entry at a queue offset. Returns False if the queue has the same entry there already.
-
-    Missing earlier entries are replaced by fillers if the `whole` log is read. Otherwise raises `MissingEntries`.
-    """
+    """Writes an entry at a queue offset. Returns False if the queue has the same entry there already."""
     if index < queue.end:
         if queue.holds(index, entry):
             return False

@@ -45,10 +45,7 @@ class StoreReader:
         return sorted(queue_id for name, queue_id in self._queues.by_key if name == topic)
 
     def store_time(self, key: QueueKey, offset: int) -> int | None:
-        """Returns the store time in ms of the message at a queue offset, or None if there is none.
-
-        Raises `StoreError` if the entry names another record.
-        """
+        """Returns the store time in ms of the message at a queue offset, or None. May raise `StoreError`."""
         queue = self._queues.get(key)
         return None if queue is None else stored_ms(self._log, queue, key, offset)
 

@@ -49,10 +49,7 @@ class Found(NamedTuple):
 
 
 class KeyIndexing:
-    """The index of keys of one store. `run` updates it until cancelled.
-
-    With messageIndexEnable=false no message enters it, and look-ups find only earlier messages.
-    """
+    """The index of keys of one store, updated by `run` unless messageIndexEnable=false."""
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self._store = store
@@ -65,10 +62,7 @@ class KeyIndexing:
         self._leaving: list[Callable[[], None]] = []  # the steps that remove old files
 
     def open(self, *, clean: bool) -> None:
-        """Opens the index files of an opened store, and checks them unless the last stop was `clean`.
-
-        If that fails, `catch_up` opens them later.
-        """
+        """Opens the index files, and checks them unless the last stop was `clean`. On failure `catch_up` opens them."""
         self._is_clean = clean
         self._index.begin()
         try:
@@ -158,10 +152,7 @@ class KeyIndexing:
     async def look_up(
         self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], most_bytes: int
     ) -> Found | None:
-        """Returns the newest records with a key, or None if too many look-ups wait for their turn.
-
-        A record that would make the answer longer than `most_bytes` is left out.
-        """
+        """Returns the newest records with a key, up to `most_bytes`, or None if too many look-ups wait."""
         return await self._look_ups.run(partial(self._read, key, most, times_ms, most_bytes), self._wait_until_live)
 
     async def _wait_until_live(self) -> None:

@@ -183,8 +183,7 @@ class Retention:
     async def _finish_removal(self) -> bool:
         """Removes the file of a segment that is no longer served. Returns True if no such file is left.
 
-        While such a file is left, no later segment is removed: a gap between segments would hide the segments before
-        it.
+        Otherwise no later segment may be removed, since a gap would hide the segments before it.
         """
         if not self._leaving:
             return True
@@ -236,10 +235,7 @@ def _call_all(calls: list[Callable[[], None]]) -> None:
 
 
 def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
-    """Returns log lines about half messages that retention removed before their transactions ended.
-
-    There is a line for each queue of half messages that lost some, with their number.
-    """
+    """Returns a log line for each queue of half messages of which retention removed undecided ones."""
     lines = []
     for topic, group, what in OWN_WORK:
         for queue_id in store.reader.queues_of(topic):

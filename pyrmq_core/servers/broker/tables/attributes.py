@@ -66,10 +66,7 @@ GROUP_ATTRIBUTES: Final[Attributes] = MappingProxyType({"priority.factor": Attri
 
 
 def parsed_changes(text: str) -> dict[str, str]:
-    """Parses the changes in the text form of request 17. Raises `BadAttribute` for another form.
-
-    Empty parts at the end of the text are dropped, as by Java's `String.split`.
-    """
+    """Parses the changes in the text of request 17, as Java does. Raises `BadAttribute` for another form."""
     changes: dict[str, str] = {}
     for change in _split(text, ",") if text else ():
         name, value = change, ""

@@ -10,10 +10,7 @@ V = TypeVar("V")
 
 
 class ChangingRows(Generic[K, V]):
-    """A table of dicts or sets by key. A row that belongs to a snapshot is copied before its next change.
-
-    `make` returns an empty row, or a copy of its argument.
-    """
+    """A table of dicts or sets by key, which `make` copies. A row in a snapshot is copied before its next change."""
 
     def __init__(self, make: Callable[..., V]) -> None:
         self._make = make

@@ -130,10 +130,7 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
-        """Adds a group's expression for a topic. Returns False if the limits allow no more.
-
-        Expressions of groups that have left are dropped first, those of the longest absence before others.
-        """
+        """Adds a group's expression, and drops those of long absent groups if needed. Returns False without room."""
         while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))
         if not self._has_room(consumer_filter):

@@ -36,9 +36,8 @@ MOST_RESETS: Final = 10_000
 class _Reset:
     """A reset of a group's offset in one queue, first returned to a pull at `given_at`.
 
-    It `is_over` once a member reads at its offset. `followers` are the ids of such members: two may read a queue while
-    it moves from one to the other. After a reset `by_deletion` of the topic, a pull at the offset ends the reset at
-    once.
+    It `is_over` once a member reads at its offset. `followers` are the ids of such members. After a reset `by_deletion`
+    of the topic, a pull at the offset ends the reset at once.
     """
 
     offset: int

@@ -112,10 +112,7 @@ class GroupTable:
         return self._groups[group]
 
     def change(self, group: GroupConfig, now_ms: int) -> None:
-        """Creates or changes a group by a request, whose attributes are changes: `+name` or `-name`.
-
-        Raises `InvalidArgument` for impossible settings, and `BadAttribute`.
-        """
+        """Creates or changes a group, with changes of attributes. Raises `InvalidArgument` or `BadAttribute`."""
         name = group["groupName"]
         before = self._groups.get(name)
         changes = listed_changes(f"group {name}", group.get("attributes"))

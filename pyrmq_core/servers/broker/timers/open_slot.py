@@ -21,10 +21,7 @@ DIGEST_BYTES: Final = 16
 
 
 class OpenSlot:
-    """The undelivered entries of one slot of the wheel. Entries of equal times stay in the order of the sends.
-
-    `take` removes the next due entry, `give_back` puts undeliverable entries back.
-    """
+    """The undelivered entries of one slot of the wheel. Entries of equal times stay in the order of the sends."""
 
     def __init__(self, slot_ms: int, precision_ms: int) -> None:
         self.slot_ms = slot_ms

@@ -120,10 +120,7 @@ class Timers:
                 await self._arrived.wait()
 
     async def _save(self) -> None:
-        """Syncs the timer files and writes the checkpoint, after the commit log is synced up to the same state.
-
-        After a failed sync the last checkpoint stays, and the next start reads the messages after it again.
-        """
+        """Syncs the timer files and writes the checkpoint, after the commit log is synced up to the same state."""
         while self.messages.files.may_save:
             await trio.sleep(self._flush_seconds)
             await self._remove_files()

@@ -66,9 +66,7 @@ class TimerDelivery:
         self.copies.find(records, start, self._store.reader.bounds(TIMER_QUEUE)[1], now_ms)
 
     def message(self, entry: TimerEntry) -> TimerMessage | None:
-        """Returns the message of a timer entry, or None if it was removed. Raises `DamagedTimers` for another
-        record.
-        """
+        """Returns the message of a timer entry, or None if it was removed. Raises `DamagedTimers` for a wrong one."""
         record = self._store.reader.record_of(entry.physical_offset, entry.size)
         if record is None:
             self.note_unreadable(entry.physical_offset)
@@ -82,9 +80,8 @@ class TimerDelivery:
         return message
 
     def deliver(self, slot: OpenSlot, timer_log: TimerLog, now_ms: int) -> bool:
-        """Delivers the next due messages of a slot. Returns True if more may be due.
-
-        Raises `StoreError` at the first message that cannot be delivered, which stays the slot's next.
+        """Delivers due messages of a slot. Returns True if more may be due. A `StoreError` leaves the failed one
+        next.
         """
         left_bytes, failure = STEP_BYTES, None
         entries: list[tuple[int, int]] = []
@@ -128,10 +125,7 @@ class TimerDelivery:
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:
-        """Stores copies in order. Returns how many are done, and the error of the next one.
-
-        A copy whose topic or size the store refuses counts as done, since it would be refused again.
-        """
+        """Stores copies in order, without those that never can be. Returns how many are done, and the next error."""
         results = self._store.put_all([copy.append for copy in copies], now_ms)
         for number, (copy, result) in enumerate(zip(copies, results, strict=True)):
             if not isinstance(result, StoreError):

@@ -161,10 +161,7 @@ class TimerFiles:
             position = entry.previous
 
     def save(self, checkpoint: TimerCheckpoint) -> None:
-        """Writes and syncs a checkpoint, unless a later one was saved. Raises `StoreError` if that fails.
-
-        Only one thread may call it at a time (`is_saving`).
-        """
+        """Writes and syncs a checkpoint unless a later one was saved, one thread at a time. May raise `StoreError`."""
         if checkpoint.changes <= self.saved.changes:
             return
         file = self._files.open(timer_checkpoint.PATH, timer_checkpoint.BYTES)
@@ -198,10 +195,7 @@ class TimerFiles:
         return self._link(self.log.start)
 
     def _link(self, start: int) -> bool:
-        """Links the entries from `start` on into the wheel, and finds the end of the log.
-
-        Returns False if it skipped entries, for example of an unfinished `rewrite`.
-        """
+        """Links the entries from `start` on into the wheel, and finds the log's end. Returns False if it skips any."""
         are_linked = True
         for position, entry in self.log.scan(start):
             if self.last_entry is None or entry.physical_offset > self.last_entry.physical_offset:

@@ -260,10 +260,9 @@ class TimerStore:
         return offset < end
 
     def _begin(self, now_ms: int) -> None:
-        """Writes a first checkpoint, so that a kill before the next one repeats nothing.
+        """Writes a first checkpoint, or after the clock was set back the last one with the earlier time.
 
-        After the clock was set back it writes the last checkpoint with the earlier time. Otherwise a start after a kill
-        would skip the slots up to the later time.
+        Otherwise a start after a kill would skip the slots up to the later time.
         """
         write_ms = self._floor(now_ms)
         if not self.files.has_checkpoint:
@@ -307,10 +306,7 @@ class TimerStore:
                 self._take_back(slot, message)
 
     def _is_of_past_slot(self, message: TimerMessage, write_ms: int) -> bool:
-        """Returns True for a message whose slot passed undelivered, because no broker ran or this broker was a slave.
-
-        Such a message waits in its slot until all earlier messages are read, since they may recall it.
-        """
+        """Returns True for a message whose slot passed undelivered. It waits there, as a later one may recall it."""
         oldest_ms = max(self._read_ms, write_ms - SLOTS // 2 * self._settings.precision_ms)
         return message.record.queue_offset < self._known_end and self._floor(message.out_ms) >= oldest_ms
 

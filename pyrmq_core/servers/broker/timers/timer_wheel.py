@@ -46,10 +46,7 @@ class TimerWheel:
         self._is_unsynced = False
 
     def open(self) -> bool:
-        """Opens an existing file. Returns False if its length is wrong.
-
-        The next sync includes slots that a killed process left unsynced.
-        """
+        """Opens an existing file, whose slots the next sync includes. Returns False if its length is wrong."""
         size = self._files.size(PATH)
         if size is not None and size != WHEEL_BYTES:
             return False

@@ -35,10 +35,7 @@ class TopicCounts:
         self._numbers.clear()
 
     def by_topic(self, topics: Iterable[str]) -> dict[str, int]:
-        """Returns the numbers of waiting messages by topic. `topics` are the broker's, to find the name of each hash.
-
-        Messages of deleted topics are left out.
-        """
+        """Returns the numbers of waiting messages by topic, for those of the broker's `topics`."""
         if len(self._numbers) > TOPICS_KEPT:
             self._numbers = Counter({key: number for key, number in self._numbers.items() if number})
         if not self._numbers.keys() <= self._names.keys():

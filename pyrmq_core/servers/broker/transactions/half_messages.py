@@ -130,10 +130,7 @@ def checked_again(half: HalfMessage, checks: int) -> Append | None:
 
 
 def postponed(half: HalfMessage) -> Append | None:
-    """Returns the half message to store again without counting a check, or None if its properties have no room.
-
-    The properties also keep the offset at which it was first stored.
-    """
+    """Returns the half message to store again without counting a check, or None if its properties have no room."""
     return _again(half, {TRAN_PREPARED_QUEUE_OFFSET: str(half.queue_offset), **half.properties})
 
 

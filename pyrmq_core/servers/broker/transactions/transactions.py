@@ -63,11 +63,7 @@ REPORT_SECONDS: Final = 600.0
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass over the half messages up to offset `end`. The next one is at `offset`.
-
-    `held` is the offset of the first half message for which no producer is connected, and `waiting` counts these by
-    group.
-    """
+    """One pass over the half messages up to offset `end`. The next one is at `offset`."""
 
     now_ms: int
     end: int
@@ -118,10 +114,7 @@ class Transactions:
         return self._ended.waiting.by_topic
 
     def load(self) -> None:
-        """Reads the progress from the offsets of CID_RMQ_SYS_TRANS, before anything is stored.
-
-        An offset beyond its queue is moved back, since a power cut may have shortened the queue.
-        """
+        """Reads the progress from the offsets of CID_RMQ_SYS_TRANS. One beyond its queue is moved back."""
         self._ended.position = self._progress(HALF_QUEUE)
         self._op_offset = self._progress(OP_QUEUE)
 
@@ -191,10 +184,7 @@ class Transactions:
             self._is_loaded = True
 
     async def check(self, now_ms: int, make_topic: MakeTopic) -> None:
-        """Examines half messages from the position on, until one is too young for a check.
-
-        Raises `StoreError` if the disk fails. The next call continues.
-        """
+        """Examines half messages from the position on, until one is too young. Can be repeated after a `StoreError`."""
         await self.read_queues(now_ms)
         self._has_topic = False
         current = _Pass(now_ms, self._store.reader.bounds(HALF_QUEUE)[1], self._ended.position)
@@ -212,10 +202,9 @@ class Transactions:
         self._report(current.waiting)
 
     def _step(self, current: _Pass) -> Verdict | None:
-        """Examines some half messages. Returns None when the caller may continue with the next ones.
+        """Examines some half messages. Returns None to continue, WAIT at one that is too young, as are all after it.
 
-        Returns WAIT at a half message that is too young, as are all after it. Returns DISCARD if the topic for
-        discarded messages must be created first.
+        Returns DISCARD if the topic for discarded messages must be created first.
         """
         due, examined = list[HalfMessage](), 0
         current.offset = max(current.offset, self._store.reader.bounds(HALF_QUEUE)[0])

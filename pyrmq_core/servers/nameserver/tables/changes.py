@@ -250,10 +250,7 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The changes by a removal of brokers, and the notices of broker names whose smallest id changed.
-
-    `connections` are those of silent brokers, to be closed.
-    """
+    """The changes and notices after a removal of brokers, and the `connections` of silent ones, to be closed."""
 
     changes: tuple[Change, ...] = ()
     notices: tuple[MinBrokerIdChange, ...] = ()

@@ -159,10 +159,7 @@ def _refusal(
     version: DataVersion,
     body: RegistrationBody | None,
 ) -> RegistrationIgnored | RegistrationRefused | None:
-    """Returns the reason to refuse a registration, or None. `holder` is the address that has the id now.
-
-    A registration does not replace a living broker whose state version is higher.
-    """
+    """Returns the reason to refuse a registration, such as a living `holder` of the id with a higher state version."""
     if holder is None:
         single = body is not None and len(body.topic_configs) == 1
         if not single or tables.rules.accept_first_registration_of_one_topic:

@@ -223,10 +223,7 @@ class RouteTables:
         return gone
 
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> dict[str, Switched]:
-        """Changes the permission of all topics of these brokers by `new_perm`.
-
-        Returns, by broker name, the number of its topics and of changed permissions.
-        """
+        """Changes the permissions of these brokers' topics. Returns by broker the numbers of topics and of changes."""
         switched = dict.fromkeys(broker_names, Switched(0, 0))
         values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
         for topic, queues in self.topic_queue_table.items():
@@ -244,11 +241,7 @@ class RouteTables:
         return switched
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """Drops the digests of these brokers' last registrations, since some of their content is no longer in the
-        tables.
-
-        Their next registrations are then decoded, even with the same bodies.
-        """
+        """Drops the digests of these brokers' last registrations, so that their next ones are decoded."""
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
         for key, live in self.broker_live_table.items():

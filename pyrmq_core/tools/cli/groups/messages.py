@@ -131,10 +131,7 @@ def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> No
 
 
 async def _by_any_id(admin: Admin, topic: str, msg_id: str, body_bytes: int | None) -> MessageList:
-    """Returns the messages with an id, which is a unique key or an offset message id of one of the cluster's brokers.
-
-    Both kinds look alike. The address in an offset message id is checked, since it could be any host's.
-    """
+    """Returns the messages with a unique key, or with an offset message id of a broker of the cluster."""
     from pyrmq_core.client.admin.message_queries import MessageList
 
     result, refused = MessageList((), {}), None

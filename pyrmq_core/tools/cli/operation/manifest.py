@@ -83,10 +83,7 @@ async def _parts(connection: Connection, manifest: str) -> AsyncIterator[Parts]:
 
 
 async def _rows(parts: Parts) -> dict[MessageQueue, dict[str, object]]:
-    """Returns a row of figures for each queue of the manifest. `counts` is True for the queue that readers should use.
-
-    That is the queue with the oldest record, or, if none has records, the one in the order configuration.
-    """
+    """Returns a row for each queue of the manifest. `counts` is True for the valid one, with the oldest record."""
     queues = await parts.consumer.message_queues(parts.manifest)
     kept = await parts.consumer.offset_bounds(queues)
     order = await parts.admin.topics.order(parts.manifest) or {}
@@ -115,7 +112,7 @@ async def _oldest_ms(consumer: PullConsumer, queue: MessageQueue, kept: OffsetRa
 async def _heal(parts: Parts, counting: MessageQueue, others: list[MessageQueue]) -> tuple[int, int]:
     """Commits the batches of `others` in the manifest of `counting`, and removes these queues.
 
-    Returns how many batches it committed, and how many were committed already. An interrupted call may be repeated.
+    Returns how many batches it committed, and how many were committed already.
     """
     from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE, MANIFEST_SUFFIX
 

@@ -100,10 +100,7 @@ class TimeRange:
 
 
 def time_range(request: Request) -> TimeRange:
-    """Returns the times `since` and `before` of the query, or those of the button `last`.
-
-    A time without an offset is in the zone of the form.
-    """
+    """Returns the times `since` and `before` of the query, in the form's zone, or those of the button `last`."""
     zone, shown = form_zone(query(request, "zone"), zone_of(request)), zone_of(request)
     last = query(request, "last")
     texts = {"since": last, "before": ""} if last else {name: query(request, name) for name in ("since", "before")}

@@ -75,10 +75,7 @@ class BrokerBars:
 
 
 async def topics_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the list of topics of the requested kind, such as users' own or retries, whose names contain a text.
-
-    It shows the figures known so far.
-    """
+    """Returns the list of topics of the requested kind whose names contain a text, with the figures known so far."""
     kind, figures = query(request, "kind") or KINDS[0], look_ups.figures
     topic_names = await look_ups.topics()
     kinds = {name: topic_kind(name, topic_names) for name in topic_names.names}

@@ -97,10 +97,7 @@ class FigureRequests:
         return success(body=dumps(members))
 
     def _following(self) -> dict[str, object]:
-        """Returns the state of a slave's connection with its master. A time is 0 if it is unknown.
-
-        The master's flushed offset is always 0, as in 5.4.0, since a slave does not know it.
-        """
+        """Returns the state of a slave's connection with its master, with 0 for unknown times, as in 5.4.0."""
         client, now = self.ha_client, trio.current_time()
         members: dict[str, object] = {
             "masterAddr": self.registration.master_ha_address,

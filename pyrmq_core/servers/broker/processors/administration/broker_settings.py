@@ -127,10 +127,7 @@ class SettingRequests:
 
 
 def _write(path: Path, properties: Mapping[str, str]) -> None:
-    """Writes settings to a file and keeps its previous version beside it.
-
-    A JVM property of the same setting is removed from the file, since at the next start it would take precedence.
-    """
+    """Writes settings to a file without JVM properties of the same settings, which would take precedence."""
     kept = {
         name: text
         for name, text in read_config_file(str(path)).items()

@@ -169,10 +169,7 @@ async def _read(body: bytes | memoryview, name: str) -> list[Mapping[str, Any]]:
 
 
 def listed_members(body: bytes | memoryview, name: str) -> list[Mapping[str, Any]]:
-    """Decodes the list in a request's body.
-
-    Raises `InvalidArgument` if the list is too long, `BodyError` if the body has no list of objects.
-    """
+    """Decodes the list in a body. Raises `InvalidArgument` if it is too long, `BodyError` if it is malformed."""
     if len(body) > MAX_LIST_BYTES:
         raise InvalidArgument(f"the list has more than {MAX_LIST_BYTES} bytes; send it in parts")
     listed = load_object(body, name).get(name)

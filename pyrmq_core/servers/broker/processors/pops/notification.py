@@ -74,9 +74,7 @@ class NotificationRequests:
         return refused or popping_refusal(self.topics, self.groups, header, peer)
 
     def has_message(self, header: AwaitMessage) -> bool:
-        """Returns whether the group has a message to pop in the given or any queue of the topic, or in a retry
-        topic.
-        """
+        """Returns whether the group has a message to pop in the given or any queue, or in a retry topic."""
         queues = [(header.topic, header.queue_id)] if header.queue_id >= 0 else self._queues_of(header.topic)
         for mark in () if header.order else (RETRY_V1, RETRY_V2):
             queues += self._queues_of(pop_retry_topic(header.topic, header.consumer_group, mark))

@@ -176,10 +176,7 @@ class PopRequests:
             await trio.lowlevel.checkpoint()
 
     def finish(self, header: PopMessage, outcome: PopOutcome) -> Command | Coroutine[Any, Any, Command]:
-        """Returns the answer, or a coroutine that returns it once the checkpoints are synced and copied.
-
-        If messages are left, another waiting pop is woken.
-        """
+        """Returns the answer, at once or when the checkpoints are safe. Wakes another pop if messages are left."""
         if outcome.queues and outcome.rest:
             self.reviver.waits.wake(waiter_of(header))
         answer = self.answer(header, outcome)
@@ -214,8 +211,7 @@ class PopRequests:
     def _queues(self, header: PopMessage, draw: int) -> Iterator[tuple[str, int]]:
         """Yields the queues in the order of the pop. By default, in one of five pops the retry topics come first.
 
-        In a topic of the type PRIORITY the highest queue is first, and the retry topics are last. Ordered pops have no
-        retry topics.
+        In a topic of the type PRIORITY the highest queue is first, and the retry topics are last.
         """
         is_by_priority = not header.order and self._is_by_priority(header, draw)
         marks = () if header.order else (RETRY_V1, RETRY_V2)

@@ -143,10 +143,7 @@ class SettleRequests:
             raise illegal(f"offset is illegal, key:{queue[1]}@{queue[0]}@{queue[2]}, commit:{unknown[0]}")
 
     def _change_ordered(self, header: ChangeInvisibleTime, receipt: Receipt, now_ms: int) -> InvisibleTimeChanged:
-        """Sets when a message of an ordered pop becomes visible. The pop time stays, since it identifies the pop.
-
-        The answer for a message that was acknowledged before has zeros for all times.
-        """
+        """Sets when a message of an ordered pop becomes visible, and keeps the pop time, which identifies the pop."""
         queue, visible_ms = (header.consumer_group, header.topic, header.queue_id), now_ms + header.invisible_ms
         pop_time_ms = receipt.pop_time_ms
         if header.invisible_ms > self.reviver.timers.settings.max_delay_ms:

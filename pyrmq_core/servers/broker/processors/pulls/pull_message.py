@@ -146,7 +146,7 @@ class PullRequests:
     def _moved(self, header: PullMessage, peer: Peer, offset: int | None) -> Command | None:
         """Returns the answer that moves a consumer to its group's reset offset, or None if there is no reset.
 
-        `offset` is the pull's offset, or None if the pull was held. If the group has members, only they are moved.
+        `offset` is None if the pull was held. If the group has members, only they are moved.
         """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         if not self.offsets.may_move(group, topic, queue_id):
@@ -172,11 +172,7 @@ class PullRequests:
         ).to_command()
 
     def _code(self, result: GetResult, offset: int) -> ResponseCode:
-        """Returns the response code for the result of a pull at `offset`.
-
-        The first pull of an empty queue gets PULL_NOT_FOUND. Where a master would move the consumer to another offset,
-        a slave answers PULL_RETRY_IMMEDIATELY, since the master may have the messages.
-        """
+        """Returns the response code of a pull at `offset`, which on a slave never moves the consumer."""
         if result.status in EMPTY and offset == 0:
             return ResponseCode.PULL_NOT_FOUND
         if result.status in MOVES and self.settings.config.is_slave:
@@ -219,10 +215,7 @@ class PullRequests:
 
 
 class _HeldPull(LateAnswer):
-    """The answer to a pull that waits for a message. The store is read when the connection can send the answer.
-
-    A pull with SQL92 is woken by any message, and waits again, in a task, if no message passes.
-    """
+    """The answer to a waiting pull, which reads the store when the connection can send it."""
 
     __slots__ = ("_chosen", "_ends", "_header", "_held", "_peer", "_pulls", "_size_bytes")
 

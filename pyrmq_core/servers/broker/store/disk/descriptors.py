@@ -54,9 +54,7 @@ class Descriptors:
             self._fill_reserve()
 
     def get(self, path: str) -> int:
-        """Returns an open descriptor for the file. It may close those of other files, so only one thread may call
-        it.
-        """
+        """Returns an open descriptor for the file. May close those of other files, so only one thread may call it."""
         opened = self._opened.get(path)
         if opened is not None:
             self._opened.move_to_end(path)
@@ -140,10 +138,10 @@ class Descriptors:
                 os.close(opened.number)
 
     def _give_back(self, number: int) -> None:
-        """Adds the descriptor to the reserve unless that is full, or else closes it.
+        """Adds the descriptor to the reserve, or closes it if that is full.
 
-        In the reserve its number stays open, on the null device. The file is replaced by that device in one step
-        (`dup2`), so that no new connection can take the number in between.
+        Its file is replaced by the null device in one step (`dup2`), so that no connection can take the number
+        meanwhile.
         """
         if 0 < len(self._reserve) < self._reserved:
             os.dup2(self._reserve[0], number, inheritable=False)

@@ -129,10 +129,7 @@ class DiskFiles:
         self._descriptors.with_room(lambda: shutil.rmtree(full_path))
 
     def retire(self, path: str) -> Callable[[], None]:
-        """Moves the file aside, so that a new file can have its path. A file on another file system is not moved.
-
-        Returns a function that deletes the file, to be called later, in any thread.
-        """
+        """Moves the file aside if possible. Returns a function that deletes it, to be called in any thread."""
         full_path = self.full_path(path)
         self._forget(path)
         aside = self._root / ASIDE / f"file{self._set_aside}"

@@ -43,20 +43,14 @@ class StoredFile(Protocol):
         """Replaces all bytes from `position` on by zeros."""
 
     def sync(self) -> None:
-        """Returns when all earlier writes are on the disk. Another thread may call it.
-
-        Raises `StoreError` if that fails, or if the file is no longer at its path and would not be found again.
-        """
+        """Syncs earlier writes, in any thread. Raises `StoreError` also if the file is no longer at its path."""
 
     def check(self) -> None:
         """Raises `StoreError` if the file is no longer at its path. Another thread may call it."""
 
 
 class Files(Protocol):
-    """A directory's files by relative path, with `/` between folders.
-
-    A path that could lead out of the directory raises `UnsafePath`.
-    """
+    """A directory's files by relative path. A path that could lead out of it raises `UnsafePath`."""
 
     def add_folder(self, folder: str) -> None:
         """Allows paths below a further folder, which may lie outside the directory."""
@@ -69,19 +63,13 @@ class Files(Protocol):
         """Returns the length in bytes, or None if there is no such file."""
 
     def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
-        """Opens the file. If it does not exist, it is created with zeros.
-
-        With `sync_name` a new file's name is on the disk when this returns, otherwise after its first `sync`.
-        """
+        """Opens or creates the file. A new name is synced at once, or without `sync_name` by the first `sync`."""
 
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with all its files, if it exists."""
 
     def set_aside(self, *folders: str) -> Callable[[], None]:
-        """Moves folders aside, each in one step if its file system allows. Returns a function that frees their space.
-
-        The function may be called in any thread.
-        """
+        """Moves folders aside. Returns a function that frees their space, to be called in any thread."""
         ...
 
     def retire(self, path: str) -> Callable[[], None]:

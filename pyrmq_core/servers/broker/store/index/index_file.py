@@ -270,10 +270,7 @@ def _ascending(offsets: Sequence[int], lowest: int, end: int) -> int:
 
 
 def name_of_time(time_ms: int) -> str:
-    """Returns the name of a file that begins at a time.
-
-    It has the digits of year, month, day, hour, minute, second and millisecond, in the local time zone.
-    """
+    """Returns the name of a file that begins at a time: the digits from year to millisecond of local time."""
     try:
         time = datetime.fromtimestamp(time_ms // 1000)
     except (OSError, OverflowError, ValueError):

@@ -54,10 +54,7 @@ def record_hashes(topic: str, properties: bytes, start: int = 0, most: int = sys
 
 
 def record_keys(properties: bytes) -> tuple[list[bytes], bytes]:
-    """Returns a record's words, first the unique key and then each word of KEYS, and its tags, which may be empty.
-
-    If a property occurs twice, its last non-empty value counts, as in Java.
-    """
+    """Returns a record's unique key and words of KEYS, and its tags. Of repeated properties the last counts."""
     values: dict[bytes, bytes] = dict(INDEXED_PAIR.findall(PAIR_END + properties))
     words = [*filter(None, values.get(WORDS, b"").split(WORD_END))]
     if UNIQUE in values:

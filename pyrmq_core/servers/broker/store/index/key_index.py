@@ -167,10 +167,7 @@ class KeyIndex:
             self._enter(*self._waiting.next_entries())
 
     def catch_up(self) -> Iterator[None]:
-        """Reads the messages that the index lacks from the log, in steps, until it has all readable messages.
-
-        Raises `StoreError` if the disk fails. The caller then tries again later.
-        """
+        """Indexes the messages that the index lacks, in steps. Can be repeated after a `StoreError`."""
         self._fall_behind()
         while self._unchecked:
             yield from self._check(self._unchecked[0])
@@ -227,10 +224,7 @@ class KeyIndex:
         return next((file for file in self._files if file.takes_entries and not file.room), None)
 
     def retire_before(self, log_start: int) -> list[Callable[[], None]]:
-        """Drops files whose records are all before the log's start, except the last file.
-
-        Returns functions that delete them, to be called in any thread.
-        """
+        """Drops files of records before the log's start, except the last. Returns functions that delete them."""
         removals = []
         while len(self._files) > 1 and self._files[0].header.end_offset < log_start and not self._unchecked:
             removals.append(self._store.files.retire(f"{FOLDER}/{self._files.pop(0).name}"))
@@ -326,11 +320,7 @@ class KeyIndex:
         return last, entered
 
     def _enter_part(self, message: Message, end: int, before: int) -> int:
-        """Adds index entries of a message, of which the first `before` are in the index already.
-
-        Returns how many of its entries the index now has, or 0 if it has all. `end` is the log offset after the
-        message.
-        """
+        """Adds index entries of a message after its first `before`. Returns how many are in the index, or 0 for all."""
         entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
         self._enter(entries, message.offset if entered else end)
         return entered

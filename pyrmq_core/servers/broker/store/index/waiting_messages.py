@@ -38,10 +38,7 @@ class WaitingMessages:
         self.log_bytes = self._of_batch = self._of_message = 0
 
     def next_entries(self) -> tuple[Entries, int]:
-        """Removes and returns the next step's entries, and the log offset up to which the index is then complete.
-
-        At least one message must wait.
-        """
+        """Removes and returns the next step's entries, and the log offset up to which the index is then complete."""
         waiting, consumed, weight = self._sends, 0, 0
         messages: list[Message] = []
         while consumed < len(waiting) and len(messages) < step_bounds.MESSAGES_AT_ONCE:
@@ -67,11 +64,7 @@ class WaitingMessages:
         return entered.end
 
     def _of_first(self, batch: Dispatched) -> tuple[Entries, int]:
-        """Returns entries of the next messages of the first send, and the log offset up to which the index is then
-        complete.
-
-        The entries of a message with many keys are returned by several calls.
-        """
+        """Returns entries of the first send's next messages, and the log offset up to which the index is complete."""
         append, positions, store_ms, _ = batch
         first = self._of_batch
         like = append.pieces[first].properties

@@ -150,10 +150,7 @@ def record_bytes(log: CommitLog, offset: int) -> bytes | None:
 
 
 def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False) -> RawRecord | LogEnd:
-    """Returns the record at `position`, or a `LogEnd` with the error, as DefaultMessageStore.checkMessageAndReturnSize.
-
-    With `any_body` the CRC of the body is not compared.
-    """
+    """Returns the record, or a `LogEnd` with the error, as DefaultMessageStore.checkMessageAndReturnSize."""
     try:
         record = unpack_record(buffer, position)
     except RecordError as error:
@@ -168,10 +165,7 @@ def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False)
 
 
 def _has_holes(record: RawRecord) -> bool:
-    """Returns True if zeros show that a page outside the body was lost in a power cut, where no CRC covers the record.
-
-    Such a page begins before the topic, reaches the record's end, or lies within the properties.
-    """
+    """Returns True if zeros outside the body, which no CRC covers, show that a power cut lost a page."""
     properties = record.properties
     return (
         record.store_timestamp_ms == 0  # a clock may be before 1970, but the store never writes 0
