@@ -178,10 +178,7 @@ class MessageExt:
 
     @property
     def user_properties(self) -> dict[str, str]:
-        """The properties that users set, without RocketMQ's own. A new `Message` can be sent with them.
-
-        A sharding key is included, as `__SHARDINGKEY`.
-        """
+        """The properties that users set, a sharding key included. A new `Message` can be sent with them."""
         return {name: text for name, text in self.properties.items() if name not in SYSTEM_NAMES}
 
     @property
@@ -368,10 +365,7 @@ class Permission(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A broker's settings of one topic (common/TopicConfig.java).
-
-    `attributes`, such as `queue.type`, exist since 5.0.
-    """
+    """A broker's settings of a topic (common/TopicConfig.java). `attributes`, as `queue.type`, exist since 5.0."""
 
     topic: str
     read_queue_nums: int = 16

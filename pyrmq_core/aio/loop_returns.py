@@ -66,10 +66,7 @@ def here() -> LoopReturns:
 
 
 async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:
-    """Runs the call on the library's loop and returns its result.
-
-    On cancellation, cancels the call and waits for it.
-    """
+    """Runs the call on the library's loop and returns its result. Cancellation cancels the call and waits for it."""
     returns = here()
     running = _LoopCall(returns, call)
     future = portal().submit(running.run, *args)

@@ -92,10 +92,7 @@ CALLS_BETWEEN_TURNS: Final = 64
 
 
 class SendWindow(LoopContext[TrioSendWindow]):
-    """The asyncio form of `pyrmq_core.SendWindow`.
-
-    Payloads are passed to the library's loop without waiting for a result.
-    """
+    """The asyncio form of `pyrmq_core.SendWindow`. Payloads are passed to the library's loop without a wait."""
 
     _USE = "a window is used in its block: async with producer.open_window() as window"
 

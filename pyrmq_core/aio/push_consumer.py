@@ -122,10 +122,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
 
 class HandlerOnLoop:
-    """A user's coroutine handler, called in tasks of the user's asyncio loop.
-
-    When that loop closes, the consumer stops.
-    """
+    """A user's coroutine handler, called in tasks of an asyncio loop. The consumer stops when that loop closes."""
 
     def __init__(self, handler: Callable[..., Any], returns: LoopReturns, loop: Portal, consumer: Stoppable) -> None:
         self._handler = handler

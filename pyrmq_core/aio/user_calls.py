@@ -24,10 +24,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 class UserCall(Generic[R]):
-    """One call of a coroutine function, as a task of the user's asyncio loop.
-
-    It raises `NotHandled` if that loop, and not the caller, ended the task.
-    """
+    """A call of a coroutine function as a task of an asyncio loop. Raises `NotHandled` if that loop ends the task."""
 
     def __init__(self, returns: LoopReturns, portal: Portal, context: Context) -> None:
         self._returns = returns

@@ -40,10 +40,7 @@ R = TypeVar("R")
 
 
 class SendWindow(OpenContext[AsyncSendWindow]):
-    """The blocking form of `pyrmq_core.SendWindow`.
-
-    Payloads are passed to the library's loop without waiting for a result.
-    """
+    """The blocking form of `pyrmq_core.SendWindow`. Payloads are passed to the library's loop without a wait."""
 
     @property
     def summary(self) -> WriteSummary:

@@ -57,10 +57,7 @@ C = TypeVar("C", bound=Callbacks)
 
 
 class ClientSession:
-    """A client's connections, routes and heartbeats, for the library's producers and consumers.
-
-    Outside its `async with` block every use raises `InvalidState`.
-    """
+    """A client's connections, routes and heartbeats. Outside its `async with` block every use raises `InvalidState`."""
 
     def __init__(self, settings: ClientSettings) -> None:
         nameserver = settings.nameserver_or_environment()
@@ -166,10 +163,7 @@ class ClientSession:
         return self._batch_topics
 
     async def call(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Command:
-        """Sends one request to one server and returns the answer, whatever its code.
-
-        Raises `NetworkError`s and `ProtocolError`s.
-        """
+        """Returns the answer of a server, whatever its code. Raises `NetworkError`s and `ProtocolError`s."""
         return await self.caller.call(address, command, timeout=timeout)
 
     async def open_line(self, address: str) -> PinnedConnection:

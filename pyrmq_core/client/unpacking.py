@@ -73,10 +73,7 @@ async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None])
 async def unpacked_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of a pull and, if not all fit in memory, the offset of the next one.
-
-    Pulls with compressed bodies are decoded in a thread.
-    """
+    """Returns the messages of a pull, decompressed in a thread, and the first offset that memory has no room for."""
     if not has_compressed(pull.records):
         return messages_of(pull, within, rules, allow_gaps=allow_gaps)
 

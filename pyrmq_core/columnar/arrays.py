@@ -43,10 +43,7 @@ def keep_freed_memory() -> None:
 
 
 def spans(data: pa.Buffer, starts: Ints | Int32s, ends: Ints | Int32s, missing: Bools | None = None) -> pa.Array:
-    """Returns the binary array of `data[start:end]` for each start and end, null for elements marked `missing`.
-
-    Arrow copies the bytes into one buffer.
-    """
+    """Returns copies of `data[start:end]` for each start and end as one binary array, null where `missing`."""
     count = len(starts)
     if not count:
         return pa.array([], pa.binary())

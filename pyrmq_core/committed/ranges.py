@@ -72,10 +72,7 @@ def ids_by_queue(ranges: Iterable[CommittedRange]) -> dict[MessageQueue, list[tu
 
 
 def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
-    """Raises `DataLost` if a message in an unfiltered pull does not have the id of the committed message.
-
-    `ids` are pairs of offset and id, by rising offset.
-    """
+    """Raises `DataLost` if a message of an unfiltered pull lacks its committed id. `ids` are by rising offset."""
     for offset, unique_id in ids[bisect_left(ids, (pull.start,)) : bisect_left(ids, (pull.next_offset,))]:
         within = OffsetRange(offset, offset + 1)
         for message in decode(pull, within, verify_crc=False, keep_undecodable=True, allow_gaps=True):

@@ -67,9 +67,8 @@ class TlsSettings:
         return TlsMode(self.server_mode)
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """Returns all settings by RocketMQ's names.
-
-        Passwords are hidden. With `secrets` they are shown, but left out if `config_file` has them.
+        """Returns all settings by RocketMQ's names, without passwords or, if `secrets`, with those not in
+        `config_file`.
         """
         settings = encode_fields(self)
         if not secrets:

@@ -25,10 +25,7 @@ def sign(
     secret_key: str,
     security_token: str | None = None,
 ) -> dict[str, str]:
-    """Returns the header fields with `AccessKey`, `SecurityToken` if it is set, and `Signature`.
-
-    No field may change afterwards: the signature covers all of them.
-    """
+    """Returns the header fields with `AccessKey`, `SecurityToken` and `Signature`. No field may change afterwards."""
     fields = {name: value for name, value in ext.items() if name != SIGNATURE}
     fields[ACCESS_KEY] = access_key
     if security_token is not None:

@@ -262,9 +262,8 @@ class Policies(_AccessFamily):
     async def list(
         self, subject: str = "", resource: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[PolicyInfo, ...]]:
-        """Returns by broker the policy entries whose subject and resource contain the given texts.
-
-        `failures` has the errors of other brokers.
+        """Returns the entries whose subject and resource contain the texts, by broker, with `failures` of other
+        brokers.
         """
         gathered = await self._answers(ListAcls(subject, resource), USERS.format("policies"), broker, cluster)
         answers = {name: tuple(_policies(_rows(answer, "policies"))) for name, answer in gathered.answers.items()}

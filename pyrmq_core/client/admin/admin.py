@@ -53,10 +53,7 @@ LOOK_AGAIN_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class AdminSettings(ClientChoice[AnyClient]):
-    """The parameters of an `Admin`. `AnyClient` is the trio, blocking or asyncio `Client`.
-
-    A request to a server may take `timeout` seconds.
-    """
+    """The parameters of an `Admin`. `timeout`, in seconds, is for one request to a server."""
 
     timeout: float = TIMEOUT_SECONDS
 

@@ -69,10 +69,7 @@ class Brokers(AdminFamily):
         return await one_figure(self._servers, await one_broker(self._servers, broker, broker_id), name, key)
 
     async def ha_status(self, broker: str, *, broker_id: int = 0) -> HaStatus:
-        """Returns a master's slaves with the number of bytes that each lacks, or the replication state of a slave.
-
-        It needs a broker of 5.0 or later.
-        """
+        """Returns a master's slaves, with the bytes that each lacks, or a slave's replication state (5.0 and later)."""
         server = await one_broker(self._servers, broker, broker_id)
         answer = await self._servers.ask(server, GetHaStatus().to_command(), "replication (5.0 and later)")
         return HaStatus.from_command(answer)

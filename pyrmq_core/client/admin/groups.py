@@ -69,10 +69,7 @@ class Groups(AdminFamily):
     """
 
     async def list(self) -> GroupList:
-        """Returns all groups, RocketMQ's own included, with their number of members, type and lag.
-
-        With a namespace, returns the groups of the namespace.
-        """
+        """Returns all groups, RocketMQ's own included, or those of the namespace, with members, type and lag."""
         servers = await self._servers.brokers()
         limit = trio.CapacityLimiter(QUERIES_AT_ONCE)
         gathered = await self._servers.gather(servers.values(), lambda server: groups_of(self._servers, server, limit))

@@ -176,10 +176,7 @@ def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Health
 
 
 def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
-    """Yields a failure for each NameServer that lacks brokers of another NameServer.
-
-    `brokers` are the names of registered brokers by NameServer.
-    """
+    """Yields a failure for each NameServer that lacks brokers of another. `brokers` are names by NameServer."""
     everywhere = set().union(*brokers.values())
     for address, registered in brokers.items():
         if missing := sorted(everywhere - registered):

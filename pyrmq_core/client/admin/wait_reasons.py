@@ -51,10 +51,7 @@ def wait_reasons(
     permissions: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> tuple[WaitReason, ...]:
-    """Returns the reasons for which messages wait in queues with lag, those of most messages first.
-
-    `permissions` are the known permissions, by topic and broker.
-    """
+    """Returns the reasons for which messages wait in queues with lag, those of most messages first."""
     members = {member.client_id: member for member in description.members}
     sums_of: defaultdict[tuple[WaitKind, str, str | None], _Sums] = defaultdict(_Sums)
     for row in rows:

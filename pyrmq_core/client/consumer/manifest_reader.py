@@ -39,10 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """The committed batches whose records lie in the manifest from offset `start` to before `end`.
-
-    `passed_over` counts the messages there that are no records.
-    """
+    """Committed batches with records from offset `start` to before `end`. `passed_over` counts other messages there."""
 
     start: int
     end: int
@@ -110,10 +107,7 @@ class ManifestReader:
         return queues[0]
 
     async def commits(self, queue: MessageQueue, start: int | None, end: int | None, window: ReadWindow) -> Commits:
-        """Returns the committed batches whose records lie between two offsets, by default all in the manifest.
-
-        Raises `DataLost` if the manifest no longer keeps these records.
-        """
+        """Returns the batches with records between two offsets. Raises `DataLost` if these records are not kept."""
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         first = kept.start if start is None else start
         last = kept.end if end is None else end
@@ -242,10 +236,7 @@ class ManifestReader:
 async def read_proven(
     puller: Puller, ranges: Sequence[CommittedRange], window: ReadWindow
 ) -> AsyncIterator[AsyncIterator[RawPull]]:
-    """Reads committed ranges, one after another. Raises `DataLost` if a range no longer has the committed messages.
-
-    The ids of the first and last message of each range are compared.
-    """
+    """Reads committed ranges. Raises `DataLost` if a range's first or last message has another id than committed."""
     wanted = [(part.queue, OffsetRange(part.start, part.end)) for part in ranges]
     ids = ids_by_queue(ranges)
 

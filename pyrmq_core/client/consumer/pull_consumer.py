@@ -262,10 +262,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         queue: MessageQueue | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> ManifestEnd:
-        """Returns the end offset of a manifest, and each writer's latest committed batch.
-
-        `queue` selects a queue of a manifest that wrongly has several.
-        """
+        """Returns the end offset of a manifest, or of its one `queue`, and each writer's latest committed batch."""
         self._pulling()
         return await self._manifests.end(queue or await self._manifests.queue(manifest), window)
 

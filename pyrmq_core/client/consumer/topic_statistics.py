@@ -71,9 +71,9 @@ class TopicStatistics:
         return bounds
 
     async def ends_before(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Returns the end offset of each queue whose last message was stored before the queue's time in `when_ms`.
+        """Returns the ends of queues whose last message is older than `when_ms`.
 
-        Queues without statistics are left out. Raises the errors of `bounds`.
+        Queues without statistics are left out.
         """
         return {
             queue: kept.end

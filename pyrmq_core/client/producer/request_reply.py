@@ -94,10 +94,7 @@ class RequestSender:
         }
 
     async def ask(self, payload: Payload, correlation_id: str, to: Target, *, timeout: float) -> MessageExt:
-        """Sends the request and waits for its reply. `timeout` covers both.
-
-        Raises the errors of a send, and `RequestTimeout`.
-        """
+        """Sends a request and returns its reply. Raises the errors of a send, and `RequestTimeout` after `timeout`."""
         deadline = trio.current_time() + timeout
         with trio.move_on_after(timeout):
             await self._make_known(payload.topic, timeout)

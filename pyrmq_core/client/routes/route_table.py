@@ -360,7 +360,7 @@ class BatchTopics:
         return answer is not None and answer[1]
 
     async def is_batch_topic(self, topic: str, broker_name: str, address: str, *, timeout: float) -> bool:
-        """Returns whether the broker stores a batch of the topic as one record. A refusal counts as False.
+        """Returns whether the broker stores a topic's batch as one record.
 
         Raises `NetworkError`s and `ProtocolError`s.
         """

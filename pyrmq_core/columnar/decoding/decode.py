@@ -122,10 +122,7 @@ def decode_batches(
     max_body_bytes: int = MAX_BODY_BYTES,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """Yields the messages of `decode_records` in one or more batches.
-
-    A batch ends before its decompressed bodies take more than 32 MiB, unless a single body does.
-    """
+    """Yields the messages of `decode_records` in batches with at most 32 MiB of decompressed bodies, or one body."""
     rest = tuple(pulls)
     for name in columns.names:
         source_column(name)
@@ -344,10 +341,7 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 
 
 def _by_version(rows: Rows, name: str, texts_of: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
-    """Returns the texts of all hosts.
-
-    `texts_of` gets the IPv4 or IPv6 hosts in a matrix, and their messages' numbers.
-    """
+    """Returns all hosts' texts. `texts_of` makes those of IPv4 or IPv6 hosts, given their matrix and messages."""
     v6 = rows.has_v6(name)
     if not v6.any():
         return texts_of(rows.host(name, v6=False), np.arange(len(rows)))

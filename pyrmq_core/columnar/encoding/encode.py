@@ -79,10 +79,7 @@ class BatchLimit:
     max_message_bytes: int = MAX_MESSAGE_BYTES
 
     def of_batch_topic(self) -> BatchLimit:
-        """Returns the limit for a batch topic: as many messages as one record has room for, and no compression.
-
-        A broker's cost for such a request does not grow with its messages.
-        """
+        """Returns the limit for a batch topic: as many messages as one record has room for, and no compression."""
         return replace(self, messages=MAX_RECORD_MESSAGES, compression=None)
 
     @property

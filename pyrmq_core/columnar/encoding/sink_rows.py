@@ -188,10 +188,7 @@ def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields the rows in parts within `WINDOW_ROWS` and `WINDOW_BYTES`, each with its first row's number.
-
-    A single row may be larger than `WINDOW_BYTES`.
-    """
+    """Yields parts within `WINDOW_ROWS` and `WINDOW_BYTES`, or single rows, each with its first row's number."""
     waiting = [(0, rows)]
     while waiting:
         first, part = waiting.pop()

@@ -60,10 +60,7 @@ class Fault(NamedTuple):
 
 
 def check(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> list[CheckedRows] | Fault:
-    """Returns the rows for `encode_rows`, in parts of at most `WINDOW_BYTES`, or the lowest row's fault.
-
-    Raises `InvalidArgument` for a column of another type.
-    """
+    """Returns the rows for `encode_rows`, in parts, or the first fault. Raises `InvalidArgument` for a wrong type."""
     checked = []
     for first, part in windows(rows):
         outgoing = outgoing_rows(part)

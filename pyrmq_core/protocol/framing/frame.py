@@ -225,10 +225,7 @@ class FrameDecoder:
             self._use(bytearray())
 
     def next_command(self) -> Command | None:
-        """Returns the next command, or None until it is complete. After an error the stream has to be closed.
-
-        Raises `FrameError` or `HeaderError`.
-        """
+        """Returns the next command, or None until it is complete. A `FrameError` or `HeaderError` ends the stream."""
         start = self._start
         body_start = start + PREFIX_BYTES
         if self._end < body_start:

@@ -50,10 +50,7 @@ def compression_of(sys_flag: int) -> CompressionType | None:
 
 
 def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAULT_LEVEL) -> bytes:
-    """Returns the body compressed in this form. Raises `MissingLibrary` when the form's library is not installed.
-
-    LZ4 ignores `level`, as Java's client does.
-    """
+    """Returns the body in this form. LZ4 ignores `level`, like Java. Raises `MissingLibrary` without the library."""
     match kind:
         case CompressionType.ZLIB:
             return zlib.compress(body, level)

@@ -204,10 +204,7 @@ def decode(
 
 
 def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
-    """Returns the only message in a record, such as the half message in a broker's request.
-
-    Raises `RecordError`, which begins with `what`, for any other number of messages.
-    """
+    """Returns the only message of a record, or raises `RecordError`, which begins with `what`."""
     queue = MessageQueue("", broker_name, unpack_record(record, 0).queue_id)
     messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record))
     if len(messages) != 1:

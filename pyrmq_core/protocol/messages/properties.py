@@ -92,10 +92,7 @@ def encode_properties(properties: Mapping[str, str]) -> str:
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """Returns the properties as Java reads them.
-
-    A pair splits at its first 0x01, empty names and values are dropped, the last of equal names wins.
-    """
+    """Returns the properties as Java reads them: without empty names and values, and with the last of equal names."""
     properties: dict[str, str] = {}
     for pair in text.split("\x02"):
         name, _, value = pair.partition("\x01")
@@ -166,10 +163,7 @@ def message_properties_string(
 
 
 def properties_around_id(message: Message) -> tuple[str, str]:
-    """Returns a message's properties string before and after UNIQ_KEY, with all checks but that of its length.
-
-    The caller adds the ids later, many at once.
-    """
+    """Returns a message's properties before and after its later id, checked except for their length."""
     ends = plain_ends(message)
     return checked_ends(message, NO_PROPERTIES) if ends is None else ends
 

@@ -203,10 +203,7 @@ class AssignedQueues:
         return not held
 
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
-        """Drops queues and stores other offsets for them, where the next rebalancing starts them again.
-
-        With `only`, a queue is moved only if that is still its process queue.
-        """
+        """Drops queues and stores other offsets for them. With `only`, that must still be the queue's process queue."""
         async with self._changing:
             moved = [self._table[queue] for queue in offsets if queue in self._table]
             moved = [entry for entry in moved if only in (None, entry.process_queue)]

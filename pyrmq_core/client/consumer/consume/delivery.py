@@ -62,10 +62,7 @@ def is_order(error: BaseException | None) -> bool:
 
 
 class Deliveries:
-    """An iterator of a consumer's deliveries. The consumer adds messages with `deliver`.
-
-    A message whose block has not ended after `timeout` seconds is delivered again.
-    """
+    """An iterator of a consumer's deliveries. A message not settled within `timeout` seconds is delivered again."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout

@@ -77,10 +77,7 @@ class ProcessQueue:
         return limits.span is None or self.span <= limits.span
 
     def put(self, messages: Sequence[MessageExt], position: int) -> None:
-        """Adds messages in the order of their offsets, all at or after `position`, and sets the new `position`.
-
-        Does nothing if the queue is dropped.
-        """
+        """Adds messages at or after `position`, in order, and sets the new `position`, unless the queue is dropped."""
         if self.is_dropped:
             return
         if messages:

@@ -110,10 +110,7 @@ class Membership:
         self._changed.set()
 
     async def run(self) -> None:
-        """Sends heartbeats after changes, to all brokers, at most once a second, as long as the consumer runs.
-
-        A consumer that gets queues of many topics has a change for each topic.
-        """
+        """Sends heartbeats to all brokers after changes, at most once a second, as long as the consumer runs."""
         while True:
             await self._changed.wait()
             self._changed, began = trio.Event(), trio.current_time()

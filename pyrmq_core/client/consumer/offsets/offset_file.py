@@ -74,9 +74,9 @@ class OffsetFile:
         return self._read()[0]
 
     def merge(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Writes the offsets of these queues. The file keeps the offsets of other queues.
+        """Writes these queues' offsets, and keeps those of others.
 
-        After a `StoreError` the old offsets can still be read.
+        After a `StoreError` the old offsets are readable.
         """
         present, is_readable = self._read()
         for _ in self.writing({**present, **offsets}, keep_previous=is_readable):

@@ -125,10 +125,7 @@ class PopRequests:
         return with_receipts(popped, items, options.topic, broker_name)
 
     async def has_message(self, broker_name: str, options: PopOptions, wait: float) -> bool:
-        """Returns whether the broker has a message within `wait` seconds, without popping it.
-
-        Raises `ResponseError` for refusals, and `NetworkError`s.
-        """
+        """Returns whether the broker has a message within `wait` seconds. Raises `ResponseError` and `NetworkError`."""
         request = AwaitMessage(
             self._group, options.topic, ANY_QUEUE, round(wait * 1000), 0, options.order, None, broker_name
         )

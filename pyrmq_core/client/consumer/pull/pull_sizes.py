@@ -59,10 +59,7 @@ class PullSizer:
         self.learn(first, first.next_offset, larger=False)
 
     def learn(self, pull: RawPull, end: int, larger: bool) -> None:
-        """Adjusts the slice size after a pull of a slice up to `end`.
-
-        A `larger` slice had more than `size` messages.
-        """
+        """Adjusts the slice size after a pull of a slice up to `end`. A `larger` one had more than `size` messages."""
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True
         if self.is_batched:

@@ -200,10 +200,7 @@ class Puller:
                 several.close()
 
     async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
-        """Returns the address from which to pull the queue.
-
-        It is the slave that the broker suggested, or the broker's master, or the slave with the lowest id.
-        """
+        """Returns the address to pull from: the slave that the broker suggested, its master, or the lowest slave."""
         try:
             broker = self._client.routes.broker(queue.broker_name)
         except BrokerNotFound:

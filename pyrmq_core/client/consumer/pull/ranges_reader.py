@@ -50,10 +50,7 @@ class RangesReader:
     async def joined(
         self, wanted_bytes: int, wanted_messages: int, *, share_lists: bool
     ) -> AsyncGenerator[list[RawPull], None]:
-        """Yields lists of pulls, of about `wanted_bytes` or `wanted_messages`. With `share_lists` ranges share a list.
-
-        Raises the error of a range after all pulls before it.
-        """
+        """Yields lists of pulls of about these sizes, each of one range or, with `share_lists`, of several."""
         held = _HeldPulls(wanted_bytes, wanted_messages)
         self._begin_more(wanted_bytes, wanted_messages)
         while self._begun:

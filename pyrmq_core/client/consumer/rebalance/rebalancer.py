@@ -39,10 +39,7 @@ class QueueTable(Protocol):
     """The table of the queues that a consumer reads, which a rebalancer updates."""
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Adds and drops queues of the topic, to read exactly `wanted`.
-
-        Returns False if some have to wait for the next call.
-        """
+        """Adds and drops queues of the topic, to read exactly `wanted`. Returns False if the next call has to go on."""
         ...
 
     async def drop_others(self, topics: Collection[str]) -> bool: ...

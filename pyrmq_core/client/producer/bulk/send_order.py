@@ -12,10 +12,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class WindowRoom:
-    """The number and bytes of the payloads in a window, with their limits.
-
-    A payload larger than the limit is admitted when it is alone.
-    """
+    """The number and bytes of a window's payloads, with their limits. A lone payload may exceed them."""
 
     def __init__(self, max_payloads: int, max_bytes: int) -> None:
         self.payloads = 0

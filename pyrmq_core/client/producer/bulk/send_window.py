@@ -127,10 +127,7 @@ class SendWindow:
             return self._room.enter(len(payload.body))
 
     def hand_over(self, payload: Payload, to: Target) -> bool:
-        """Adds a payload, for which `enter_nowait` reserved room. Returns True if `start_more` has to be called now.
-
-        Otherwise it is sent when an open request ends.
-        """
+        """Adds a payload with reserved room. Returns True if the caller has to call `start_more` now."""
         return self._order.add(payload, to)
 
     def interrupted(self, topic: str) -> None:

@@ -60,10 +60,7 @@ class Receipt:
         return _result(self, stored, 0, offset_id if "," not in offset_id else offset_id.partition(",")[0])
 
     def results(self) -> SendResults:
-        """Returns one result for each message, in order.
-
-        The answer is parsed only here, since bulk writes do not need it.
-        """
+        """Returns one result for each message, in order. Only this parses the answer, which bulk writes never need."""
         return SendResults(self, self._stored())
 
     def _stored(self) -> MessageStored:

@@ -116,7 +116,7 @@ class PullAnswer:
     def from_command(cls, command: Command) -> Self:
         """Returns the answer.
 
-        Raises `HeaderError` for a missing offset, since a default of 0 would read the queue again.
+        Raises `HeaderError` for a missing offset, whose default of 0 would start a queue again.
         """
         for name in REQUIRED_FIELDS:
             if name not in command.ext:
