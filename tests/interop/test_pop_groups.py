@@ -93,7 +93,7 @@ def judge(
     by_kind = {
         kind: sum(line.what == "acks" and line.worker.startswith(kind) for line in lines) for kind in (OURS, JAVA)
     }
-    seconds = [row[0] for row in late]
+    seconds = [row[0] for row in late] or [math.nan]
     slow = max(row[0] for row in delays(lines, troubles))
     print(  # noqa: T201 - shown when it fails, and by `make soak`
         f"seed {seed}: {len(scene.sent)} messages, {by_kind}, {len(late)} came again, {min(seconds):.3f} to "
