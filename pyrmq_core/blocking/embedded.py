@@ -14,10 +14,7 @@ from pyrmq_core.model import TopicConfig
 
 
 class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
-    """The blocking form of `pyrmq_core.embedded.EmbeddedCluster`.
-
-    `with EmbeddedCluster(brokers=2) as cluster: cluster.nameserver`
-    """
+    """The blocking form of the trio cluster: `with EmbeddedCluster(brokers=2) as cluster: cluster.nameserver`."""
 
     def __init__(
         self,

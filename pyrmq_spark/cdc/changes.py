@@ -113,10 +113,7 @@ def is_table(table: str, database: Column, name: Column, schema: Column | None =
 
 
 def is_without_schema(table: str, database: Column, name: Column, schema: Column) -> Column:
-    """Returns the condition that a message's schema is no default schema, and is not in `table`.
-
-    Tables of several schemas may then have the name `table`.
-    """
+    """Returns the condition that a message's schema is neither a default schema nor named by `table`."""
     is_named = F.concat(schema, F.lit("."), name).isin(table) | (
         F.concat(database, F.lit("."), schema, F.lit("."), name) == table
     )

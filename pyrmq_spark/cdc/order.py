@@ -55,10 +55,7 @@ def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFram
 
 
 def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
-    """Returns the changes of a batch with a further column `position`, which orders the changes of each key.
-
-    A key whose changes cannot be ordered ends the query.
-    """
+    """Returns a batch's changes with a column `position`, their order within a key, or an error if it is unknown."""
     numbers_of = {"mark": F.xxhash64("change.key"), "lane": F.xxhash64(*QUEUE)}
     changes = rows.select(*QUEUE, *HINTS, "change.*", *(number.alias(name) for name, number in numbers_of.items()))
     sequence = [F.col(f"sequence.{name}") for name in ("read", "queueOffset", "index")]

@@ -123,10 +123,7 @@ class TopicStats(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class TopicRates(ShownAsTable):
-    """Messages a second of the last minute, stored and received by each group, over all brokers that answer.
-
-    `failures` has the errors of brokers without an answer, by name.
-    """
+    """Messages a second of the last minute, stored and received by each group, from brokers not in `failures`."""
 
     ROWS: ClassVar = "get_tps"
 
@@ -304,10 +301,7 @@ class GroupProgress(ShownAsTable):
 
     @property
     def lag(self) -> int | None:
-        """The number of messages that are not consumed. A queue whose offset is beyond its end counts as 0.
-
-        None for a group without offsets, such as one that no broker knows.
-        """
+        """The number of unconsumed messages, None without offsets. An offset beyond the queue's end counts as 0."""
         return sum(max(0, queue.lag) for queue in self.queues) if self.queues else None
 
     @property

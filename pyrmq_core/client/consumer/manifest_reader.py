@@ -129,10 +129,7 @@ class ManifestReader:
         return Commits(first, ranges.end, commits, passed_over)
 
     async def end(self, queue: MessageQueue, window: ReadWindow) -> ManifestEnd:
-        """Returns the manifest's end offset, and each writer's latest batch that is committed there.
-
-        A record that lists a batch without a record of its own is ignored and logged.
-        """
+        """Returns the manifest's end, and each writer's latest batch that is committed there by a record of its own."""
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         start, entries, looked_at, disbelieved = kept.end, dict[int, Entry](), FIRST_LOOK, set[int]()
         while True:

@@ -343,10 +343,7 @@ def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ())
 
 
 class BatchTopics:
-    """The topics and brokers at which a topic is a batch topic, whose batches are stored as one record.
-
-    After each query for a topic's route, its brokers are queried again.
-    """
+    """The brokers at which a topic is a batch topic. They are queried again after each query for the topic's route."""
 
     def __init__(self, caller: RemotingClient, routes: Routes) -> None:
         self._caller = caller

@@ -51,10 +51,7 @@ class TopicPublishInfo:
         self._counter = counter_start
 
     def select_one_message_queue(self, last_broker_name: str | None = None) -> MessageQueue:
-        """Returns the next queue, or after a failure at `last_broker_name` another broker's next queue, if any.
-
-        Raises `NoRoute` if the topic has no queue to write to.
-        """
+        """Returns the next queue, if possible not at `last_broker_name`. Raises `NoRoute` if there is no queue."""
         if not self.queues:
             why = "its brokers have no master, or it is read-only"
             if self.without_master:

@@ -175,10 +175,7 @@ class RowReader(Protocol):
 
 
 class RowCall(BulkCall):
-    """A bulk call whose reader receives answers in lists, neither copied nor parsed.
-
-    `end` receives errors, and answers that do not match the connection's `AnswerForm`.
-    """
+    """A bulk call whose reader receives lists of unparsed answers. `end` receives errors and answers of other forms."""
 
     __slots__ = ("reader",)
 

@@ -45,10 +45,7 @@ def encode_fields(value: Any) -> dict[str, str]:
 
 
 def decode_fields(cls: type[T], ext: Mapping[str, str], what: str = "") -> T:
-    """Returns an instance of `cls` read from header fields.
-
-    Raises `HeaderError` if a required field is missing or a number is malformed. Its text begins with `what`.
-    """
+    """Returns an instance of `cls`. Raises `HeaderError`, whose text begins with `what`, for a missing or bad field."""
     members: dict[str, Any] = {}
     if isinstance(ext, LazyFields):
         ext = ext.fields()

@@ -79,10 +79,7 @@ def topic_config_members(config: TopicConfig) -> dict[str, Any]:
 
 
 def topic_config_from_members(members: Mapping[str, Any]) -> TopicConfig:
-    """Returns a topic's configuration from JSON members. Absent numbers get Java's defaults.
-
-    Raises `BodyError` when the name is missing or a member has the wrong type.
-    """
+    """Returns a topic's configuration with Java's defaults. Raises `BodyError` for no name or a member's wrong type."""
     try:
         attributes = members.get("attributes")
         return TopicConfig(

@@ -153,10 +153,7 @@ class StartOffsets:
         self._when_ms = first_millisecond(datetime.now(UTC) - DEFAULT_AGE if timestamp is None else timestamp)
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the stored offset, or the offset that `consume_from_where` describes.
-
-        Raises `RocketMQError` if the offset cannot be read now. The queue must not be started then.
-        """
+        """Returns the stored offset, or that of `consume_from_where`. Raises `RocketMQError` if it cannot be read."""
         stored = await self._store.stored(queue)
         if stored is not None:
             return stored

@@ -71,10 +71,7 @@ class UnreadableRecords:
         self._tries = 0
 
     def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
-        """Raises `error` while tries are left. After the last, returns the readable messages and warns of others.
-
-        A pull at another offset begins the count again.
-        """
+        """Raises `error` while tries at this offset are left. After that, returns the readable messages and warns."""
         if pull.start != self._start:
             self._start, self._tries = pull.start, 0
         self._tries += 1

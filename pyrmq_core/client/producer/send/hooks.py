@@ -44,10 +44,7 @@ class SendContext:
     attempt: int = 1
 
     def ended(self, receipt: Receipt | None, error: RocketMQError | None, seconds: float) -> SendContext:
-        """Returns the context after the try.
-
-        If the acknowledgement lacks the message's position, `error` is the `SendFailed` that is raised to the caller.
-        """
+        """Returns the context after the try. An acknowledgement without a position becomes the error `SendFailed`."""
         if receipt is None:
             return replace(self, error=error, seconds=seconds)
         try:

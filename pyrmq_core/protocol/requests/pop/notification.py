@@ -17,10 +17,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderRes
 
 @dataclass(frozen=True, slots=True)
 class AwaitMessage(HeaderRequest):
-    """A request for a notice that there is a message to pop.
-
-    Without a message, the broker holds the request for `poll_time_ms` after `born_time_ms`.
-    """
+    """A request for a notice of a message to pop, which a broker holds for `poll_time_ms` after `born_time_ms`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFICATION
     consumer_group: str = wire("consumerGroup")
