@@ -12,7 +12,7 @@ from pyrmq_core.client.admin.topics import parse_order
 from pyrmq_core.client.admin.values import BrokerStatus, GroupMember, GroupSummary
 from pyrmq_core.client.texts import Text, joined
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.messages.names import is_retry_topic, is_system_group
+from pyrmq_core.protocol.messages.names import is_system_group
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 
 OK: Final = "OK"
@@ -141,13 +141,7 @@ def check_subscriptions(group: str, members: Iterable[GroupMember]) -> Iterator[
     """Yields a failure if members of a group report different subscriptions."""
     reading: dict[tuple[str, ...], str] = {}
     for member in members:
-        subscriptions = member.running_info.subscriptions if member.running_info is not None else ()
-        topics = sorted(
-            data.topic if data.sub_string in ("", "*") else f"{data.topic} ({data.sub_string})"
-            for data in subscriptions
-            if not is_retry_topic(data.topic)
-        )
-        if topics:
+        if topics := member.read_texts:
             reading.setdefault(tuple(topics), member.client_id)
     if len(reading) > 1:
         shown = [(client, ", ".join(topics)) for topics, client in reading.items()][:MOST_NAMES]

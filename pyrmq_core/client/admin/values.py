@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 from pyrmq_core.client.admin.html_tables import ShownAsTable
 from pyrmq_core.errors import ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.messages.names import is_retry_topic
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumerRunningInfo, ConsumeStatus
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
@@ -190,6 +191,20 @@ class GroupMember:
         """The queues that the client reads at this moment."""
         info = self.running_info
         return () if info is None else tuple(sorted({*info.queues, *info.pop_queues}))
+
+    @property
+    def reads(self) -> dict[str, str]:
+        """The topics that it reports to subscribe to, without those of retries, each with its expression, `*` for all.
+
+        Empty without a report.
+        """
+        subscriptions = () if self.running_info is None else self.running_info.subscriptions
+        return {data.topic: data.sub_string or "*" for data in subscriptions if not is_retry_topic(data.topic)}
+
+    @property
+    def read_texts(self) -> list[str]:
+        """The topics of `reads` by name, each with its expression unless it reads all, as `orders (TagA)`."""
+        return [name if part == "*" else f"{name} ({part})" for name, part in sorted(self.reads.items())]
 
     @property
     def rates(self) -> ConsumeStatus | None:

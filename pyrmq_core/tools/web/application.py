@@ -29,7 +29,7 @@ from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.groups import group_page, groups_page, stack_page
 from pyrmq_core.tools.web.pages.messages import message_page, messages_page, missing, place_of, tail_page, wanted_of
-from pyrmq_core.tools.web.pages.page import Shown, needed, query
+from pyrmq_core.tools.web.pages.page import Shown, needed, one_of, query
 from pyrmq_core.tools.web.pages.settings import group_settings_page, servers_page, topic_settings_page
 from pyrmq_core.tools.web.pages.single_pages import (
     cluster_page,
@@ -47,7 +47,7 @@ from pyrmq_core.tools.web.static_files import StaticFiles, compress_page
 from pyrmq_core.tools.web.zones import COOKIE, COOKIE_SECONDS, UTC_ZONE, form_zone, local_path
 
 PageOf = Callable[[Request, LookUps], Awaitable[Shown]]
-PageOfValues = Callable[[Request, str, Mapping[str, object], int], Response]
+PageOfShown = Callable[[Request, Shown], Response]
 
 PAGES: Final[Mapping[str, PageOf]] = {
     "/": cluster_page,
@@ -116,13 +116,12 @@ def application(
 
     def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
         async def show(request: Request) -> Response:
-            shown = await page_of(request, look_ups.of_viewer(_address(request)))
-            return page(request, shown.template, shown.values, shown.status)
+            return page(request, await page_of(request, look_ups.of_viewer(_address(request))))
 
         return show
 
-    def page(request: Request, template: str, values: Mapping[str, object], status: int) -> Response:
-        return compress_page(pages.page(request, template, values, status), request, token.text)
+    def page(request: Request, shown: Shown, status: int = 200) -> Response:
+        return compress_page(pages.page(request, shown.template, shown.values, status), request, token.text)
 
     async def curve(request: Request) -> Response:
         return JSONResponse(curve_data(request, look_ups))
@@ -132,7 +131,7 @@ def application(
         if request.url.path.startswith("/data/"):
             return JSONResponse({"error": text}, status)
         values = {"heading": heading, "text": text, "posted": request.method == "POST"}
-        return page(request, "error.html", values, status)
+        return page(request, Shown("error.html", values), status)
 
     shown_pages = PAGES if changes is None else {**PAGES, **FORMS}
     return Starlette(
@@ -163,16 +162,15 @@ def download_routes(look_ups: LookUps) -> list[Route]:
         return Download(masked.body, name, downloads, _address(request))
 
     async def hits(request: Request) -> Response:
-        wanted, form = wanted_of(request), needed(request, "as")
-        if form not in WRITERS:
-            raise InvalidArgument(Text("as={form!r} is none of {known}", form=form, known=", ".join(WRITERS)))
+        wanted, form = wanted_of(request), query(request, "as")
+        one_of(request.query_params, "as", WRITERS)
         file = await look_ups.of_viewer(_address(request)).hits(wanted, form)
         return Download(file, file_name(needed(request, "topic"), suffix=form), downloads, _address(request))
 
     return [Route("/body", body, methods=["GET"]), Route("/hits", hits, methods=["GET"])]
 
 
-def changing_routes(changes: Changes, page: PageOfValues, token: FormToken, viewer_header: str | None) -> list[Route]:
+def changing_routes(changes: Changes, page: PageOfShown, token: FormToken, viewer_header: str | None) -> list[Route]:
     """Returns the routes that ask to confirm a change, make a confirmed change, and list the changes made."""
 
     async def change(request: Request) -> Response:
@@ -180,11 +178,12 @@ def changing_routes(changes: Changes, page: PageOfValues, token: FormToken, view
         path = request.url.path
         name = request.headers.get(viewer_header, "")[:MAX_VIEWER_CHARACTERS] if viewer_header else ""
         viewer = Viewer(name, _address(request))
-        shown = await (changes.perform(form, viewer) if path == CONFIRMED else changes.prepare(path, form))
-        return page(request, shown.template, shown.values, shown.status)
+        return page(
+            request, await (changes.perform(form, viewer) if path == CONFIRMED else changes.prepare(path, form))
+        )
 
     async def log(request: Request) -> Response:
-        return page(request, "changes.html", {"entries": changes.log.entries, "run": changes.resends.latest}, 200)
+        return page(request, Shown("changes.html", {"entries": changes.log.entries, "run": changes.resends.latest}))
 
     posted = [Route(path, change, methods=["POST"]) for path in (*PREPARED_BY, CONFIRMED)]
     return [*posted, Route(LOG[0], log, methods=["GET"])]
@@ -195,10 +194,7 @@ async def choose_zone(request: Request) -> Response:
 
 
 async def choose_language(request: Request) -> Response:
-    code = query(request, "language")
-    if code not in LANGUAGES:
-        raise InvalidArgument(Text("language={code!r} is none of {known}", code=code, known=", ".join(LANGUAGES)))
-    return _chosen(request, LANGUAGE_COOKIE, code)
+    return _chosen(request, LANGUAGE_COOKIE, one_of(request.query_params, "language", LANGUAGES).code)
 
 
 def _chosen(request: Request, cookie: str, value: str) -> Response:

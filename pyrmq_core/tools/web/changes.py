@@ -1,8 +1,8 @@
 """`Changes`: the changes that the page can make, if allowed, each after a confirmation that is valid once.
 
 A form is first answered with a page that describes the change and has a ticket. Only the ticket makes the change, so
-reloading a page does not repeat it. The ticket is valid for the offsets that were shown: if they have moved, the page
-shows the new ones and asks again.
+reloading a page does not repeat it. The change is prepared once more before it is made: if its page would show anything
+else by then, the page shows that and asks again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.texts import Text, text_of
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group, is_system_topic
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.tools.web.change_log import DONE, FAILED, ChangeLog, LogEntry, Viewer
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.messages import missing
 from pyrmq_core.tools.web.pages.page import MAX_DIGITS, Shown, whole_number
-from pyrmq_core.tools.web.prepared import Change, Form, QueueMove, Result, check_whole
+from pyrmq_core.tools.web.pages.topics import ROCKETMQ, topic_kind
+from pyrmq_core.tools.web.prepared import Announced, Change, Form, QueueMove, Result, check_whole
 from pyrmq_core.tools.web.rendering import link
 from pyrmq_core.tools.web.resends import Resends
 from pyrmq_core.tools.web.setting_changes import (
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 MAX_WAITING: Final = 16
 # The most ways back that are kept, as many as the log has changes.
 MAX_UNDONE: Final = 100
-# The most queues of a reset that are shown one by one.
-MOST_QUEUES: Final = 256
+# The most queues of a reset, and settings, that are shown one by one.
+MOST_ROWS: Final = 256
 SEEKS_AT_ONCE: Final = 8
 # The group has no offset any more.
 NO_OFFSET: Final = -1
@@ -66,45 +67,52 @@ class Changes:
         self._admin = admin
         self._producer = producer
         self._look_ups = look_ups
-        self._waiting: dict[str, Change] = {}
+        self._waiting: dict[str, tuple[str, Form, Announced]] = {}
         self._undone: dict[str, Result] = {}
 
     async def prepare(self, path: str, form: Form) -> Shown:
         """Returns the page that asks to confirm the form's change. Raises `InvalidArgument` or `NoRoute`."""
-        return self._announce(await PREPARED_BY[path](self, form))
+        return self._announce(path, form, await PREPARED_BY[path](self, form))
 
-    def _announce(self, change: Change, *, moved: int = 0) -> Shown:
-        ticket = _kept(self._waiting, change, MAX_WAITING)
+    def _announce(self, path: str, form: Form, change: Change, *, is_other: bool = False) -> Shown:
+        ticket = _kept(self._waiting, (path, {**form, **change.fixed}, change.announced), MAX_WAITING)
         moves = [QueueMove(offsets) for offsets in change.offsets]
-        values = {"sentence": change.sentence, "ticket": ticket, "back": change.back, "moves": moves[:MOST_QUEUES]}
-        totals = {"repeated": sum(move.repeated for move in moves), "skipped": sum(move.skipped for move in moves)}
-        settings = {"differences": change.differences[:MOST_QUEUES], "settings": len(change.differences)}
-        counts = {"queues": len(moves), "moved": moved, "warnings": change.warnings}
-        return Shown("confirm.html", {**values, **totals, **counts, **settings})
+        values = {
+            "change": change,
+            "ticket": ticket,
+            "is_other": is_other,
+            "moves": moves,
+            "repeated": sum(move.repeated for move in moves),
+            "skipped": sum(move.skipped for move in moves),
+            "most": MOST_ROWS,
+        }
+        return Shown("confirm.html", values)
 
     async def perform(self, form: Form, viewer: Viewer) -> Shown:
         """Makes the confirmed change, and returns a page with its result. A confirmation is valid once.
 
         Raises `ChangeNotLogged`, with nothing changed, if the log cannot be written.
         """
-        change = self._waiting.pop(form.get("ticket", ""), None)
-        if change is None:
+        waiting = self._waiting.pop(form.get("ticket", ""), None)
+        if waiting is None:
             raise InvalidArgument(
                 Text("this confirmation was used before, or is too old; look whether the change is there")
             )
-        if change.plan is not None:
-            offsets = await change.plan()
-            moved = len(set(offsets) ^ set(change.offsets))
-            change = replace(change, offsets=offsets)
-            if moved and not form.get("anyway"):
-                return self._announce(change, moved=-(-moved // 2))
+        path, wanted, announced = waiting
+        try:
+            change = await PREPARED_BY[path](self, wanted)
+        except RocketMQError as error:
+            await self.log.end(await self.log.begin(viewer, announced[0]), FAILED, text_of(error))
+            raise
+        if change.announced != announced and not form.get("anyway"):
+            return self._announce(path, wanted, change, is_other=True)
         entry = await self.log.begin(viewer, change.sentence)
         try:
             result = await change.perform()
         except RocketMQError as error:
             offsets = change.offsets
             try:
-                offsets = await change.moved()
+                offsets = await self._offsets_moved(path, wanted, change)
             finally:  # the page's deadline may end the look-up
                 if self._keep(entry, Result("", change.group, offsets)):
                     error.add_note(Text("what was changed before can be taken back: see the changes"))
@@ -127,6 +135,16 @@ class Changes:
         }
         return Shown("done.html", values)
 
+    async def _offsets_moved(self, path: str, form: Form, change: Change) -> tuple[OffsetChange, ...]:
+        """Returns the offsets that moved since they were shown, or all of them if they cannot be looked up."""
+        try:
+            again = await PREPARED_BY[path](self, form) if change.offsets else change
+        except RocketMQError:
+            return change.offsets
+        now = {offsets.queue: offsets.before for offsets in again.offsets}
+        moved = ((offsets, now.get(offsets.queue)) for offsets in change.offsets)
+        return tuple(offsets if at is None else replace(offsets, after=at) for offsets, at in moved)
+
     def _keep(self, entry: LogEntry, result: Result) -> tuple[str, ...]:
         entry.ticket = _kept(self._undone, result, MAX_UNDONE) if result.undo else ""
         return result.undo
@@ -141,10 +159,9 @@ class Changes:
             keys=form.get("keys", "").strip() or None,
         )
         check_message(message)
-        await self._look_ups.topic_stats(topic)
+        await self._admin.topics.stats(topic)  # a broker would create a topic that is not there
 
         async def perform() -> Result:
-            await self._admin.topics.stats(topic)  # a broker would create a topic that is not there
             result = await self._producer.send(message)
             values = {"queue": result.message_queue, "offset": result.queue_offset, "status": result.status.name}
             return Result(Text("Stored in {queue} at {offset} as {id}: {status}.", id=result.msg_id, **values))
@@ -162,19 +179,19 @@ class Changes:
         written = form.get("to", "").strip()
         to = _target(written, zone)
 
-        async def plan() -> tuple[OffsetChange, ...]:
-            return await self._admin.groups.preview_reset(group, topic, to, queue=queue)
+        offsets = await self._admin.groups.preview_reset(group, topic, to, queue=queue)
 
         async def perform() -> Result:
             if queue is not None:
-                return _moved(group, [await self._admin.groups.seek(group, queue, (await plan())[0].after)])
+                return _moved(group, [await self._admin.groups.seek(group, queue, offsets[0].after)])
             assert not isinstance(to, int)  # the plan refuses an offset without a queue
             return _moved(group, await self._admin.groups.reset(group, topic, to))
 
         shown = f"{to}" if isinstance(to, str | int) else zone.write(to)
+        fixed = {"to": f"{to}" if isinstance(to, str | int) else to.isoformat()}
         where = Text("topic {topic}", topic=topic) if queue is None else f"{queue}"
         sentence = Text("Reset group {group} to {shown} in {where}.", group=group, shown=shown, where=where)
-        return Change(sentence, perform, link("/group", group=group), await plan(), plan, group=group)
+        return Change(sentence, perform, link("/group", group=group), offsets, group=group, fixed=fixed)
 
     async def _undo(self, form: Form) -> Change:
         """Prepares to undo a change of offsets, by setting each queue back to its former offset."""
@@ -184,13 +201,12 @@ class Changes:
         moves = [move.change for move in former.moves]
         topics = {move.queue.topic for move in moves}
 
-        async def plan() -> tuple[OffsetChange, ...]:
-            current = {
-                row.queue: row.consumer_offset
-                for topic in topics
-                for row in (await self._admin.groups.progress(former.group, topic=topic)).queues
-            }
-            return tuple(replace(move, before=current.get(move.queue), after=move.before or 0) for move in moves)
+        current = {
+            row.queue: row.consumer_offset
+            for topic in topics
+            for row in (await self._admin.groups.progress(former.group, topic=topic)).queues
+        }
+        offsets = tuple(replace(move, before=current.get(move.queue), after=move.before or 0) for move in moves)
 
         async def perform() -> Result:
             async def seek(move: OffsetChange) -> OffsetChange:
@@ -201,7 +217,7 @@ class Changes:
 
         values = {"group": former.group, "number": len(moves), "topics": ", ".join(sorted(topics))}
         sentence = Text("Give group {group} its former offsets in {number} queues of {topics}.", **values)
-        return Change(sentence, perform, link("/group", group=former.group), await plan(), plan, group=former.group)
+        return Change(sentence, perform, link("/group", group=former.group), offsets, group=former.group)
 
     async def _resend(self, form: Form) -> Change:
         group = form.get("group", "").strip()
@@ -236,10 +252,10 @@ class Changes:
         return Change(sentence, perform, "/changes", warnings=(NO_WAY_BACK,))
 
     async def _resend_one(self, group: str, queue: MessageQueue, offset: int) -> Change:
-        await self._letter(queue, offset)
+        letter = await self._letter(queue, offset)
 
         async def perform() -> Result:
-            result = await self._admin.messages.resend(group, await self._letter(queue, offset))
+            result = await self._admin.messages.resend(group, letter)
             values = {"group": group, "queue": result.message_queue, "offset": result.queue_offset}
             return Result(Text("Sent to {group} again, stored in {queue} at {offset}.", **values))
 
@@ -268,10 +284,9 @@ class Changes:
         offset = whole_number(form, "offset")
         if not member:
             raise InvalidArgument(Text("no member is chosen"))
-        await self._letter(queue, offset)
+        message = await self._letter(queue, offset)
 
         async def perform() -> Result:
-            message = await self._letter(queue, offset)
             result = await self._admin.messages.consume_directly(group, message, client_id=member)
             outcome = Text("nothing") if result.consume_result is None else result.consume_result.value
             ms = result.spent_time_ms
@@ -292,19 +307,12 @@ class Changes:
         return await (self._delete_topic(topic) if topic else self._delete_group(group))
 
     async def _delete_topic(self, topic: str) -> Change:
-        check_topic(topic)
-        if is_system_topic(topic):
-            raise InvalidArgument(Text("topic {topic} is RocketMQ's own", topic=topic))
+        await self._check_users_topic(topic)
         stats, groups = await self._admin.topics.stats(topic), await self._admin.topics.group_names(topic)
         check_whole({**stats.failures, **groups.failures})
         create = create_commands(await self._admin.preview_topic(TopicConfig(topic, 1, 1)), topic_command)
 
         async def perform() -> Result:
-            messages = (await self._admin.topics.stats(topic)).messages
-            if messages and not stats.messages:
-                values = {"topic": topic, "messages": messages}
-                text = Text("topic {topic} is no longer empty, it has {messages:,} messages: look again", **values)
-                raise InvalidArgument(text)
             await self._admin.delete_topic(topic)
             text = Text("Topic {topic} is deleted. Its messages are gone.", topic=topic)
             return Result(text, commands=create)
@@ -316,7 +324,8 @@ class Changes:
             "{lost} are lost for good. It is read by: {readers}. A command can make the topic again, empty.", **values
         )
         sentence = Text("Delete topic {topic} with {lost}.", topic=topic, lost=lost)
-        return Change(sentence, perform, "/topics", warnings=(warning,))
+        ends = frozenset((queue, figures.max_offset) for queue, figures in stats.queues.items())
+        return Change(sentence, perform, "/topics", warnings=(warning,), ends=ends)
 
     async def _delete_group(self, group: str) -> Change:
         check_group(group)
@@ -331,6 +340,7 @@ class Changes:
         check_whole(progress.failures)
         former = [OffsetChange(row.queue, row.consumer_offset, NO_OFFSET) for row in progress.queues]
         create = create_commands(await self._admin.groups.preview_create(group, {}), group_command)
+        letters = (await self.resends.every(group)).number
 
         async def perform() -> Result:
             await self._admin.groups.delete(group)
@@ -341,7 +351,22 @@ class Changes:
         sentence = Text(
             "Delete group {group} with its offsets in {number} queues, its retries and its dead letters.", **values
         )
-        return Change(sentence, perform, "/groups", warnings=(LETTERS_LOST,))
+        lost = Text(
+            "Commands can make the group again with its offsets. "
+            "Its retries and its {letters:,} dead letters are lost for good.",
+            letters=letters,
+        )
+        return Change(sentence, perform, "/groups", warnings=(lost,))
+
+    async def _topic_settings(self, form: Form) -> Change:
+        await self._check_users_topic(form.get("topic", "").strip())
+        return await topic_change(self._admin, form)
+
+    async def _check_users_topic(self, topic: str) -> None:
+        """Raises `InvalidArgument` for a topic of RocketMQ, such as one that a broker has under its own name."""
+        check_topic(topic)
+        if topic_kind(topic, await self._look_ups.topics()) == ROCKETMQ:
+            raise InvalidArgument(Text("topic {topic} is RocketMQ's own", topic=topic))
 
     async def _letter(self, queue: MessageQueue, offset: int) -> MessageExt:
         message = await self._look_ups.at(queue, offset)
@@ -355,9 +380,6 @@ NO_WAY_BACK: Final = Text(
 )
 ONCE_MORE: Final = Text(
     "It is consumed once more if it was before; offsets do not change. What the member does stays done."
-)
-LETTERS_LOST: Final = Text(
-    "Commands can make the group again with its offsets. Retries and dead letters are lost for good."
 )
 
 
@@ -414,6 +436,6 @@ PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Awaitable[Change]]]] =
     "/stop": Changes._stop,
     "/consume": Changes._consume,
     "/delete": Changes._delete,
-    "/topic-settings": lambda changes, form: topic_change(changes._admin, form),
+    "/topic-settings": Changes._topic_settings,
     "/group-settings": lambda changes, form: group_change(changes._admin, form),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -24,12 +23,6 @@ LOOKS_KEPT: Final = 10
 PATIENCE_SECONDS: Final = 3.0
 AGAIN_SECONDS: Final = 1.0
 MOST_LINES: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class HealthLine:
-    check: HealthCheck
-    href: str
 
 
 class HealthLooks:
@@ -73,11 +66,8 @@ class HealthLooks:
             await trio.sleep_until(next_at)
 
 
-def lines_of(health: Health) -> list[HealthLine]:
-    return [HealthLine(check, _address_of(check)) for check in health.wrong]
-
-
-def _address_of(check: HealthCheck) -> str:
+def address_of(check: HealthCheck) -> str:
+    """Returns the path of the page that shows what the check found, which may be empty."""
     match check.check:
         case _ if not check.subject or check.check == "nameserver":
             return ""

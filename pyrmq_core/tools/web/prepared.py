@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyrmq_core.client.admin.values import OffsetChange
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.model import Permission
+from pyrmq_core.model import MessageQueue, Permission
 
 PERMISSIONS: Final = {"rw": Permission.READ | Permission.WRITE, "r": Permission.READ, "w": Permission.WRITE}
 MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY")
 
 Form = Mapping[str, str]
-Plan = Callable[[], Awaitable[tuple[OffsetChange, ...]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One setting at one broker, now and after the change."""
-
-    broker: str
-    setting: str
-    now: str
-    then: str
+Announced = tuple[str, object]
+# A broker, the name of a setting there, and its values now and after a change.
+Difference = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +44,24 @@ class QueueMove:
 class Change:
     """A prepared change: the sentence that describes it, its action, and the page that follows.
 
-    `offsets` are the changes of a reset as they were shown, and `plan` computes them again. `differences` are the
-    changes of settings.
+    `offsets` are the changes of a reset of `group`, `differences` those of settings. `ends` are the ends of the queues
+    that a deletion takes away. `fixed` are fields of the form by which it is prepared again: a time in place of an age.
     """
 
     sentence: str
     perform: Callable[[], Awaitable[Result]]
     back: str
     offsets: tuple[OffsetChange, ...] = ()
-    plan: Plan | None = None
     warnings: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     group: str = ""
+    ends: frozenset[tuple[MessageQueue, int]] = frozenset()
+    fixed: Form = field(default_factory=dict)
 
-    async def moved(self) -> tuple[OffsetChange, ...]:
-        """Returns the offsets that moved since they were shown, or all of them if they cannot be queried."""
-        if self.plan is None:
-            return ()
-        try:
-            now = {offsets.queue: offsets.before for offsets in await self.plan()}
-        except RocketMQError:
-            return self.offsets
-        moved = ((offsets, now.get(offsets.queue)) for offsets in self.offsets)
-        return tuple(offsets if at is None else replace(offsets, after=at) for offsets, at in moved)
+    @property
+    def announced(self) -> Announced:
+        """The sentence, and all else that the confirmation shows of the change or its action depends on."""
+        return self.sentence, (self.offsets, self.warnings, self.differences, self.ends)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Prepares to create topics and groups and to change their settings, with the checks of the command line.
 
-The page shows the settings of each broker before and after. A change is refused if they changed before it is confirmed.
+The settings of each broker are shown as they are and as they will be.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.messages.names import is_system_group
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
-from pyrmq_core.tools.web.pages.page import whole_number
-from pyrmq_core.tools.web.prepared import PERMISSIONS, Change, Difference, Form, Result
+from pyrmq_core.tools.web.pages.page import one_of, whole_number
+from pyrmq_core.tools.web.prepared import PERMISSIONS, Change, Form, Result
 from pyrmq_core.tools.web.rendering import link
 
 Config = TypeVar("Config", TopicConfig, SubscriptionGroupConfig)
-Value = TypeVar("Value")
 
 FLAGS: Final = {"yes": True, "no": False, "": None}
 WHOLE: Final = re.compile("-?[0-9]{1,9}")
@@ -32,7 +31,7 @@ async def topic_change(admin: Admin, form: Form) -> Change:
     """Prepares a topic's creation, or a change of its settings."""
     topic, cluster = form.get("topic", "").strip(), form.get("cluster") or None
     reading, queues = whole_number(form, "readQueueNums"), whole_number(form, "writeQueueNums")
-    perm, order = _chosen(form, "perm", PERMISSIONS), bool(_chosen(form, "order", FLAGS))
+    perm, order = one_of(form, "perm", PERMISSIONS), bool(one_of(form, "order", FLAGS))
     attributes = _attributes(form.get("attributes", ""))
     if message_type := form.get("type"):
         attributes["message.type"] = message_type
@@ -43,7 +42,6 @@ async def topic_change(admin: Admin, form: Form) -> Change:
     listed = await admin.topics.order(topic) if turns else None
 
     async def perform() -> Result:
-        _check_unchanged(previews, await admin.preview_topic(wanted, cluster=cluster))
         settings: dict[str, Any] = {"order": order, "perm": perm, "attributes": attributes}
         await admin.create_topic(topic, queues=queues, read_queues=reading, cluster=cluster, **settings)
         commands = _way_back(previews, topic_command, f"pyrmq topic delete {shlex.quote(topic)}", cluster)
@@ -70,14 +68,13 @@ async def group_change(admin: Admin, form: Form) -> Change:
     changes: dict[str, Any] = {
         "retry_max_times": _number(form, "retryMaxTimes"),
         "retry_queue_nums": _number(form, "retryQueueNums"),
-        "consume_enable": _chosen(form, "consumeEnable", FLAGS),
-        "consume_broadcast_enable": _chosen(form, "consumeBroadcastEnable", FLAGS),
-        "consume_message_orderly": _chosen(form, "consumeMessageOrderly", FLAGS),
+        "consume_enable": one_of(form, "consumeEnable", FLAGS),
+        "consume_broadcast_enable": one_of(form, "consumeBroadcastEnable", FLAGS),
+        "consume_message_orderly": one_of(form, "consumeMessageOrderly", FLAGS),
     }
     previews = await admin.groups.preview_create(group, changes, cluster=cluster)
 
     async def perform() -> Result:
-        _check_unchanged(previews, await admin.groups.preview_create(group, changes, cluster=cluster))
         await admin.groups.create(group, cluster=cluster, **changes)
         commands = _way_back(previews, group_command, f"pyrmq group delete {shlex.quote(group)}", cluster)
         return Result(Text("Group {group} has these settings.", group=group), commands=commands)
@@ -95,9 +92,9 @@ def _change(
     warnings: tuple[str, ...] = (),
 ) -> Change:
     differences = tuple(
-        Difference(broker, *change)
+        (broker, setting, now, then)
         for broker, (before, after) in sorted(previews.items())
-        for change in changes_of({} if before is None else settings(before), settings(after))
+        for setting, now, then in changes_of({} if before is None else settings(before), settings(after))
     )
     if not differences:
         raise InvalidArgument(Text("{name} has these settings already", name=name))
@@ -108,20 +105,6 @@ def _change(
     at_new = Text("It is new at {brokers}, where no command takes it away again.", brokers=", ".join(new))
     sentence = Text("Change {name} at {brokers}.", name=name, brokers=", ".join(sorted(previews)))
     return Change(sentence, perform, back, warnings=((at_new,) if new else ()) + warnings, differences=differences)
-
-
-def _check_unchanged(shown: Mapping[str, object], now: Mapping[str, object]) -> None:
-    if shown != now:
-        text = Text("the settings are others than those that were shown; nothing is changed: look again")
-        raise InvalidArgument(text)
-
-
-def _chosen(form: Form, name: str, values: Mapping[str, Value]) -> Value:
-    text = form.get(name, "")
-    if text not in values:
-        names = ", ".join(filter(None, values))
-        raise InvalidArgument(Text("{name}={value!r}: it is one of {known}", name=name, value=text[:80], known=names))
-    return values[text]
 
 
 def _number(form: Form, name: str) -> int | None:

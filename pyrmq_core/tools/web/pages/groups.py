@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,7 @@ from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, part, query, tried
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.admin.values import GroupMember, GroupProgress, GroupSummary, QueueProgress
+    from pyrmq_core.client.admin.values import GroupProgress, GroupSummary, QueueProgress
 
 KINDS: Final[tuple[str, ...]] = (Text("own"), Text("RocketMQ's"))
 # The longest stack that a page shows.
@@ -35,15 +34,6 @@ QUEUE_ORDERS: Final[Mapping[str, Callable[[QueueProgress], Any]]] = {
     "lag": lambda queue: (-queue.lag, queue.queue),
     "waiting": lambda queue: (queue.waiting_since or LATEST, queue.queue),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class HeldQueues:
-    """The rows of queues that one member has, or that no member has, with their lag in total."""
-
-    client_id: str | None
-    lag: int
-    rows: tuple[QueueProgress, ...]
 
 
 def topics_in_order(topics: Iterable[str]) -> list[str]:
@@ -96,7 +86,6 @@ async def group_page(request: Request, look_ups: LookUps) -> Shown:
             "description": description,
             "progress": progress,
             "acknowledged": look_ups.history.acknowledged.get(group),
-            "subscriptions": _subscriptions(members),
             "part": rows,
             "held": _held(rows.rows, progress),
             "most": max((queue.lag for queue in queues), default=0),
@@ -115,28 +104,15 @@ def _under_members(rows: Iterable[QueueProgress]) -> list[QueueProgress]:
     return sorted(rows, key=lambda row: (-lags[row.client_id], row.client_id or ""))
 
 
-def _held(rows: Iterable[QueueProgress], progress: GroupProgress | None) -> list[HeldQueues]:
+def _held(
+    rows: Iterable[QueueProgress], progress: GroupProgress | None
+) -> list[tuple[str | None, int, list[QueueProgress]]]:
+    """Returns the rows by member, each with its id, None for none, and the lag of all its queues."""
     lags = Counter[str | None]()
     for queue in progress.queues if progress else ():
         lags[queue.client_id] += max(0, queue.lag)
     held = itertools.groupby(rows, key=lambda row: row.client_id)
-    return [HeldQueues(client_id, lags[client_id], tuple(queues)) for client_id, queues in held]
-
-
-def _subscriptions(members: Iterable[GroupMember]) -> dict[str, list[str]]:
-    """Returns the topics that each reporting member subscribes to, with the expression unless it reads all messages."""
-    return {
-        member.client_id: [
-            topic if expression in ("*", "") else f"{topic} ({expression})"
-            for topic, expression in sorted(
-                (data.topic, data.sub_string)
-                for data in member.running_info.subscriptions
-                if not _is_of_failures(data.topic)
-            )
-        ]
-        for member in members
-        if member.running_info is not None
-    }
+    return [(client_id, lags[client_id], list(queues)) for client_id, queues in held]
 
 
 async def stack_page(request: Request, look_ups: LookUps) -> Shown:

@@ -25,11 +25,10 @@ ROWS_A_PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A page to render: its template, the values in it, and the status of the answer."""
+    """A page to render: its template, and the values in it."""
 
     template: str
     values: Mapping[str, Any]
-    status: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,15 @@ def needed(request: Request, name: str) -> str:
     if not value:
         raise InvalidArgument(Text("the address lacks {name}=...; follow a link to this page", name=name))
     return value
+
+
+def one_of(values: Mapping[str, str], name: str, choices: Mapping[str, Answer]) -> Answer:
+    """Returns what the value with this name stands for, an absent one being empty. Raises `InvalidArgument`."""
+    text = values.get(name, "")
+    if text not in choices:
+        names = ", ".join(filter(None, choices))
+        raise InvalidArgument(Text("{name}={value!r}: it is one of {known}", name=name, value=text[:80], known=names))
+    return choices[text]
 
 
 def whole_number(values: Mapping[str, str], name: str) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
@@ -13,25 +11,19 @@ from pyrmq_core.client.admin.settings_tables import SettingRow, SettingsTable, g
 from pyrmq_core.client.texts import Text
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.protocol.messages.names import is_retry_topic, is_system_group, is_system_topic
+from pyrmq_core.protocol.messages.names import is_system_group
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.page import Shown, matching, query, tried
+from pyrmq_core.tools.web.pages.topics import ROCKETMQ, topic_kind
 from pyrmq_core.tools.web.prepared import MESSAGE_TYPES, PERMISSIONS
 
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupMember
 
 NEW_TOPIC_QUEUES: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A table of settings under its heading, and the rows of it that are shown."""
-
-    heading: str
-    table: SettingsTable
-    rows: tuple[SettingRow, ...]
+# A heading, a table of settings, and the rows that are shown of it.
+Section = tuple[str, SettingsTable, tuple[SettingRow, ...]]
 
 
 async def topic_settings_page(request: Request, look_ups: LookUps) -> Shown:
@@ -41,9 +33,10 @@ async def topic_settings_page(request: Request, look_ups: LookUps) -> Shown:
     if topic:
         configs = await look_ups.topic_configs(topic)
         table = topic_table(configs.answers, configs.failures)
-        sections.append(Section("", table, table.rows))
+        sections.append(("", table, table.rows))
         config = next(iter(configs.answers.values()), config)
-    return await _shown(look_ups, "topic", topic, sections, config, is_fixed=is_system_topic(topic))
+    is_fixed = topic_kind(topic, await look_ups.topics()) == ROCKETMQ
+    return await _shown(look_ups, "topic", topic, sections, config, is_fixed=is_fixed)
 
 
 async def group_settings_page(request: Request, look_ups: LookUps) -> Shown:
@@ -54,7 +47,7 @@ async def group_settings_page(request: Request, look_ups: LookUps) -> Shown:
         described = await look_ups.describe(group)
         table = group_table(described.configs, described.failures)
         reads = _subscriptions(described.members)
-        sections = [Section("", table, table.rows), Section(Text("What its members read"), reads, reads.rows)]
+        sections = [("", table, table.rows), (Text("What its members read"), reads, reads.rows)]
         faults = [
             Text("{first}; {then}", first=check.found, then=check.advice)
             for check in check_subscriptions(group, described.members)
@@ -68,7 +61,7 @@ async def group_settings_page(request: Request, look_ups: LookUps) -> Shown:
 
 async def servers_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the settings of brokers and NameServers, by default those that differ, also from the default."""
-    sections, failed = [], list[str]()
+    sections, failed = list[Section](), list[str]()
     for heading, look_up in (
         (Text("Brokers"), look_ups.broker_settings),
         (Text("NameServers"), look_ups.nameserver_settings),
@@ -79,7 +72,7 @@ async def servers_page(request: Request, look_ups: LookUps) -> Shown:
         else:
             is_all = query(request, "filter") or query(request, "all")
             rows = matching(request, table.rows if is_all else table.unusual, lambda row: (row.name,))
-            sections.append(Section(heading, table, tuple(rows)))
+            sections.append((heading, table, tuple(rows)))
     values = {"sections": sections, "faults": failed, "all": query(request, "all")}
     return Shown("servers.html", values)
 
@@ -107,14 +100,6 @@ async def _shown(
 
 
 def _subscriptions(members: tuple[GroupMember, ...]) -> SettingsTable:
-    reads: dict[str, Mapping[str, str]] = {
-        member.client_id: {
-            data.topic: data.sub_string or "*"
-            for data in member.running_info.subscriptions
-            if not is_retry_topic(data.topic)
-        }
-        for member in members
-        if member.running_info is not None
-    }
+    reads: dict[str, dict[str, str]] = {member.client_id: member.reads for member in members if member.running_info}
     silent: dict[str, RocketMQError] = {member.client_id: member.error for member in members if member.error}
     return settings_table(reads, {client: {} for client in reads}, silent)

@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
-from pyrmq_core.client.texts import Text
-from pyrmq_core.errors import InvalidArgument, NoRoute
+from pyrmq_core.errors import NoRoute
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic, is_retry_topic
-from pyrmq_core.tools.web.health_looks import MOST_LINES, lines_of
+from pyrmq_core.tools.web.health_looks import MOST_LINES, address_of
 from pyrmq_core.tools.web.history import Curve
 from pyrmq_core.tools.web.languages import language_of
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.message_reads import FoundMessages, Wanted
 from pyrmq_core.tools.web.pages.messages import place_of
-from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, part, query, time_range
+from pyrmq_core.tools.web.pages.page import Shown, matching, needed, one_of, ordered, part, query, time_range
 from pyrmq_core.tools.web.zones import zone_of
 
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.producers import ConnectedProducer
     from pyrmq_core.client.admin.values import BrokerStatus
 
-KINDS: Final = ("lag", "cluster", "topic")
-
+KINDS: Final = {kind: kind for kind in ("lag", "cluster", "topic")}
 
 # A group with a dead-letter topic, and the number of its letters, None if it is unknown.
 LetterCount = tuple[str, int | None]
@@ -50,13 +48,12 @@ async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
     brokers = await look_ups.brokers(watch=True)
     await look_ups.health.view()
     health = look_ups.health.latest
-    lines = [] if health is None else lines_of(health)
     rows = ordered(request, matching(request, brokers, _texts_of_broker), BROKER_ORDERS)
     clusters = {
         name: [broker for broker in rows if broker.cluster == name] for name in sorted({b.cluster for b in brokers})
     }
-    wrong = {"health": health, "wrong": lines[:MOST_LINES], "left_out": max(0, len(lines) - MOST_LINES)}
-    return Shown("cluster.html", {"clusters": clusters, **wrong, "error": look_ups.health.error})
+    wrong = {"health": health, "most": MOST_LINES, "address_of": address_of, "error": look_ups.health.error}
+    return Shown("cluster.html", {"clusters": clusters, **wrong})
 
 
 async def producers_page(request: Request, look_ups: LookUps) -> Shown:
@@ -135,9 +132,7 @@ async def consume_page(request: Request, look_ups: LookUps) -> Shown:
 
 def curve_data(request: Request, look_ups: LookUps) -> dict[str, object]:
     """Returns the times of a curve's samples, and the figures of each line. No broker is queried."""
-    kind = needed(request, "kind")
-    if kind not in KINDS:
-        raise InvalidArgument(Text("kind={kind!r} is none of {known}", kind=kind, known=", ".join(KINDS)))
+    kind = one_of(request.query_params, "kind", KINDS)
     seconds, lines = look_ups.history.columns(Curve(kind, needed(request, "name")))
     language = language_of(request)
     return {"seconds": seconds, "lines": {language.say(name): line for name, line in lines.items()}}

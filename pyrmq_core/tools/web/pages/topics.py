@@ -34,13 +34,8 @@ TOPIC_ORDERS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
     "lag": lambda row: (-_or_unknown(row.lag), row.name),
     "groups": lambda row: (-row.groups, row.name),
 }
-KINDS: Final[tuple[str, ...]] = (
-    Text("own"),
-    Text("retry"),
-    Text("dead letters"),
-    Text("RocketMQ's"),
-    Text("manifests"),
-)
+ROCKETMQ: Final = Text("RocketMQ's")
+KINDS: Final[tuple[str, ...]] = (Text("own"), Text("retry"), Text("dead letters"), ROCKETMQ, Text("manifests"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +48,6 @@ class TopicRow:
     is_whole: bool
     lag: int | None
     groups: int
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One queue in the chart of a topic, with its height in percent of the highest."""
-
-    queue: MessageQueue
-    messages: int
-    height: float
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerBars:
-    """The queues of one broker in the chart of a topic, and the number of queues that are not shown."""
-
-    name: str
-    bars: tuple[Bar, ...]
-    left_out: int
-    messages: int
 
 
 async def topics_page(request: Request, look_ups: LookUps) -> Shown:
@@ -114,7 +90,7 @@ def topic_kind(name: str, topic_names: TopicNames) -> str:
         return KINDS[2]
     if name in topic_names.manifests:
         return KINDS[4]
-    return KINDS[3] if is_system_topic(name) or name in topic_names.of_servers else KINDS[0]
+    return ROCKETMQ if is_system_topic(name) or name in topic_names.of_servers else KINDS[0]
 
 
 async def topic_page(request: Request, look_ups: LookUps) -> Shown:
@@ -132,13 +108,17 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
     }
     shown = consumers.consumers[:ROWS_A_PAGE] if consumers else ()
     acknowledged = {row.group: look_ups.history.acknowledged.get((topic, row.group)) for row in shown}
+    spread: dict[str, list[tuple[MessageQueue, int]]] = {}
+    for queue in sorted(stats.queues):
+        spread.setdefault(queue.broker_name, []).append((queue, stats.queues[queue].messages))
     rows = matching(request, stats.queues.items(), lambda row: (f"{row[0].broker_name}/{row[0].queue_id}",))
     return Shown(
         "topic.html",
         {
             "topic": topic,
             "kind": topic_kind(topic, topic_names) if topic_names else "",
-            "brokers": spread({queue: figures.messages for queue, figures in stats.queues.items()}),
+            "brokers": spread,
+            "max_bars": MAX_BARS_A_BROKER,
             "part": part(request, ordered(request, rows, ORDERS)),
             "stats": stats,
             "most": max((figures.messages for figures in stats.queues.values()), default=0),
@@ -154,17 +134,3 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
             "errors": list(dict.fromkeys(text for text in (groups_error, rates_error) if text)),
         },
     )
-
-
-def spread(messages: Mapping[MessageQueue, int]) -> list[BrokerBars]:
-    most = max(messages.values(), default=0)
-    pictures = []
-    for name in sorted({queue.broker_name for queue in messages}):
-        queues = sorted(queue for queue in messages if queue.broker_name == name)
-        bars = tuple(
-            Bar(queue, messages[queue], 100 * messages[queue] / most if most > 0 else 0.0)
-            for queue in queues[:MAX_BARS_A_BROKER]
-        )
-        total = sum(messages[queue] for queue in queues)
-        pictures.append(BrokerBars(name, bars, len(queues) - len(bars), total))
-    return pictures
