@@ -108,7 +108,7 @@ class BrokerRegistration:
             await trio.sleep_forever()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Uses the changed settings from now on: brokerPermission and forceRegister may have changed."""
+        """Replaces the settings, of which brokerPermission and forceRegister may have changed."""
         self._config = config
 
     def register_now(self) -> None:

@@ -148,8 +148,7 @@ def mark_slave(files: Files) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MasterRole:
-    """A master's work at its start: it corrects offsets in a former slave's store, and adopts offsets from its
-    slave."""
+    """A master's work at its start, which corrects committed offsets and adopts those of its slave."""
 
     config: BrokerConfig
     store: MessageStore

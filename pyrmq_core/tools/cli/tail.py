@@ -381,7 +381,8 @@ class _Reader:
 
         while True:
             try:
-                pulled = await self._pull(queue, offset, self._wait(queue))
+                wait = 0.0 if queue.broker_name in self._away else WAIT_SECONDS
+                pulled = await self._pull(queue, offset, wait)
             except (NetworkError, RoutingError, ResponseError) as error:
                 if not passes(error):
                     raise
@@ -397,9 +398,6 @@ class _Reader:
                     self._away.remove(queue.broker_name)
                     click.echo(f"{queue.broker_name} is back", err=True)
                 return pulled
-
-    def _wait(self, queue: MessageQueue) -> float:
-        return 0.0 if queue.broker_name in self._away else WAIT_SECONDS
 
 
 def _nothing(topic: str, wanted: Wanted, held: int) -> str:

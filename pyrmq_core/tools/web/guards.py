@@ -209,7 +209,7 @@ class RequestSlots:
         self._taken: dict[RequestSlot, None] = {}
 
     def take(self, host: str) -> RequestSlot | None:
-        """Returns a place for a request of an address, or None if there is none."""
+        """Returns a slot for a request from an IP address, or None if all slots are taken."""
         if len(self._taken) >= self._most:
             counts = Counter(slot.host for slot in self._taken)
             greediest, most = counts.most_common(1)[0]

@@ -56,7 +56,7 @@ class Run:
 
 
 class Resends:
-    """The runs of one page server. `read` returns the message at an offset, or None."""
+    """The runs by which this server sends dead letters again. `read` returns the message at an offset, or None."""
 
     def __init__(
         self,

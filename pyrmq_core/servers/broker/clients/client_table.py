@@ -94,7 +94,7 @@ class ClientTable:
         return len(producers) + len(own.consumers.keys() | {data.group_name for data in beat.consumers})
 
     def leave(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> list[str]:
-        """Removes a connection from groups, whatever client id is requested. Returns the changed consumer groups."""
+        """Removes a connection from a producer and a consumer group. Returns the consumer groups that changed."""
         own = self._groups_of.get(peer, _NO_GROUPS)
         if producer_group in own.producers:
             self._drop_producer(producer_group, peer)

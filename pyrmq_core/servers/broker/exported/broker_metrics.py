@@ -131,7 +131,8 @@ class BrokerMetrics:
                 for topic in self.tables.offsets.topics_of(group):
                     if self.tables.topics.get(topic) is None:
                         continue
-                    labels = (topic, group, _is_retry(topic), _truth(self.tables.topics.is_system(topic)))
+                    is_retry, is_system = topic.startswith(RETRY_PREFIX), self.tables.topics.is_system(topic)
+                    labels = (topic, group, _truth(is_retry), _truth(is_system))
                     rows[labels] = self._waiting(group, topic)
                     yield Sample(labels, rows[labels][0])
 
@@ -254,10 +255,6 @@ def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
     for before, bound in pairwise((0, *TIMER_BOUNDS)):
         number = wheel.number(now_ms + before * 1000, now_ms + bound * 1000)
         yield Sample((*LOCAL_DISK, str(bound)), number)
-
-
-def _is_retry(topic: str) -> str:
-    return _truth(topic.startswith(RETRY_PREFIX))
 
 
 def _truth(value: bool) -> str:

@@ -91,7 +91,7 @@ class Replicas:
         del self._waiting[:ended]
 
     def is_copied(self, end: int) -> bool:
-        return self._count(end) >= self.rules.copies - 1
+        return sum([slave.acknowledged >= end for slave in self.connected]) >= self.rules.copies - 1
 
     def in_sync(self, log_end: int) -> list[Replica]:
         most_gap = self.rules.most_gap
@@ -117,6 +117,3 @@ class Replicas:
             if self._waiting[index : index + 1] == [waiting]:
                 del self._waiting[index]
         return waiting[2].is_set()
-
-    def _count(self, end: int) -> int:
-        return sum([slave.acknowledged >= end for slave in self.connected])

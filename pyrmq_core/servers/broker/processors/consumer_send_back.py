@@ -124,11 +124,11 @@ class SendBackRequests:
         return success()
 
     def divert(self, message: SendMessage, version: int, properties: dict[str, str]) -> TopicConfig | None:
-        """Returns the dead-letter topic for a retry without tries left, or of a group that consumes in order, else
-        None.
+        """Returns the dead-letter topic for a retry that may not be repeated, or None if the retry may be stored.
 
-        The sender's release, `version`, decides whether its own limit of tries counts. For a dead letter, the delay is
-        removed from `properties`, and the original message's topic and id are added.
+        No repetition is possible without tries left, or if the group consumes in order. The sender's release,
+        `version`, decides whether its own limit of tries counts. A dead letter loses its delay in `properties`, and
+        gets the original message's topic and id there.
         """
         name = message.topic.removeprefix(RETRY_PREFIX)
         group = self.groups.find(name, clock.now_ms())

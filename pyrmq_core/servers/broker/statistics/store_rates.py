@@ -117,7 +117,9 @@ class StoreRates:
             "putMessageTimesTotal": self.put_messages or 1,  # at least 1, as in RocketMQ, where it is a divisor
             "putMessageFailedTimes": self.put_failures,
             "putMessageSizeTotal": self.put_bytes,
-            "putMessageDistributeTime": self._distribution(),
+            "putMessageDistributeTime": "".join(
+                f"{name}:{count} " for (name, _), count in zip(SPANS, self._last_spans, strict=True)
+            ),
             "putMessageAverageSize": self.put_bytes / (self.put_messages or 1),
             "dispatchMaxBuffer": 0,
             "getMessageEntireTimeMax": self.get_longest_ms,
@@ -148,9 +150,6 @@ class StoreRates:
     def _rates(self, count: Callable[[Totals], int]) -> str:
         rates = [self.rate(seconds, count) for seconds in SECONDS]
         return " ".join("" if rate is None else str(rate) for rate in rates)
-
-    def _distribution(self) -> str:
-        return "".join(f"{name}:{count} " for (name, _), count in zip(SPANS, self._last_spans, strict=True))
 
     def _latency(self, part: float) -> float:
         wanted, passed, before = int(sum(self._last_buckets) * part), 0, 0

@@ -39,10 +39,10 @@ class LogCopy:
         self.unknown_topic: str | None = None  # the topic for which the record at `end` waits
 
     def replay(self) -> tuple[bool, list[tuple[QueueKey, bytes]]]:
-        """Fills the queues from the next records.
+        """Fills the queues from the next records. Returns False if no complete record is left, and each queue's new
+        entries.
 
-        Returns False if no complete record is left, and the entries that each queue received, as 20-byte entries. After
-        a `StoreError`, as of a full disk, the call can be repeated.
+        After a `StoreError`, as of a full disk, the call can be repeated.
         """
         if not self.end:
             self.end = self._log.start

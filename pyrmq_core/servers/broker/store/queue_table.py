@@ -62,11 +62,10 @@ class Waiting(NamedTuple):
 
 
 def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Dispatched], list[tuple[QueueKey, bytes]]]:
-    """Writes the entries of messages stored before `end`, with one write for each queue, and removes them from
-    `waiting`.
+    """Writes the queue entries of messages stored before `end`, with one write for each queue.
 
-    Returns the messages, and the entries that each queue received, as 20-byte entries. If a full disk refuses entries,
-    their messages and all later ones stay in `waiting`.
+    Removes them from `waiting`, and returns the messages and the new entries of each queue. If a full disk refuses
+    entries, their messages and all later ones stay in `waiting`.
     """
     due = list(waiting)
     if due and due[-1].end > end:

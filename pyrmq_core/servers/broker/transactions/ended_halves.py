@@ -118,7 +118,7 @@ class EndedHalves:
         self.position = position
 
     def first_needed(self, op_offset: int) -> int:
-        """Returns the offset of the first record from `op_offset` on that lists a half message after the position."""
+        """Returns the offset of the first record from `op_offset` on that lists a half message from `position` on."""
         while (highest := self._lists.get(op_offset)) is not None and highest < self.position:
             del self._lists[op_offset]
             op_offset += 1
