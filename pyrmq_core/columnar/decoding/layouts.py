@@ -97,8 +97,8 @@ class LayoutPairs:
 def read_layouts(strings: pa.Array) -> LayoutPairs | None:
     """Returns the pairs of the strings, a binary array of UTF-8 without nulls that begins where its buffer begins.
 
-    Returns None for strings of many layouts, and if any string is not plain: every name and value has a byte or more,
-    no name occurs twice, and there are no other separators or zero bytes.
+    Returns None for strings of many layouts, and unless all are plain. In a plain string every name and value has a
+    byte or more, no name occurs twice, and there are no other separators or zero bytes.
     """
     bounds, count = offsets_of(strings), len(strings)
     if count > PROBED_OF * PROBED_STRINGS and _show_many(strings[:PROBED_STRINGS].to_pylist()):
