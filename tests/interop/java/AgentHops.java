@@ -22,6 +22,10 @@ public class AgentHops {
     public static void main(String[] arguments) throws Exception {
         String first = arguments[1];
         CountDownLatch consumed = new CountDownLatch(1);
+        Thread.currentThread().setUncaughtExceptionHandler((thread, error) -> { // the consumer's threads would stay
+            error.printStackTrace();
+            System.exit(1);
+        });
         CountDownLatch answered = new CountDownLatch(1);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("readers_" + first);
         consumer.setNamesrvAddr(arguments[0]);
