@@ -137,7 +137,7 @@ class ListRequests:
 
 
 def listed_topics(listed: Iterable[Mapping[str, Any]]) -> Iterator[ListedTopic]:
-    """Decodes the topics of request 18. Raises `InvalidArgument` for a wrong name or unknown attributes."""
+    """Decodes the topics of request 18. Raises `InvalidArgument` for a wrong name or too many attributes."""
     for members in listed:
         topic = topic_config_from_members({**members, "attributes": {}})
         if fault := topic_fault(topic.topic):
