@@ -90,11 +90,10 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
 
 
 def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
-    """Returns two columns by which the database's log shows that a key's changes are in a wrong order.
+    """Returns three columns by which the database's log shows that a key's changes are in a wrong order.
 
-    `is_set_back` is true if the change that is last in the queue has a later place in the log than the change that is
-    last by Debezium's clock, because the clock was set back. `taker` is the transaction of an insert that gave the key
-    to another row while a row still had it.
+    `stored` has the place in the log of the change that is last in the queue, `observed` that of the change that is
+    last by Debezium's clock. `taker` is the transaction of an insert whose key another row still had.
     """
     before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
     is_other_row = (before["log"] < F.col("log")) | before["snapshot"]

@@ -253,7 +253,10 @@ def broker_is_away(topic: str, away: Sequence[str]) -> BrokerNotFound:
 
 
 def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence[str]:
-    """Returns the topics in the options, or the existing topics that match the pattern, without manifests."""
+    """Returns the topics that the options name, or else the cluster's topics that match `topicPattern`.
+
+    A pattern matches no manifest, which is a topic that committed writes make for themselves.
+    """
     if options.assign is not None:
         return sorted({queue.topic for queue in options.assign})
     if options.topic_pattern is None:

@@ -65,7 +65,7 @@ def floor_seconds(queues: int) -> float:
 
 
 class QueueWatch:
-    """The look-ups of one query's queues. `refresh` is the time in seconds within which new queues are noticed."""
+    """Looks up the queues of a query and their offsets. It notices new queues within `refresh` seconds."""
 
     def __init__(self, consumer: PullConsumer, options: SourceOptions, *, refresh: float) -> None:
         self._consumer = consumer

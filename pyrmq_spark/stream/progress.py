@@ -51,7 +51,10 @@ class QueueLag:
 
     @property
     def behind(self) -> int:
-        """The number of waiting messages, or of records of the manifest for a committed stream."""
+        """The number of messages behind the query's offset.
+
+        For a committed stream it is the number of records in its manifest, each of which stands for a batch of rows.
+        """
         return max(0, self.latest - self.offset)
 
 

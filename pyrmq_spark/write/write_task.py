@@ -175,7 +175,10 @@ class PartitionWrite:
 
     @contextmanager
     def _naming_rows(self, first_row: int) -> Iterator[None]:
-        """Adds the numbers of the batch's rows to errors that `check_rows` cannot find, as for large properties."""
+        """Names the rows from `first_row` on in an error of encoding, such as that of properties that are too large.
+
+        Other errors of rows are raised by `check_rows`, which names the row itself.
+        """
         try:
             yield
         except InvalidMessage as error:

@@ -66,7 +66,10 @@ class ManifestEnd:
 
 
 class ManifestReader:
-    """A reader of manifests for one consumer. Topics in arguments and results are without the namespace."""
+    """Reads manifests, the topics in which committed writes record their batches.
+
+    Topics in arguments and results are without the namespace.
+    """
 
     def __init__(self, puller: Puller, lookups: QueueOffsets, namespace: str | None) -> None:
         self._puller = puller
@@ -77,7 +80,7 @@ class ManifestReader:
         self._named: set[tuple[MessageQueue, int]] = set()
 
     async def queue(self, manifest: str) -> MessageQueue:
-        """Returns the manifest's only queue.
+        """Returns the queue of the topic `manifest`, which has one queue alone.
 
         Raises `NoRoute` if there is no manifest, `BrokerNotFound` while its broker is away, and `ManifestError` if it
         has several queues.

@@ -76,7 +76,7 @@ class LateAnswer(ABC):
 
     @abstractmethod
     async def make(self) -> Command | None:
-        """Returns the answer after the wait. It may await more."""
+        """Returns the answer, or None to send none, once `ready` was called. It may be slow, since it has a task."""
 
     @abstractmethod
     def drop(self) -> None: ...

@@ -33,9 +33,10 @@ def maker_of(frozen: Callable[P, T]) -> Callable[P, T]:
 
 
 def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Callable[..., T]:
-    """Returns a function that makes a value of `of_class` from the named fields of `frozen`, by position.
+    """Returns a function that makes a value of `of_class` from the values of the fields `names`, by position.
 
-    `of_class` is `frozen` or a subclass without slots of its own. Class attributes stand for the fields not named.
+    `of_class` is `frozen`, a dataclass, or a subclass without slots of its own. Other fields are not set: the subclass
+    has class attributes for them.
     """
     slots = tuple(field.name for field in dataclasses.fields(frozen))
     draft = type(f"{frozen.__name__}Draft", frozen.__bases__, {"__slots__": slots})

@@ -123,7 +123,11 @@ class RequestForm:
 
 @dataclass(frozen=True, slots=True)
 class FormedRequest:
-    """A request that a `RequestForm` encodes. `command()` returns it as a `Command`, for hooks."""
+    """A request as the values that differ from the other requests of its `RequestForm`, which encodes it fast.
+
+    `numbers` and `text` are the values of the form's varying fields. `command()` returns the same request as a
+    `Command`, for hooks.
+    """
 
     form: RequestForm
     numbers: tuple[int, ...]

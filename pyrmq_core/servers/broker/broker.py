@@ -65,7 +65,8 @@ class Tables:
 class Clients:
     """The connected clients and what belongs to them: held pulls, locks, notices.
 
-    `calls` has the requests to consumers for administrators, `replies` those to the senders of requests.
+    `calls` are requests that the broker passes from administrators to consumers. `replies` are messages that answer
+    another message (request/reply), which the broker passes to its sender.
     """
 
     table: ClientTable

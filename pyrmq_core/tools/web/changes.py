@@ -363,7 +363,7 @@ class Changes:
         return await topic_change(self._admin, form)
 
     async def _check_users_topic(self, topic: str) -> None:
-        """Raises `InvalidArgument` for a topic of RocketMQ, such as one that a broker has under its own name."""
+        """Raises `InvalidArgument` for a system topic, such as the one that has the name of a broker."""
         check_topic(topic)
         if topic_kind(topic, await self._look_ups.topics()) == ROCKETMQ:
             raise InvalidArgument(Text("topic {topic} is RocketMQ's own", topic=topic))

@@ -22,7 +22,7 @@ WRITERS: Final[Mapping[str, Callable[[Any], Callable[[MessageExt], object]]]] = 
 
 
 class HitFile:
-    """A file of matches while it is written. `rest` says why matches are missing, or is empty."""
+    """A file of matches while it is written. `rest` says which matches did not fit into it, and is empty if all did."""
 
     def __init__(self, form: str) -> None:
         self.form = form
@@ -44,7 +44,7 @@ class HitFile:
                 self._content += line
 
     def end(self, rest: str) -> bytes:
-        """Returns the file. If something was not read, its last line says so."""
+        """Ends the file and returns its bytes. Its last line says what did not fit and what was not searched."""
         self._content += self._written()  # the head of a file without messages
         if rest := "; ".join(filter(None, (self.rest, rest))):
             if self.form == JSONL:

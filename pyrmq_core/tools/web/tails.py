@@ -88,7 +88,10 @@ class TailPart:
 async def read_tail(
     reads: MessageReads, wanted: Wanted, condition: Condition | None, place: TailPlace | None
 ) -> TailPart:
-    """Returns the matching messages from `place` on, or if it is None from `since` or the queues' current ends on."""
+    """Returns the matching messages from `place` on.
+
+    Without a place it begins at the time `wanted.since`, and without that at the queues' current ends.
+    """
     now = datetime.now(UTC)
     stats = await reads.admin.topics.stats(wanted.topic)
     ends = {queue: stats.queues[queue] for queue in queues_named(stats.queues, wanted.queue.split())}

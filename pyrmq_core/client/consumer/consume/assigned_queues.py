@@ -178,7 +178,9 @@ class AssignedQueues:
         return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Adds and drops queues of the topic, to read exactly `wanted`. Returns False if some wait for the next call.
+        """Adds and drops queues of the topic, to read exactly `wanted`. Returns False if the next call has to go on.
+
+        That is so while a dropped queue is still in use here, or a new one is locked by another member.
 
         A queue whose pulling has stalled is dropped and added again.
         """

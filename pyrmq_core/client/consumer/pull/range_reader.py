@@ -54,11 +54,11 @@ class PullRequests(Protocol):
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, cut at `end`, or None if the answer does not move forward from `start`."""
+        """Returns an ordinary answer as a `RawPull` cut at `end`, or None if its next offset is not after `start`."""
         ...
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
-        """Returns the pull. Raises `ResponseError` for a refusal, `ProtocolError` for an answer that is no pull."""
+        """Returns an answer as a `RawPull`. Raises `ResponseError` for a refusal, `ProtocolError` for others."""
         ...
 
 

@@ -256,15 +256,15 @@ async def open_send_window(
     keep_refused: bool = False,
     list_ranges: bool = False,
 ) -> AsyncIterator[SendWindow]:
-    """Opens a window over `sender`.
+    """Opens a window, which sends payloads by `sender` without waiting for each acknowledgement.
 
-    `max_bytes` limits the payloads that are not acknowledged yet, and each request may take `timeout` seconds after it
-    is sent. Leaving the block without `drain` abandons the open requests.
+    Up to `max_requests` requests with `max_bytes` bytes wait for their acknowledgement at a time. Each may take
+    `timeout` seconds after it is sent. Leaving the block without `drain` abandons the open requests.
 
     With `keep_refused` a message that brokers refuse because of its content (MESSAGE_ILLEGAL, INVALID_PARAMETER) or of
     its sender (NO_PERMISSION) does not stop the window: its batch is divided until the message is alone, and
     `take_refused` returns it. With `list_ranges` the summary has the queue and offsets of each request, with the ids of
-    its first and last message. Payloads then need `unique_ids`.
+    its first and last message, which each `Payload.unique_ids` must then have.
     """
     if max_requests < 1 or max_bytes < 1:
         raise InvalidArgument(f"a window needs room: max_requests={max_requests}, max_bytes={max_bytes}")

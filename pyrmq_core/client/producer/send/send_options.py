@@ -68,7 +68,7 @@ ANY_QUEUE: Final = AnyQueue()
 
 
 def waits_for_broker(to: Target) -> bool:
-    """Returns whether a send waits for a broker of its target, without a limit of tries."""
+    """Returns whether a send tries until its deadline while its broker is away, whatever the limit of tries."""
     return isinstance(to, KeyedQueue) or to.wait
 
 

@@ -102,7 +102,7 @@ class Append:
         return self._with({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)})
 
     def placed(self, lite_offset: int) -> Append:
-        """Returns the message with its lite queue and its offset there in its properties, as in 5.5.0."""
+        """Returns the append with its lite topic's queue and its offset there as properties, as in 5.5.0."""
         return self._with({QUEUES: self.lite_queue, OFFSETS: str(lite_offset)})
 
     def unplaced(self) -> Append:

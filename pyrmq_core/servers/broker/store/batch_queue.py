@@ -108,7 +108,10 @@ class BatchConsumeQueue:
             yield self.slots.entry(number)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries of messages from offset `index` on, which is `end`, or more if older messages were removed."""
+        """Writes the entries of batches, of which the first begins at the queue offset `index`.
+
+        `index` is the queue's end, or beyond it if the messages between were removed.
+        """
         if self.slots.start == self.slots.end:
             self.start = index
         self.slots.write(self.slots.end, entries)

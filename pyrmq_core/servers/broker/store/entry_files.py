@@ -87,7 +87,10 @@ class EntryFiles:
         self.end = max(self.end, position // self._entry_bytes)
 
     def cut(self, end: int) -> None:
-        """Truncates the entries at `end`: bytes after it become zeros, and later files except the first are removed."""
+        """Removes the entries from `end` on: those in its file become zeros, and the files behind it are removed.
+
+        The first of all files is never removed.
+        """
         position = end * self._entry_bytes
         for base in [base for base in self._opened if base >= position and base > next(iter(self._opened))]:
             del self._opened[base]

@@ -153,11 +153,11 @@ class GroupOffsets:
     def moved_to(
         self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: str = ""
     ) -> int | None:
-        """Returns the offset to which a reset moves a member's pull, or None if the pull is not moved.
+        """Returns the offset at which a member has to pull, since the group was reset, or None to leave its pull alone.
 
-        `offset` is the pull's offset, or None if the pull began before the reset. The reset ends when a moved member
-        pulls at the new offset. Other members are moved, too, unless they pull between the new offset and the committed
-        offset.
+        `offset` is that of the pull, or None if the pull was waiting when the group was reset. The first member that
+        pulls at the reset's offset ends the reset. A later pull of another member is moved too, unless its offset is
+        between the reset's and the committed one.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None or member in reset.followers:

@@ -1,4 +1,4 @@
-"""The changes that a decision made to the route tables, as values. The caller logs each in one line."""
+"""The changes of the route tables as values, such as a broker that joined. Each is logged as one line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks that registrations stay within limits of the settings, so that no client can fill the memory.
 
-Apache's NameServer has no limits. Registrations over other connections cannot keep out a broker with a connection of
-its own, as RocketMQ's brokers have.
+Apache's NameServer has no limits. What other connections registered never keeps out a broker that has a connection of
+its own.
 """
 
 from __future__ import annotations

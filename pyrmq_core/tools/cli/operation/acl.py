@@ -42,7 +42,7 @@ def user() -> None:
 @cluster_option
 @json_option
 def list_users(text: str, connection: Connection, broker: str | None, cluster: str | None, as_json: bool) -> None:
-    """List the users of each broker whose name contains NAME."""
+    """List the users on each broker. NAME is a part of the users' names."""
 
     async def work(admin: Admin) -> None:
         gathered = await admin.users.list(text, broker=broker, cluster=cluster)

@@ -1,4 +1,4 @@
-"""The small pages: cluster, producers, dead letters, forms of changes, and the data of curves."""
+"""The small pages: cluster, producers, dead letters, the forms by which users change things, and data of charts."""
 
 from __future__ import annotations
 

@@ -45,9 +45,9 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
 
 
 def next_with_keys(store: MessageStore, offset: int) -> Generator[None, None, int]:
-    """Returns, after some steps, the offset of the first record with keys from `offset` on, or the log's end.
+    """Returns the offset of the first record with keys from `offset` on, or the log's end. It yields between its steps.
 
-    `offset` must be that of a record, or one byte more, which begins the search at the next record.
+    `offset` is that of a record. The offset of a record plus one begins the search at the next record.
     """
     start = offset if offset == store.start else offset - 1
     weight = 0
