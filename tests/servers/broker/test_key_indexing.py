@@ -69,6 +69,25 @@ async def test_old_files_go_in_another_thread_and_are_tried_again(caplog: pytest
     indexing.close()
 
 
+async def test_the_newest_records_fill_an_answer() -> None:
+    store = opened(MemoryFiles())
+    indexing = KeyIndexing(store, CONFIG)
+    indexing.open(clean=True)
+    store.listener = Notes(indexing)
+    assert await indexing.catch_up()
+    for _ in range(5):
+        store.put(keyed("k").append(), NOW_MS)
+    times_ms = (0, 1 << 60)
+    every = await indexing.look_up(("T", "k", None), 5, times_ms, 1 << 20)
+    assert every is not None
+    assert len(every.records) == 5
+    room_for_two = sum(map(len, every.records[-2:]))
+    newest = await indexing.look_up(("T", "k", None), 5, times_ms, room_for_two)
+    assert newest is not None
+    assert newest.records == every.records[-2:]
+    indexing.close()
+
+
 async def test_an_index_that_cannot_be_opened_is_opened_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -152,7 +152,10 @@ class KeyIndexing:
     async def look_up(
         self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], most_bytes: int
     ) -> Found | None:
-        """Returns the newest records with a key, up to `most_bytes`, or None if too many look-ups wait."""
+        """Returns the newest records with a key that together fit into `most_bytes`, in the order of the log.
+
+        Returns None if too many look-ups wait.
+        """
         return await self._look_ups.run(partial(self._read, key, most, times_ms, most_bytes), self._wait_until_live)
 
     async def _wait_until_live(self) -> None:
@@ -183,16 +186,17 @@ class KeyIndexing:
                     await trio.lowlevel.checkpoint()
             except StoreError as error:
                 log.warning("a look-up in the index ends early: %s", error)
-        for offset in sorted(offsets):
+        for offset in sorted(offsets, reverse=True):  # what does not fit is the oldest
             record = self._store.reader.record(offset)
             # Another topic's record with the same hash is no answer: the caller may read its own topic alone.
             if record is None or decode_java_utf8(unpack_record(record, 0).topic) != key[0]:
                 continue
-            if total + len(record) <= most_bytes:
-                records.append(record)
-                total += len(record)
+            total += len(record)
+            if total > most_bytes:
+                break
+            records.append(record)
             await trio.lowlevel.checkpoint()
-        return Found(records, self._index.last_update if offsets else (0, 0))
+        return Found(records[::-1], self._index.last_update if offsets else (0, 0))
 
     def _open(self, *, clean: bool) -> None:
         for warning in self._index.open(clean=clean):
