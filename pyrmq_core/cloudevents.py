@@ -182,6 +182,9 @@ def _next(text: str, position: int) -> int:
 
 
 def _is_json(content_type: str | None) -> bool:
-    """Returns whether a structured event has data of this type as JSON, not as a string. None counts as JSON."""
+    """Returns whether a structured event has data of this content type as a JSON value, not as a string.
+
+    None counts as `application/json`.
+    """
     kind = (content_type or "application/json").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json") or kind == "text/json"

@@ -293,7 +293,10 @@ class DataLost(RocketMQError):
 
 
 class ManifestError(RocketMQError):
-    """A topic's manifest of committed writes has several queues, too many ranges, or an unusable record."""
+    """A topic's manifest, the topic in which committed writes record their batches, cannot be used.
+
+    It has several queues, too many ranges, or a faulty record.
+    """
 
     condition = "RMQ_MANIFEST"
 

@@ -1,11 +1,12 @@
-"""Parses JSON texts to rows of Spark, by expressions of Spark SQL alone, exactly: no rest is ignored, no digit lost.
+"""Parses JSON texts to Spark rows by expressions of Spark SQL alone, and more strictly than Spark's `from_json`.
 
-Spark's `from_json` reads the first value of a text and ignores the rest, makes infinity of 1e400, and rewrites a
-number in a column of strings from a double. So the text is put inside an object, `{"body":[TEXT],"end":"MARK"}`,
-which has one object and its end only if the text is one object. And where a string of a row may be such a number, the
-text is read again for the strings alone, with each number in quotes and behind a mark.
+`from_json` ignores what follows the first value of a text, makes infinity of 1e400, and, for a number in a column of
+strings, returns the text of a double, which may lack digits. So the text is put inside an object,
+`{"body":[TEXT],"end":"MARK"}`, which is complete only if the text is one JSON object. Where a string of a row may be
+such a number, the text is read again for the strings alone, with each number in quotes and behind a mark.
 
-Nothing here analyzes a frame or parses a schema in the JVM: Spark refuses both in the functions of a pipeline.
+Nothing here analyzes a frame or parses a schema in the JVM, which Spark refuses in the functions of a declarative
+pipeline.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ Shape = Struct | Container | str
 
 @dataclass(frozen=True, slots=True)
 class JsonRow:
-    """Texts that were each read as one JSON object: two columns of the frame, from which values are computed.
+    """The parsed JSON objects of a frame: one or two of its columns, from which the values of members are computed.
 
     `row` has the values as `from_json` reads them. `strings` has the exact strings of the text, where they may differ.
     """
@@ -75,7 +76,7 @@ class JsonRow:
     shape: Shape | None
 
     def value(self, *names: str) -> Column:
-        """Returns the member at this path, null for a text that is no JSON object or has no such member."""
+        """Returns the member at a path of names, or null for a text that is no JSON object or has no such member."""
         value, strings, shape = _only_row(self.row), self.strings, self.shape
         strings = None if strings is None else F.get(strings, F.lit(0))
         for name in names:
@@ -93,10 +94,11 @@ class JsonRow:
 def with_json(
     frame: DataFrame, text: Column, fields: str, own_fields: str | None = None, *, name: str
 ) -> tuple[DataFrame, JsonRow]:
-    """Returns the frame with up to two further columns, whose names begin with `name`, and the JSON objects in them.
+    """Returns the frame with JSON texts parsed into one or two new columns, and a `JsonRow` that reads their values.
 
-    `fields` are the DDL of the objects' members. Names that differ by case alone cannot be selected. `own_fields` are
-    then the same types with other names, and a cast renames them by position.
+    `text` is the column of texts, and the new columns' names begin with `name`. `fields` are the DDL of the objects'
+    members. Names that differ by case alone cannot be selected: `own_fields` are then the same types with other names,
+    and a cast renames them by position.
     """
     own_fields = fields if own_fields is None else own_fields
     shape, json_shape = shape_of(f"struct<{own_fields}>"), shape_of(f"struct<{fields}>")
@@ -154,7 +156,7 @@ def _may_differ(plain: Column, shape: Shape) -> Column:
 
 
 def exact(plain: Column, strings: Column, shape: Shape) -> Column:
-    """Returns the value with its strings exactly as in the text: those of `strings`, unless that is null."""
+    """Returns a value whose strings are replaced by those in `strings`, the exact ones, unless `strings` is null."""
     match shape:
         case Struct(fields):
             parts = [
@@ -173,7 +175,7 @@ def exact(plain: Column, strings: Column, shape: Shape) -> Column:
 
 
 def shape_of(type_: str) -> Shape | None:
-    """Returns where a type of Spark's SQL contains strings, or None if it contains none."""
+    """Returns the strings within a type of Spark's SQL, as a tree of its nested types, or None if it has no strings."""
     head, _, parameters = type_.partition("<")
     inner = parameters.rpartition(">")[0]
     match head.strip().lower():

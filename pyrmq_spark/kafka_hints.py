@@ -1,4 +1,4 @@
-"""The options and columns here that replace those of Spark's Kafka connector, for error texts. Pure."""
+"""Hints for error texts: the options and columns of this source in place of those of Spark's Kafka connector. Pure."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pyrmq_spark.positions import PerQueue, Position
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A tenant's namespace. Its methods convert the tenant's names to names on brokers, and None to None."""
+    """A tenant's namespace. Its methods add it to topic names, as brokers store them. They return None for None."""
 
     name: str
 

@@ -157,9 +157,9 @@ def resolve_end(
 def ranges_between(
     start: ResolvedOffsets, end: ResolvedOffsets, *, by_time: Container[MessageQueue] = ()
 ) -> dict[MessageQueue, OffsetRange]:
-    """Returns the range to read of each queue. Raises `InvalidOffsets` for an end before its start.
+    """Returns the offsets to read of each queue. Raises `InvalidOffsets` for a queue whose end is before its start.
 
-    For queues in `by_time`, with a start or end by time, the range is then empty, since no message lies between them.
+    For a queue in `by_time`, whose start or end is a time, such a range is empty instead: it has no message.
     """
     ranges = {}
     for queue, first in start.offsets.items():

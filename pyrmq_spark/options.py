@@ -133,7 +133,11 @@ class SourceOptions:
     LIMITS: ClassVar = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
     def start(self, default: Word) -> tuple[Position, str]:
-        """Returns the start and the option that sets it: a time before times by queue, and these before offsets."""
+        """Returns the position at which the read starts, and the name of the option that sets it.
+
+        `startingTimestamp` overrides `startingOffsetsByTimestamp`, which overrides `startingOffsets`. If none is set,
+        the position is `default`.
+        """
         for position, name in (
             (self.starting_timestamp, "startingTimestamp"),
             (self.starting_offsets_by_timestamp, "startingOffsetsByTimestamp"),
@@ -169,7 +173,8 @@ class SourceOptions:
     def of_manifest(self) -> SourceOptions:
         """Returns the options with which a committed read reads its manifest, or `self` for any other read.
 
-        The positions and limits of a committed read are about the manifest's queue.
+        A manifest is the topic in which committed writes record their batches. The positions and limits of a committed
+        read are about the manifest's queue.
         """
         if not self.is_committed:
             return self
@@ -177,7 +182,10 @@ class SourceOptions:
 
     @property
     def none_as_young(self) -> NoMatchStrategy:
-        """The choice for a queue without a message at or after its starting time. A batch always starts at its end."""
+        """The treatment of a queue without a message at or after its starting time: an error, or a start at its end.
+
+        In a batch with an end option it is always a start at the end, so that the range is empty.
+        """
         return NoMatchStrategy.LATEST if self.batch_only else self.starting_strategy
 
     @property

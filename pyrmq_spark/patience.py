@@ -33,9 +33,10 @@ T = TypeVar("T")
 def retry_until_timeout(
     ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool], remedy: str = READ_AGAIN
 ) -> T:
-    """Returns the result of `ask(False)`. After an error that `passes` accepts, calls `ask(True)` until it succeeds.
+    """Returns the result of `ask`, which is called again after each error that `passes` accepts.
 
-    Raises `BrokerUnavailable` after `seconds`, with `remedy` at the end of its text. Raises any other error at once.
+    The argument of `ask` is False in the first call, then True. Raises `BrokerUnavailable` after `seconds`, with
+    `remedy` at the end of its text. Raises any other error at once.
     """
     deadline, again = time.monotonic() + seconds, False
     while True:
@@ -64,5 +65,5 @@ def of_a_stream(error: RocketMQError) -> bool:
 
 
 def of_a_batch(error: RocketMQError) -> bool:
-    """Returns whether a batch should wait after this error, which says that a known broker of the topic is missing."""
+    """Returns whether a batch should wait after this error: a known broker of the topic is not registered."""
     return isinstance(error, BrokerNotFound)

@@ -1,7 +1,6 @@
-"""The differences between the supported releases of PySpark, 4.0 to 4.3.
+"""The differences between the supported releases of PySpark, 4.0 to 4.3, detected by their features, not their number.
 
-They are detected by the features of a release, not by its number. A module imports a name of streams from here only
-when it needs it, so that other processes do not load PySpark's streams.
+PySpark's modules are imported inside of the functions, so that a process loads only those that it needs.
 """
 
 from __future__ import annotations

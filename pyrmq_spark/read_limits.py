@@ -43,10 +43,11 @@ def is_held_back(backlog: Backlog, limits: ReadLimits, since_last: float | None)
 
 
 def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
-    """Returns how many offsets to read of each queue with a backlog: at least one, so that no queue starves.
+    """Returns the number of offsets that the next batch reads of each queue with a backlog.
 
-    `backlog` is the number of unread offsets by queue. The sum is the limit, or the backlog if that is less. It exceeds
-    a limit only by queues that still get one offset. `mean_sizes` are bytes of a message, for a limit on bytes alone.
+    `backlog` is the number of unread offsets by queue. Each queue gets at least one, so that none starves. Apart from
+    that, the sums do not exceed the limits. `mean_sizes`, a message's mean bytes by queue, is only used for a limit on
+    bytes.
     """
     admitted_messages = dict(backlog)
     if limits.max_offsets is not None:

@@ -1,4 +1,4 @@
-"""A driver's session: settings for this source, sessions of threads, and a check of the workers' Python."""
+"""A driver's Spark session: settings for this source, its activation in threads, and a check of the workers' Python."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class RocketMQDataSource(DataSource):
         freeze_loaded_objects()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Marks an unpickled copy. Spark plans each batch of a stream with a new source, and ends it with a copy."""
+        """Restores a pickled source, and marks it as a copy: Spark ends each batch of a stream with such a copy."""
         self.__dict__.update(state, _ends_batches=True)
 
     @classmethod
@@ -179,7 +179,7 @@ class RocketMQDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the source `rocketmq` with a session, even repeatedly, or if Spark has found it.
+    """Registers the source `rocketmq` with a session. Does no harm if the source is registered or found already.
 
     PySpark 4.0 refuses to register a source that it finds by its name, and then uses the source that it found. Later
     releases use the registered one.

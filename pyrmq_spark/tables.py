@@ -1,9 +1,10 @@
 """Topics as tables: a view of Spark SQL for each topic, with the columns of its bodies.
 
-A view is a batch read of its topic: each query reads the messages stored at that time. No body makes a query fail.
+Each query of a view is a batch read of its topic up to the messages stored at that time. It does not fail because of a
+body that does not fit the columns.
 
-Spark plans a Python source only once for the life of a view of a frame. So a view's SQL calls a table function of the
-session, and each query of the view calls it again: a function of this process, which loads the source.
+A view of a frame would always show the rows of its first query, since Spark plans a Python source once for it. So a
+view's SQL calls a table function of the session, which loads the source anew for each query, in the driver's Python.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def topics(
 
 
 class _Load:
-    """Loads the topic of a view, with the columns of its bodies. Spark calls `apply` for each query of the view."""
+    """The table function of a view. Spark calls `apply` for each query, to load the topic with its bodies' columns."""
 
     class Java:
         implements: Final = ("scala.Function1",)

@@ -44,7 +44,10 @@ _lock = threading.Lock()
 
 
 def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Producer:
-    """Returns the worker's producer of this group. A client has one for each group, replaced if the settings differ."""
+    """Returns this worker's producer for the producer group in the options, which is opened when first needed.
+
+    There is one for each connection and group. If other settings are requested, it is closed and replaced.
+    """
     settings = (
         options.send_timeout,
         options.request_timeout,

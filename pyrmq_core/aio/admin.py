@@ -1,4 +1,4 @@
-"""The asyncio `Admin`. Its methods, and those of its families such as `topics`, are made from the trio `Admin`."""
+"""The asyncio `Admin`. Its methods, such as `Admin.route` and `Admin.topics.list`, are made from the trio ones."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ F = TypeVar("F", bound=AdminFamily)
 
 
 class AsyncioFamily(Generic[F]):
-    """A property of the asyncio `Admin`: the asyncio form of a family of the trio `Admin`, such as `topics`.
+    """A descriptor for an attribute of the asyncio `Admin`, such as `topics`, with methods about one subject.
 
-    The value has the type of the trio family, and the same public coroutine functions.
+    Reading the attribute returns an object with the coroutine methods of `kind`, the class of the trio `Admin`'s
+    attribute. Each method may be awaited in an asyncio program.
     """
 
     def __init__(self, kind: type[F], family_of: Callable[[TrioAdmin], F]) -> None:

@@ -19,9 +19,10 @@ from pyrmq_core.model import MessageExt
 
 
 class Delivery:
-    """One message: `async with delivery as message:`. The end of the block acknowledges it, an exception gives it back.
+    """One received message, for `async with delivery as message:`. It is acknowledged when the block ends.
 
-    A cancelled block leaves the message unacknowledged: the group gets it again when its queue is read again.
+    If the block raises an exception, the message is delivered again. A cancelled block leaves the message
+    unacknowledged: the group gets it again when its queue is read again.
     """
 
     def __init__(self, delivery: TrioDelivery) -> None:

@@ -26,10 +26,10 @@ T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
 
 class AsyncioFace(AsyncOnly, Generic[T]):
-    """A wrapper of a trio object, which `make` creates. `async with`, `await open()` or the first call opens it.
+    """The base of the asyncio classes: a wrapper of a trio object, which `make` creates, on the library's trio loop.
 
-    Several asyncio loops may use the wrapper. A child after `fork` makes its own: in the child, a wrapper that the
-    parent opened raises `InvalidState`.
+    `async with`, `await open()` or the first call opens the object. Several asyncio loops may share one wrapper. In a
+    child process after `fork`, a wrapper that the parent opened raises `InvalidState`: create another one there.
     """
 
     def __init__(self, make: Callable[[TrioClient | None], T], client: AsyncioFace[TrioClient] | None) -> None:
@@ -41,12 +41,15 @@ class AsyncioFace(AsyncOnly, Generic[T]):
             make(None)  # raises for wrong arguments now, not at the first call
 
     async def open(self) -> Self:
-        """Opens the object now. Without this call, `async with` or the first call does."""
+        """Opens the wrapped object now. Otherwise `async with` or the first call of another method opens it."""
         await self._async()
         return self
 
     async def close(self) -> None:
-        """Closes the object after its open work has ended, as the trio class does. A second call does nothing."""
+        """Closes the wrapped object as the trio class does, after its sends or handlers have ended.
+
+        A second call does nothing.
+        """
         held, self._held, self._closed = self._held, None, True
         if held is not None:
             await close_held(held, self._closing_seconds(held))
@@ -117,7 +120,10 @@ class AsyncioFace(AsyncOnly, Generic[T]):
 def asyncio_form(
     method: Callable[Concatenate[T, P], Awaitable[R]],
 ) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
-    """Returns the asyncio form of an async method: the same arguments, result and docstring."""
+    """Returns a method for an asyncio class, which awaits the trio `method` on the library's trio loop.
+
+    It has the same arguments, result and docstring.
+    """
 
     @wraps(method)
     async def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -129,7 +135,7 @@ def asyncio_form(
 def asyncio_form_of_function(
     method: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
-    """Returns the asyncio form of a plain method, which is called on the library's loop."""
+    """Returns a coroutine method for an asyncio class, which calls the plain `method` on the library's trio loop."""
 
     @wraps(method)
     async def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -151,9 +157,10 @@ def asyncio_form_of_context(
     method: Callable[Concatenate[T, P], AbstractAsyncContextManager[V]],
     form: Callable[[Callable[[], Awaitable[AbstractAsyncContextManager[V]]]], R],
 ) -> Callable[Concatenate[AsyncioFace[T], P], R]:
-    """Returns the asyncio form of a method that returns a context manager.
+    """Returns a method for an asyncio class, made from a trio `method` that returns a context manager.
 
-    The form returns `form(make)`, where `make` calls the method on the library's loop.
+    The made method returns `form(make)`. Awaiting `make()` opens the trio object if needed and calls `method`, which
+    returns a context manager that is not entered yet.
     """
 
     @wraps(method)
@@ -173,9 +180,9 @@ _END: Final = _End()
 
 
 class LoopElements(Generic[R]):
-    """The elements of an async iterator on the library's loop, each fetched by one call to that loop.
+    """A reader, for asyncio tasks, of an async iterator that runs on the library's trio loop: each `next` is one call.
 
-    If a wait is cancelled, its element is kept for the next wait, so that a time-out loses no element.
+    If a task is cancelled while it waits for an element, the next call of `next` returns this element, so none is lost.
     """
 
     def __init__(self, elements: AsyncIterator[R]) -> None:
@@ -203,7 +210,7 @@ class LoopElements(Generic[R]):
 
 
 class LoopContext(Generic[R]):
-    """An async context manager that is entered on the library's loop, for `async with` in an asyncio program."""
+    """The asyncio form of an async context manager that has to be entered on the library's trio loop."""
 
     _USE = "read it in its block: async with ... as pulls: async for pull in pulls"
 
@@ -229,7 +236,10 @@ class LoopContext(Generic[R]):
 
 
 class AsyncioIterator(LoopContext[AsyncIterator[R]], AsyncIterator[R]):
-    """An iterator over a consumer's reads: `async with consumer.read(...) as pulls: async for pull in pulls`."""
+    """An async iterator, for an asyncio program, over the results of `PullConsumer.read` and similar methods.
+
+    Use it as `async with consumer.read(...) as pulls: async for pull in pulls`.
+    """
 
     _elements: LoopElements[R] | None = None
 
@@ -240,7 +250,7 @@ class AsyncioIterator(LoopContext[AsyncIterator[R]], AsyncIterator[R]):
 
 
 async def opened(manager: AbstractAsyncContextManager[R]) -> HeldContext[R]:
-    """Opens the context manager on the library's loop. The caller closes the result."""
+    """Enters the context manager on the library's trio loop, and returns a handle that the caller has to close."""
     held = HeldContext(portal(), manager, wait=False)
     try:
         await returned(held.opening)

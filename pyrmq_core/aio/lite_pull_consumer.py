@@ -17,7 +17,10 @@ from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
 class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
-    """The asyncio form of `pyrmq_core.LitePullConsumer`. `client` is an asyncio `Client`. One task polls."""
+    """The asyncio form of `pyrmq_core.LitePullConsumer`. `client` is an asyncio `Client`.
+
+    Only one task at a time may call `poll`.
+    """
 
     @parameters_of(LitePullSettings[Client])
     def __init__(self, settings: LitePullSettings[Client]) -> None:
@@ -43,7 +46,7 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
     async def close(self) -> None:
         """Stores offsets and leaves the group. A second call does nothing.
 
-        The messages of the last poll count as consumed, unless the block failed.
+        The messages of the last poll count as consumed, unless the `async with` block raised an exception.
         """
         held = self._held
         if held is not None and held.has_opened:
@@ -55,7 +58,7 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
         """Returns up to `pull_batch_size` messages of one queue, in their order, or an empty list if none came in time.
 
         The messages of the previous poll count as consumed from now on. If a poll is cancelled, the next poll returns
-        its messages again.
+        the messages that it would have returned.
         """
         received = self._received
         self._received, messages = await self._run(lambda consumer: consumer._poll(timeout, received))

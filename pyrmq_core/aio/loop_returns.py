@@ -87,7 +87,10 @@ async def returned(future: Future[R]) -> R:
 
 
 async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
-    """Closes a context that is open on the library's loop. Waits `seconds` and `CLOSE_SECONDS` at most."""
+    """Closes a context that is open on the library's loop, and waits up to `seconds` plus `CLOSE_SECONDS` for its end.
+
+    Raises the exception of closing it. If the time is too short, it logs an error and returns.
+    """
     left = held.begin_close()
     if left is None:
         return

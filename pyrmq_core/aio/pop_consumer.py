@@ -25,9 +25,10 @@ from pyrmq_core.model import MessageExt, Problem
 
 
 class PopDelivery(AsyncOnly):
-    """A popped message: `async with delivery as message:` acknowledges it, and an exception gives it back.
+    """A popped message, for `async with delivery as message:`. It is acknowledged when the block ends.
 
-    Without a block, call `ack` or `give_back`, each once.
+    If the block raises an exception, the message is given back, and delivered again. Without a block, call either `ack`
+    or `give_back`, once.
     """
 
     def __init__(self, delivery: TrioPopDelivery) -> None:
@@ -57,7 +58,10 @@ class PopDelivery(AsyncOnly):
         await on_library_loop(partial(self._delivery.give_back, delay))
 
     def _extend_on(self, seconds: float) -> Future[None]:
-        """Extends the message until it is settled, on the library's loop, even while a task blocks the asyncio loop."""
+        """Keeps the message invisible to other workers until it is acknowledged or given back, `seconds` at a time.
+
+        This runs on the library's loop, and so even while a task blocks the asyncio loop.
+        """
         return portal().submit(self._delivery._extend_on, seconds)
 
     ack.__doc__ = TrioPopDelivery.ack.__doc__

@@ -55,14 +55,14 @@ class SendFutures:
         return SendFuture(self, loop)
 
     def report(self) -> None:
-        """Logs at the producer's end how many failures the program has not read."""
+        """Logs, when the producer is closed, how many failures of its background sends the program has not read."""
         for future in self.failed:
             future.note_look()
         self.failures.report()
 
 
 class SendFuture(asyncio.Future[Any]):
-    """The future of a background send. It logs a failure that is dropped before the program has read it."""
+    """The future of a background send. A failure is logged if the program drops the future without reading it."""
 
     __slots__ = ("_futures", "_unseen")
 
@@ -92,7 +92,10 @@ CALLS_BETWEEN_TURNS: Final = 64
 
 
 class SendWindow(LoopContext[TrioSendWindow]):
-    """The asyncio form of `pyrmq_core.SendWindow`. Payloads are passed to the library's loop without a wait."""
+    """The asyncio form of `pyrmq_core.SendWindow`, which sends many payloads with a limited number under way.
+
+    `put` passes a payload to the library's loop without waiting for that loop.
+    """
 
     _USE = "a window is used in its block: async with producer.open_window() as window"
 
@@ -102,7 +105,10 @@ class SendWindow(LoopContext[TrioSendWindow]):
         return self._entered().summary
 
     async def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room, then sends in the background. Raises an earlier failure. If cancelled, sends nothing."""
+        """Waits until the window has room for the payload, then sends it in the background.
+
+        Raises the first failure of any earlier payload. A cancelled call sends nothing.
+        """
         window = self._entered()
         while not window.enter_nowait(payload):
             await on_library_loop(window.wait_for_room, payload)
@@ -114,7 +120,10 @@ class SendWindow(LoopContext[TrioSendWindow]):
         return await on_library_loop(self._entered().drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns messages refused since the last call (`keep_refused`). Others of their batches are stored."""
+        """Removes and returns the messages that brokers refused since the last call, if the window has `keep_refused`.
+
+        The other messages of their batches are stored.
+        """
         return self._entered().take_refused()
 
 
@@ -168,8 +177,8 @@ class Producer(OwnerFace[TrioProducer]):
     ) -> SendResult:
         """Sends a message, and returns when it is stored. Raises the errors of `pyrmq_core.Producer.send`.
 
-        `select` is a plain function, called on the library's own loop: it must not wait. If the task is cancelled, an
-        unwritten request is withdrawn. A written message is perhaps stored.
+        `select` is a plain function, called on the library's own loop: it must not wait. If the task is cancelled
+        before the request is written to the connection, nothing is sent. After that, the message may be stored.
         """
         producer = await self._async()
         if select is not None or self._batches:
@@ -193,9 +202,10 @@ class Producer(OwnerFace[TrioProducer]):
         select: Select | None = None,
         wait: bool = True,
     ) -> asyncio.Future[SendResult]:
-        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the result's future.
+        """Starts a send in the background, and returns the future of its result.
 
-        With `wait=False` it raises `WindowFull` instead of waiting. Cancelling the future does not cancel the send.
+        Waits first while `max_in_flight` messages or `max_in_flight_bytes` are being sent, or with `wait=False` raises
+        `WindowFull` then. Cancelling the future does not cancel the send.
         """
         producer = await self._async()
         if select is not None:

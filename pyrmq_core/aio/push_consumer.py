@@ -67,10 +67,10 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
         await on_library_loop(partial(consumer.run, orderly=orderly), handler)
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Ends `run` or the iteration, and waits until it has ended, but not in a handler.
+        """Ends `run` or the iteration, and waits until it has ended. In a handler it returns at once.
 
-        No more messages are pulled. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish,
-        then they are cancelled and their messages are delivered again. Offsets are stored and the group is left.
+        No more messages are pulled. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish, then
+        they are cancelled and their messages are delivered again. Offsets are stored and the group is left.
         """
         await on_library_loop(stop_consumer, await self._async(), timeout, self._is_handler())
 
@@ -98,9 +98,9 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages that were not
-        taken, or not settled, are delivered again. A wait for the next delivery may be cancelled, by `asyncio.timeout`
-        too, and loses no message.
+        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages whose block did
+        not begin, or did not end, are delivered again. A wait for the next delivery may be cancelled, by
+        `asyncio.timeout` too, and loses no message.
         """
 
         async def made(consumer: TrioPushConsumer) -> TrioDeliveries:
@@ -143,7 +143,7 @@ class HandlerOnLoop:
                 await stop_consumer(self._consumer, 0, is_handler=True)
 
     def _context_here(self) -> Context:
-        """Returns a copy of `run`'s context with variables that hooks set in this task, such as a span."""
+        """Returns a copy of the context variables of `run`, with those that hooks set in this task, such as a span."""
         context = self._context.copy()
         for variable, value in copy_context().items():
             if context.get(variable) is not value:

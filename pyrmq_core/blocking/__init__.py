@@ -1,7 +1,7 @@
-"""The client for threads without a loop: the same names and arguments as `pyrmq_core`'s, without `await`.
+"""The client for threads without an event loop: the same names and arguments as `pyrmq_core`'s, without `await`.
 
-One trio loop in one daemon thread runs every call of the process. It is safe from many threads and at exit. A
-child after `fork` drops the parent's connections unclosed and opens its own on first use.
+All calls of a process run on one trio loop in one daemon thread. They are safe from many threads, and when the
+interpreter exits. A child process after `fork` leaves the parent's connections alone, and opens its own on first use.
 """
 
 from __future__ import annotations

@@ -32,47 +32,47 @@ class Admin(OwnerFace[AsyncAdmin]):
 
     @property
     def topics(self) -> Topics:
-        """Calls about topics: their configurations, offsets and order."""
+        """Methods about topics: their list, offsets, rates, permissions and order configurations."""
         return Topics(self, lambda admin: admin.topics)
 
     @property
     def users(self) -> Users:
-        """Calls about users (5.x)."""
+        """Methods that list, create, change and delete users of access control (5.3 and later)."""
         return Users(self, lambda admin: admin.users)
 
     @property
     def policies(self) -> Policies:
-        """Calls about the policies of users (5.x)."""
+        """Methods that list and change access policies: the actions allowed or denied to a user (5.3 and later)."""
         return Policies(self, lambda admin: admin.policies)
 
     @property
     def accounts(self) -> Accounts:
-        """Calls about the accounts in `plain_acl.yml` (4.9)."""
+        """Methods that list and change the access accounts in the brokers' `plain_acl.yml` (before 5.3.3)."""
         return Accounts(self, lambda admin: admin.accounts)
 
     @property
     def brokers(self) -> Brokers:
-        """Calls about brokers: their health, figures, settings and clean-up."""
+        """Methods about brokers: their status, statistics and settings, and the removal of unused data."""
         return Brokers(self, lambda admin: admin.brokers)
 
     @property
     def nameservers(self) -> NameServers:
-        """Calls about the settings of NameServers."""
+        """Methods that read and change the settings of NameServers."""
         return NameServers(self, lambda admin: admin.nameservers)
 
     @property
     def groups(self) -> Groups:
-        """Calls about consumer groups."""
+        """Methods about consumer groups: their members, settings, offsets and lag."""
         return Groups(self, lambda admin: admin.groups)
 
     @property
     def messages(self) -> Messages:
-        """Calls about stored messages: look-ups, traces and dead letters."""
+        """Methods about stored messages: look-ups by id and key, traces, and dead letters."""
         return Messages(self, lambda admin: admin.messages)
 
     @property
     def producers(self) -> Producers:
-        """Calls about the connected producers."""
+        """Methods that list the producers which are connected to brokers."""
         return Producers(self, lambda admin: admin.producers)
 
     cluster_info = blocking_form(AsyncAdmin.cluster_info)

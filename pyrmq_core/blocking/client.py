@@ -45,7 +45,10 @@ class Client(BlockingFace[AsyncClient]):
 
 
 class OwnerFace(BlockingFace[Owner]):
-    """The base of the blocking producer, consumers and `Admin`. A child after `fork` makes its own objects."""
+    """The base class of the blocking producer, consumers and `Admin`, each of which wraps the trio object of that name.
+
+    After `fork`, a child process opens another trio object at its first call.
+    """
 
     group: str
 

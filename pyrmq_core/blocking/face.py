@@ -22,7 +22,10 @@ V = TypeVar("V")
 
 
 class BlockingFace(Generic[T]):
-    """A wrapper of an async object, which `_make` creates. `open`, `with` or the first call opens it."""
+    """The base of the blocking classes: a wrapper of an async object, created by `_make`, on the library's trio loop.
+
+    `open`, `with` or the first call opens the object.
+    """
 
     def __init__(self) -> None:
         self._opened: HeldContext[T] | None = None
@@ -33,12 +36,15 @@ class BlockingFace(Generic[T]):
         raise NotImplementedError
 
     def open(self) -> Self:
-        """Opens the object now. Without this call, `with` or the first call does."""
+        """Opens the wrapped object now. Otherwise `with` or the first call of another method opens it."""
         self._async()
         return self
 
     def close(self) -> None:
-        """Closes the object after its open work has ended, as the async class does. A second call does nothing."""
+        """Closes the wrapped object as the async class does, after its sends or handlers have ended.
+
+        A second call does nothing.
+        """
         opened, self._opened, self._closed = self._opened, None, True
         if opened is not None and self._pid == os.getpid():
             opened.close(self._closing_seconds(opened))
@@ -94,13 +100,16 @@ class BlockingFace(Generic[T]):
 
 
 class Runner(Protocol[T_co]):
-    """An object whose `_run` runs a call on an async object and waits for it, which blocking forms need."""
+    """An object with a method `_run`, which runs a coroutine function on an async object and returns the result."""
 
     def _run(self, call: Callable[[T_co], Awaitable[R]]) -> R: ...
 
 
 def blocking_form(method: Callable[Concatenate[T, P], Awaitable[R]]) -> Callable[Concatenate[Runner[T], P], R]:
-    """Returns the blocking form of an async method: the same parameters, result and docstring."""
+    """Returns a method for a blocking class, which runs the async `method` on the library's loop and waits for its end.
+
+    It has the same parameters, result and docstring.
+    """
 
     @wraps(method)
     def call(self: Runner[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -110,7 +119,7 @@ def blocking_form(method: Callable[Concatenate[T, P], Awaitable[R]]) -> Callable
 
 
 def blocking_form_of_function(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Runner[T], P], R]:
-    """Returns the blocking form of a plain method, which is called on the library's loop."""
+    """Returns a method for a blocking class, which calls the plain `method` on the library's loop."""
 
     @wraps(method)
     def call(self: Runner[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -129,7 +138,7 @@ class OpenContext(Generic[T]):
         self._opened = opened
 
     def close(self) -> None:
-        """Closes the context manager. Its open requests are cancelled."""
+        """Cancels the open requests of the context manager, and closes it."""
         self._opened.abandon()
         self._opened.close()
 
@@ -149,7 +158,11 @@ def blocking_form_of_context(
     method: Callable[Concatenate[T, P], AbstractAsyncContextManager[V]],
     form: Callable[[HeldContext[V]], R],
 ) -> Callable[Concatenate[BlockingFace[T], P], R]:
-    """Returns the blocking form of a method that returns a context manager. The form opens it for `form`."""
+    """Returns a method for a blocking class, made from a `method` that returns an async context manager.
+
+    The made method enters the context manager on the library's loop, and returns `form(opened)`. The object that `form`
+    returns has to close `opened`.
+    """
 
     @wraps(method)
     def call(self: BlockingFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

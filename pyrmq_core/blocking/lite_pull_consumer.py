@@ -17,7 +17,10 @@ from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
 class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
-    """The blocking `pyrmq_core.LitePullConsumer`. `client` is a blocking `Client`. One thread polls."""
+    """The blocking `pyrmq_core.LitePullConsumer`. `client` is a blocking `Client`.
+
+    Only one thread at a time may call `poll`.
+    """
 
     @parameters_of(LitePullSettings[Client])
     def __init__(self, settings: LitePullSettings[Client]) -> None:
@@ -31,7 +34,7 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
     def close(self) -> None:
         """Stores offsets and leaves the group. A second call does nothing.
 
-        The messages of the last poll count as consumed, unless the `with` block failed.
+        The messages of the last poll count as consumed, unless the `with` block raised an exception.
         """
         if self._opened is not None:
             with suppress(InvalidState):
@@ -60,8 +63,8 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
     def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
         """Returns up to `pull_batch_size` messages of one queue, in their order, or an empty list if none came in time.
 
-        The messages of the previous poll count as consumed from now on. If a poll is interrupted (Ctrl-C), the next
-        poll returns its messages again.
+        The messages of the previous poll count as consumed from now on. If Ctrl-C interrupts a poll, the next poll
+        returns the messages that it would have returned.
         """
         self._received, messages = self._run(lambda consumer: consumer._poll(timeout, self._received))
         return messages

@@ -25,9 +25,10 @@ R = TypeVar("R")
 
 
 class PopDelivery:
-    """A popped message: `with delivery as message:` acknowledges it, and an exception gives it back.
+    """A popped message, for `with delivery as message:`. It is acknowledged when the block ends.
 
-    Without a block, call `ack` or `give_back`, each once. Safe to use from many threads.
+    If the block raises an exception, the message is given back, and delivered again. Without a block, call either `ack`
+    or `give_back`, once. Safe to use from many threads.
     """
 
     def __init__(self, delivery: AsyncPopDelivery) -> None:

@@ -40,7 +40,10 @@ R = TypeVar("R")
 
 
 class SendWindow(OpenContext[AsyncSendWindow]):
-    """The blocking form of `pyrmq_core.SendWindow`. Payloads are passed to the library's loop without a wait."""
+    """The blocking form of `pyrmq_core.SendWindow`, which sends many payloads with a limited number under way.
+
+    `put` passes a payload to the library's loop without waiting for that loop.
+    """
 
     @property
     def summary(self) -> WriteSummary:
@@ -48,7 +51,10 @@ class SendWindow(OpenContext[AsyncSendWindow]):
         return self._opened.value.summary
 
     def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room, then sends in the background. Raises the first failure of any earlier payload."""
+        """Waits until the window has room for the payload, then sends it in the background.
+
+        Raises the first failure of any earlier payload.
+        """
         window, loop = self._opened.value, portal()
         loop.check_outside()
         try:
@@ -63,7 +69,10 @@ class SendWindow(OpenContext[AsyncSendWindow]):
             raise
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns messages refused since the last call (`keep_refused`). Others of their batches are stored."""
+        """Removes and returns the messages that brokers refused since the last call, if the window has `keep_refused`.
+
+        The other messages of their batches are stored.
+        """
         return self._opened.value.take_refused()
 
     drain = blocking_form(AsyncSendWindow.drain)
@@ -127,11 +136,12 @@ class Producer(OwnerFace[AsyncProducer]):
         select: Select | None = None,
         wait: bool = True,
     ) -> Future[SendResult]:
-        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the result's future.
+        """Starts a send in the background, and returns the future of its result.
 
-        With `wait=False` it raises `WindowFull` instead of waiting. A broker's refusal is final, as in Java's async
-        send, and network failures are retried. With a `sharding_key` or `lite_topic` a temporary refusal is also
-        retried, which may store a second copy. In asyncio, `pyrmq_core.aio` has the same with `await`.
+        Waits first while `max_in_flight` messages or `max_in_flight_bytes` are being sent, or with `wait=False` raises
+        `WindowFull` then. A broker's refusal is final, as in Java's async send, and network failures are retried. With
+        a `sharding_key` or `lite_topic` a temporary refusal is also retried, which may store a second copy. In asyncio,
+        `pyrmq_core.aio` has the same with `await`.
         """
         future: SendFuture[SendResult] = SendFuture()
         if select is not None:  # the user's function chooses the queue, on the loop
@@ -165,10 +175,10 @@ class Producer(OwnerFace[AsyncProducer]):
         queue: MessageQueue | None = None,
         wait: bool = True,
     ) -> Future[Sequence[SendResult]]:
-        """Starts a `send_batch` in the background. Waits only for room, where the list counts as one message.
+        """Starts a `send_batch` in the background, and returns the future of one result for each message.
 
-        The future has one result for each message, or the error of `send_batch`. With `wait=False` it raises
-        `WindowFull` instead of waiting. Refusals are as in `send_soon`.
+        The future raises the errors of `send_batch`. The call waits first, as `send_soon` does, where the whole list
+        counts as one message, or with `wait=False` raises `WindowFull` then. Refusals are as in `send_soon`.
         """
         future: SendFuture[Sequence[SendResult]] = SendFuture()
 

@@ -114,8 +114,8 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages that were not
-        taken, or not settled, are delivered again.
+        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages whose block did
+        not begin, or did not end, are delivered again.
         """
         return Deliveries(self._on_loop(lambda consumer: consumer.deliveries(orderly=orderly)))
 
@@ -139,7 +139,10 @@ async def _subscribe(consumer: AsyncPushConsumer, topic: str, tags: str, sql: st
 
 
 class Delivery:
-    """One message: `with delivery as message:`. The end of the block acknowledges it, an exception gives it back."""
+    """One received message, for `with delivery as message:`. It is acknowledged when the block ends.
+
+    If the block raises an exception, the message is delivered again.
+    """
 
     def __init__(self, delivery: AsyncDelivery) -> None:
         self._delivery = delivery

@@ -1,4 +1,4 @@
-"""The blocking reader of a range of offsets. It fetches each element by one call to the library's loop."""
+"""`RangeReader`: a blocking iterator over a range of offsets, with a call to the library's loop for each element."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ def blocking_reader(
 
 
 class RangeReader(OpenContext[AsyncIterator[R]]):
-    """The elements of a range in offset order: `with consumer.read(q, 0, n) as pulls: for pull in pulls`."""
+    """A `with` block and iterator over the results of `PullConsumer.read` and similar methods, in offset order.
+
+    Use it as `with consumer.read(q, 0, n) as pulls: for pull in pulls`.
+    """
 
     def __iter__(self) -> Iterator[R]:
         while (element := portal().run(_next_of, self._opened.value)) is not None:
             yield element
 
     def decoded_in_parts(self, decode: Callable[[R], Iterable[T]]) -> Iterator[T]:
-        """Decodes each element, and yields the values one at a time. No value may be None.
+        """Decodes each element with `decode`, which returns several values, and yields the values one at a time.
 
-        `decode` is called in the loop's thread, and must not wait. A second thread for decoding would read a tenth to a
-        sixth slower, since both threads share the interpreter.
+        No value may be None. `decode` is called in the loop's thread, and must not wait. A second thread for decoding
+        would read a tenth to a sixth slower, since both threads share the interpreter.
         """
         decoding = _Decoding(self._opened.value, decode)
         while (value := portal().run(decoding.next)) is not None:
@@ -44,8 +47,6 @@ async def _next_of(elements: AsyncIterator[R]) -> R | None:
 
 
 class _Decoding(Generic[R, T]):
-    """The decoded values of a range's elements, one for each call of `next`."""
-
     def __init__(self, elements: AsyncIterator[R], decode: Callable[[R], Iterable[T]]) -> None:
         self._elements = elements
         self._decode = decode

@@ -1,7 +1,7 @@
-"""The client: routes, sending and pulling over RocketMQ's remoting protocol.
+"""The client: route look-ups, sending and pulling over RocketMQ's remoting protocol.
 
-`client` has the public class, and `client_session` its connections and background tasks, which producers and consumers
-share. `producer` sends, always through `send.sender.Sender`. `consumer` reads, always through `pull.puller.Puller`.
-`admin` administers. They use `routes`, which looks routes up, `remoting`, which calls servers, and `routing`, plain
-functions that choose NameServers and queues.
+`client` has the public class `Client`, and `client_session` its connections and background tasks, which producers and
+consumers share. `producer` sends, always through `send.sender.Sender`. `consumer` reads, always through
+`pull.puller.Puller`. `admin` administers a cluster. All of these use `routes`, which looks up the routes of topics,
+`remoting`, which sends requests to servers, and `routing`, plain functions that choose NameServers and queues.
 """

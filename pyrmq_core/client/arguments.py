@@ -34,7 +34,10 @@ def seconds_of(name: str, value: object) -> float:
 
 
 def first_millisecond(when: datetime) -> int:
-    """Returns milliseconds since 1970, rounded up to those of store times. Refuses a time without a zone."""
+    """Converts a time to milliseconds since 1970, rounded up. Raises `InvalidArgument` for a time without a zone.
+
+    A message stored at this millisecond or later was stored at `when` or later.
+    """
     if getattr(when, "tzinfo", None) is None:
         raise InvalidArgument(f"{shown(when)} has no time zone; write datetime(..., tzinfo=UTC)")
     return -((EPOCH - when) // timedelta(milliseconds=1))

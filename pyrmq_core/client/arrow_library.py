@@ -9,7 +9,10 @@ from pyrmq_core.errors import MissingLibrary
 
 
 def columnar(users: str = "record batches") -> ModuleType:
-    """Returns the package `pyrmq_core.columnar`. Raises `MissingLibrary`, which names its `users`, without Arrow."""
+    """Returns the package `pyrmq_core.columnar`. Raises `MissingLibrary` if numpy or pyarrow is not installed.
+
+    `users` names in the error the feature that needs them.
+    """
     try:
         for library in ("numpy", "pyarrow"):
             import_module(library)

@@ -48,7 +48,7 @@ LEAST_SECONDS: Final = 1.0
 
 
 class Callbacks(Protocol):
-    """The handlers of one kind of requests that brokers send to a client."""
+    """An object with handlers, by request code, for requests from brokers to a client, such as transaction checks."""
 
     def handlers(self) -> Mapping[int, Handler]: ...
 
@@ -163,7 +163,10 @@ class ClientSession:
         return self._batch_topics
 
     async def call(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Command:
-        """Returns the answer of a server, whatever its code. Raises `NetworkError`s and `ProtocolError`s."""
+        """Sends a request to a server and returns the answer, whatever its code.
+
+        Raises `NetworkError` or `ProtocolError` if no valid answer arrives.
+        """
         return await self.caller.call(address, command, timeout=timeout)
 
     async def open_line(self, address: str) -> PinnedConnection:
@@ -204,7 +207,10 @@ class ClientSession:
     async def has_moved(
         self, queue: MessageQueue, address: str, *, timeout: float, namespace: str | None = None
     ) -> bool:
-        """Queries a NameServer. Returns whether the queue's broker now has another address to read from."""
+        """Fetches the topic's route, and returns True if the queue is now to be read at another address than `address`.
+
+        Returns False also if the route cannot be fetched.
+        """
         try:
             await self.routes.refresh(with_namespace(queue.topic, namespace), timeout=timeout)
             current = reading_address(self.routes.broker(queue.broker_name))
@@ -235,7 +241,7 @@ class ClientSession:
         return address
 
     def namespace_or_own(self, namespace: str | None) -> str | None:
-        """Returns `namespace`, or if it is None, the one in the NameServer's address. An empty text gives None."""
+        """Returns `namespace`, or, if it is None, that in the NameServer's address. Returns None for an empty text."""
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str, *, transactional: bool = False) -> None:
@@ -249,11 +255,14 @@ class ClientSession:
         self._nursery.start_soon(self._round, "sending heartbeats", self.heartbeats.send_round)
 
     async def unregister_producer(self, group: str) -> None:
-        """Removes the group from brokers. An unreachable broker forgets it when the connection ends."""
+        """Reports to the brokers that this client has left the producer group.
+
+        A broker that cannot be reached removes the client when the connection ends.
+        """
         await self.heartbeats.remove(producer=group)
 
     def callbacks(self, kind: type[C]) -> C:
-        """Returns the client's only object of class `kind`, which handles requests of brokers.
+        """Returns the object of class `kind`, one for the whole client, that handles a sort of requests from brokers.
 
         The first call creates the object and registers its handlers. A client that only pulls never calls this, and so
         does not load the modules of these requests.
@@ -297,7 +306,10 @@ class ClientSession:
             await self._round("polling routes", routes.refresh_all)
 
     async def _leave_lost_masters(self, routes: Routes, caller: RemotingClient) -> None:
-        """Ends the calls to a master whose address is in no route any more, so that their sends use a new master."""
+        """Closes the connections to each master that is in no route any more.
+
+        So the sends that wait for its answer end, and use the new master.
+        """
         masters: dict[str, str] = {}
         while True:
             changed = routes.brokers_changed
@@ -312,7 +324,7 @@ class ClientSession:
             await changed.wait()
 
     async def _send_heartbeats(self, routes: Routes, heartbeats: Heartbeats) -> None:
-        """Sends heartbeats every `heartbeat_broker_interval` seconds, and soon after a broker is new."""
+        """Sends heartbeats every `heartbeat_broker_interval` seconds, and soon after the known brokers change."""
 
         async def clean_and_send() -> None:
             routes.forget_offline_brokers()

@@ -20,10 +20,10 @@ class ServiceState(enum.Enum):
 
 
 class Life:
-    """The state of a client, producer or consumer. Its checks refuse calls at the wrong time, in Java's words.
+    """The state of a client, producer or consumer. Its methods raise `InvalidState` for a call at the wrong time.
 
-    Errors name the object by `kind`, such as `producer`, and `name`, its group or id. The state is START_FAILED from
-    before the start until its success (DefaultMQProducerImpl.java, start).
+    Errors have Java's words, and name the object by `kind`, such as `producer`, and `name`, its group or id. The state
+    is START_FAILED while the object starts, until that has succeeded (DefaultMQProducerImpl.java, start).
     """
 
     def __init__(self, kind: str, name: str) -> None:
@@ -61,7 +61,10 @@ class Life:
 
 
 def check_trio() -> None:
-    """Raises `InvalidState` outside a trio program. The error names the package to use there."""
+    """Raises `InvalidState` unless the caller runs under trio. The error names the package to use instead.
+
+    That is `pyrmq_core.aio` under asyncio, and else `pyrmq_core.blocking`.
+    """
     if trio.lowlevel.in_trio_run():
         return
     asyncio = sys.modules.get("asyncio")  # loaded only in a program that uses asyncio

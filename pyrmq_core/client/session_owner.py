@@ -37,17 +37,19 @@ class SessionOwner(AsyncOnly, Generic[S]):
         self._configure()
 
     def _configure(self) -> None:
-        """Makes the parts that need no loop, when the object is constructed. Subclasses override it."""
+        """Does nothing. Subclasses override it to make, at construction, the parts that need no event loop."""
 
     async def _opens(self, stack: AsyncExitStack) -> None:
-        """Makes the parts that need the open session. Subclasses override it.
+        """Does nothing. Subclasses override it to make the parts that need the open session. `stack` closes them.
 
-        `stack` closes the parts at the end. After `InvalidState` the object may be opened again, after another error
-        never.
+        After an `InvalidState` the object may be opened again, after any other error it may not.
         """
 
     async def _closes(self, *, has_failed: bool) -> None:
-        """Ends the open work: in order, or at once if the `async with` block has failed. Subclasses override it."""
+        """Does nothing. Subclasses override it to finish their work before the session closes.
+
+        With `has_failed` the `async with` block raised, and they drop the work at once.
+        """
 
     @property
     def state(self) -> ServiceState:

@@ -1,4 +1,4 @@
-"""`Text`: an English sentence that keeps its pattern and values, so that the page in the browser can translate it."""
+"""`Text`: an English sentence that keeps its pattern and values, so that the project's web page can translate it."""
 
 from __future__ import annotations
 

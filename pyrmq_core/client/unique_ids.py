@@ -49,7 +49,7 @@ class UniqueIds:
         return list(chain.from_iterable([run.ids() for run in self.draw_runs(count)]))
 
     def draw_runs(self, count: int) -> list[IdRun]:
-        """Returns `count` ids as runs of consecutive ids, whose texts are not made."""
+        """Returns `count` new ids as runs of consecutive ids. Their texts are only made by `IdRun.ids`."""
         with self._lock:
             maker = self._maker or self._make_maker()
             runs: list[IdRun] = []
@@ -91,7 +91,7 @@ def unique_ids(count: int) -> list[str]:
 
 
 def unique_id_runs(count: int) -> list[IdRun]:
-    """Returns `count` UNIQ_KEYs as runs of consecutive ids. Encoding by columns does not need their texts."""
+    """Returns `count` UNIQ_KEYs as runs of consecutive ids, for columnar encoding, which needs no text of each id."""
     return _ids.draw_runs(count)
 
 

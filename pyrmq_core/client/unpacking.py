@@ -1,7 +1,7 @@
-"""Decompresses and decodes message bodies in a thread, in short steps. A loop runs one step at a time.
+"""Decompresses and decodes message bodies in a worker thread, in short steps.
 
-The sender of a body decides how long this takes, so none of it is done on the loop. Other tasks run meanwhile, and a
-cancelled task ends after its step.
+The sender of a body decides how long its decompression takes, so this is not done in the event loop's thread. Of all
+readers on a loop, one at a time runs a step. Other tasks run meanwhile, and a cancelled task ends after its step.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None])
 async def unpacked_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of a pull, decompressed in a thread, and the first offset that memory has no room for."""
+    """Returns the messages of a pull, up to 256 MiB of bodies, and the offset of the first message beyond, or None.
+
+    Compressed bodies are decompressed in a worker thread.
+    """
     if not has_compressed(pull.records):
         return messages_of(pull, within, rules, allow_gaps=allow_gaps)
 

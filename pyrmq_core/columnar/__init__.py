@@ -1,7 +1,8 @@
-"""Messages as Arrow columns (extra `arrow`): `encoding` turns rows into payloads, `decoding` pulls into record batches.
+"""Messages as Arrow columns (extra `arrow`).
 
+`encoding` encodes rows as the payloads of send requests, and `decoding` decodes the records of pulls to record batches.
 `arrays` has functions over Arrow's arrays and NumPy's vectors for both. The results equal those of
-`protocol/messages/payload.py` for each message alone.
+`protocol/messages/payload.py`, which handles one message at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrow arrays and NumPy vectors that share bytes: copied spans, slices without a copy, and text read as in Java."""
+"""Functions over Arrow arrays and NumPy vectors that share memory: slices with and without a copy, and UTF-8 checks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def strided_indices(step: int, first: int, count: int) -> pa.Array:
 def slices_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
     """Returns the binary array whose element i is `data[bounds[i]:bounds[i + 1]]`. Nothing is copied.
 
-    A negative length is allowed in an element that no caller reads.
+    Elements with descending bounds, and so a negative length, are allowed as long as no caller reads them.
     """
     if bounds[0] > bounds[-1]:  # Arrow refuses an array whose first bound is above its last
         bounds = np.append(bounds, np.int32(data.size))
@@ -98,7 +98,7 @@ def byte_view(array: pa.Array) -> Octets:
 
 
 def encoded(texts: pa.Array) -> pa.DictionaryArray:
-    """Returns the texts as a dictionary array: each text has one index, and nulls are null indices."""
+    """Returns the texts as an Arrow dictionary array, in which equal texts have one index, and nulls a null index."""
     if not pa.types.is_dictionary(texts.type):
         return texts.dictionary_encode()
     # A caller's dictionary may contain a text twice, or a null.
@@ -118,7 +118,7 @@ def as_text(array: pa.Array) -> pa.Array:
 
 
 def of_type(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Returns the column in the type of its field. Bytes of a body become text as in Java."""
+    """Returns `array` converted to the type of `field`. A binary body becomes a string as in Java (see `as_text`)."""
     if array.type == field.type:
         return array
     return as_text(array) if field.name == "body" and field.type == pa.string() else array.cast(field.type)
@@ -130,7 +130,7 @@ def as_string(array: pa.Array) -> pa.Array:
 
 
 def is_utf8(array: pa.Array) -> bool:
-    """Returns whether all elements of a binary array without nulls are UTF-8. ASCII is found in a sixth of the time."""
+    """Returns whether all elements of a binary array without nulls are UTF-8. It is fastest if all are ASCII."""
     bounds = offsets_of(array)
     octets = byte_view(array)[bounds[0] : bounds[-1]]
     if not len(octets) or octets.max() < FIRST_BEYOND_ASCII:

@@ -90,7 +90,11 @@ class BodySchema:
 
 
 class BodySampler:
-    """A summary of the added bodies, for `schema`. Its memory grows with their different names, up to a limit."""
+    """A collector of sampled message bodies, from which `schema` infers columns.
+
+    It keeps the names and types that occur, not the bodies. So its memory grows with the number of different names, up
+    to a limit.
+    """
 
     def __init__(self) -> None:
         self._room = _Room()
@@ -126,7 +130,7 @@ class BodySampler:
 
 
 def infer_body_schema(bodies: Iterable[bytes]) -> BodySchema:
-    """Returns the columns of the bodies. A body of another form than most is counted, but adds no column."""
+    """Returns columns inferred from the bodies. A body of another form than most is counted, but adds no column."""
     sampler = BodySampler()
     for body in bodies:
         sampler.add(body)

@@ -1,14 +1,14 @@
-"""The rule by which records of a manifest count: only the first record of each batch of a writer commits it. Pure.
+"""Decides which commit records in a manifest count: only the first record of each batch of a writer commits it. Pure.
 
-A committer reads the manifest to its end before it appends. It appends nothing if its batch has a record there. So a
-second record of a batch can only lie between the end that its committer saw and its own offset. These entries alone
-show whether a record counts, and a reader may begin anywhere.
+A manifest is the topic in which committed writes record their batches. A committer reads it to its end, and appends a
+record unless its batch has one there. So a second record of a batch can only lie between the end that its committer saw
+and its own offset. The entries between these two alone show whether a record counts, and a reader may begin anywhere.
 
-The numbers of a writer's batches ascend. A record with a lower number than a committed batch is late, and does not
-count either. Nor does a record whose ranges do not have the rows that it states.
+The numbers of a writer's batches ascend. A record with a lower number than a committed batch of its writer is late, and
+does not count either. Nor does a record whose ranges do not have the rows that it states.
 
-A record's list of committed batches saves committers from reading all earlier records. It is believed if the records
-that it names are there, or have expired.
+A record may list the batches committed before it, so that committers need not read all earlier records. Such a list is
+believed if the records that it names are there, or have expired.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def next_record(
     without_decided: int,
     named: bool = True,
 ) -> CommitRecord | None:
-    """Returns the record that commits a batch, to be appended to a manifest that ends at offset `seen`.
+    """Returns the record that commits batch `number` of `writer`, for a manifest that ends at offset `seen`.
 
     `decided` has the batches committed before `seen`. Returns None if one of them is this batch or a later one of its
-    writer. `without_decided` is the number of entries since a record listed the committed batches. `commit` is unique
-    to this attempt. A writer that commits once is not `named`, and no later record lists it. Raises `ManifestError` for
-    a batch of more than a million ranges, which no reader accepts.
+    writer. `without_decided` is the number of entries after the last record that lists the committed batches. `commit`
+    is unique to this attempt. `named` is False for a writer that commits only once: later records do not list it.
+    Raises `ManifestError` for a batch of more than a million ranges, which no reader accepts.
     """
     last = decided.get(writer)
     if last is not None and last.number >= number:
@@ -102,7 +102,10 @@ def next_record(
 
 
 def remembered(decided: CommittedBatches) -> CommittedBatches:
-    """Returns the committed batches to list in a record, without writers that commit once or committed long ago."""
+    """Returns those of the committed batches that a new record lists, up to 1 MiB, the latest ones.
+
+    Left out are writers that commit only once, and writers whose last batch is 400 days older than the newest batch.
+    """
     newest = max((last.stored_ms for last in decided.values()), default=0)
     listed, room = dict[str, Decided](), MOST_LIST_BYTES
     for writer, last in reversed(list(decided.items())):
@@ -113,9 +116,10 @@ def remembered(decided: CommittedBatches) -> CommittedBatches:
 
 
 def needed_from(entries: Entries, start: int, end: int) -> int:
-    """Returns the first offset of the entries that decide which records from `start` to before `end` commit a batch.
+    """Returns the first offset that has to be read to decide which records from `start` to before `end` count.
 
-    `entries` has at least the entries at the offsets from `start` to before `end`.
+    It is less than `start` if a committer had seen a lower end of the manifest when it made its record. `entries` has
+    at least the entries from `start` to before `end`.
     """
     records = ((offset, entries.get(offset)) for offset in range(start, end))
     seen = (
@@ -129,8 +133,9 @@ def needed_from(entries: Entries, start: int, end: int) -> int:
 def commits_between(entries: Entries, start: int, end: int) -> list[Commit]:
     """Returns the committed batches whose records lie from offset `start` to before `end`, in the order of the records.
 
-    `entries` has all entries from `needed_from` on. Raises `ManifestError` for a faulty record: its parts are missing
-    or another record's, or its ranges do not have the rows that it states.
+    `entries` has all entries from the offset that `needed_from` returns. Raises `ManifestError` for a record whose
+    parts are missing or belong to another record, and for one whose ranges overlap or do not have the rows that it
+    states.
     """
     return [
         Commit(offset, record.writer, record.number, record.rows, _all_ranges(entries, offset, record))
@@ -191,10 +196,11 @@ def _contradiction(fault: str, offset: int) -> ManifestError:
 def committed_at(
     entries: Entries, start: int, end: int, *, disbelieved: Container[int] = ()
 ) -> tuple[CommittedBatches, int] | None:
-    """Returns the batches committed before offset `end`, and how many entries follow the last record that lists them.
+    """Returns each writer's latest batch committed before offset `end`, or None if `entries` do not suffice for that.
 
-    `entries` begin at `start`. Returns None if no record among them has a list, unless `start` is 0. Lists of the
-    records at the offsets `disbelieved` are ignored, since they name batches without a record.
+    They begin at offset `start`, and suffice if one of them lists the batches committed before it, or if `start` is 0.
+    The second value is the number of entries after the last one with such a list. Lists of the records at the offsets
+    `disbelieved` are ignored, since they name batches without a record.
     """
     for offset in range(end - 1, start - 1, -1):
         record = entries.get(offset)
@@ -214,9 +220,9 @@ def without_record(entries: Entries, decided: CommittedBatches) -> CommittedBatc
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[CommittedBatches, int]:
-    """Returns the batches committed from offset `start` to before `end`, and the number of these entries.
+    """Returns each writer's latest batch committed from offset `start` to before `end`, and the number of entries.
 
-    It is for a manifest whose entries before `start` have expired. Batches that those committed are missing.
+    It serves if all entries before `start` have expired. Batches that were committed only by those are missing.
     """
     return _with_records(entries, start, end, {}), end - start
 

@@ -19,9 +19,9 @@ MANIFEST_NAMESPACE: Final = "PYRMQ_MANIFEST"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CommittedRange:
-    """Committed messages of a queue from `start` to before `end`. `ids` are the ids of some of them, by offset.
+    """Committed messages of a queue from `start` to before `end`.
 
-    They are the first and the last message of each range that a writer stored.
+    `ids` has the offset and the id of the first and the last message of each range that a writer stored.
     """
 
     queue: MessageQueue
@@ -36,9 +36,11 @@ def manifest_of(topic: str) -> str:
 
 
 def manifests_in(kinds: Iterable[str], orders: Mapping[str, str]) -> frozenset[str]:
-    """Returns all manifests: the topics in `kinds`, and topics that earlier releases marked by an order configuration.
+    """Returns the topics that are manifests: all of `kinds`, and those that earlier releases marked in another way.
 
-    The latter have the default name of a manifest, and one queue in their order configuration in `orders`.
+    `kinds` are the topics in the KV namespace of manifests. Earlier releases gave a manifest an order configuration
+    with one queue: `orders` has the order configurations by topic, and only topics with a manifest's default name
+    count.
     """
     single = (name for name, order in orders.items() if ";" not in order.strip(";") and order.strip(";").endswith(":1"))
     return frozenset(kinds).union(name for name in single if name.endswith(MANIFEST_SUFFIX))
@@ -72,7 +74,7 @@ def ids_by_queue(ranges: Iterable[CommittedRange]) -> dict[MessageQueue, list[tu
 
 
 def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
-    """Raises `DataLost` if a message of an unfiltered pull lacks its committed id. `ids` are by rising offset."""
+    """Raises `DataLost` if messages of an unfiltered pull lack their committed `ids`, which are in offset order."""
     for offset, unique_id in ids[bisect_left(ids, (pull.start,)) : bisect_left(ids, (pull.next_offset,))]:
         within = OffsetRange(offset, offset + 1)
         for message in decode(pull, within, verify_crc=False, keep_undecodable=True, allow_gaps=True):

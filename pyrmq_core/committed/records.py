@@ -52,7 +52,7 @@ class StoredRange:
 class Decided:
     """A writer's latest committed batch: its number and rows, and its record's offset and store time, if known.
 
-    A writer that is not `is_named` commits once.
+    `is_named` is False for a writer that commits only once.
     """
 
     number: int
@@ -68,11 +68,12 @@ CommittedBatches: TypeAlias = Mapping[str, Decided]
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """The record that commits the batch `number` of `writer`, whose rows are in `ranges`.
+    """The record that commits batch `number` of `writer`, whose `rows` rows are the messages in `ranges`.
 
-    The committer read the manifest up to the offset `seen`, and found no such batch there. `decided` may list the
-    batches committed there. The ranges of `parts` messages before this one, with the same `commit`, belong to it. A
-    writer that is not `is_named` commits once. `stored_ms` is the time at which the broker stored the record.
+    The committer had read the manifest up to the offset `seen`, and found no record of this batch. `decided`, if not
+    None, lists the batches committed before `seen`. If a batch has many ranges, `parts` earlier messages with the same
+    `commit` contain the others. `is_named` is False for a writer that commits only once. `stored_ms` is the time at
+    which the broker stored the record.
     """
 
     writer: str
@@ -88,7 +89,7 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True for ranges with other than `rows` rows, which commit nothing. False if there are further parts."""
+        """True if the ranges have other than `rows` rows, so that the record is void. False with further parts."""
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 
@@ -103,7 +104,7 @@ Entry: TypeAlias = CommitRecord | RangesPart
 
 @dataclass(frozen=True, slots=True)
 class NoEntry:
-    """A message of a manifest that is no commit, and why."""
+    """A message of a manifest that is neither a commit record nor a part of one, and the reason."""
 
     reason: str
 

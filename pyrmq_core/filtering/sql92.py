@@ -56,7 +56,10 @@ def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]
 
 
 def ignored_rest(text: str, *, text_tests: bool = True) -> str:
-    """Returns the end of an expression that RocketMQ ignores. It is empty if the parser refuses the expression."""
+    """Returns the text that follows a complete expression, which RocketMQ ignores.
+
+    It is empty if nothing follows, and if the parser refuses the expression.
+    """
     try:
         parser = _Parser(text, text_tests)
         parser.condition()

@@ -1,8 +1,8 @@
-"""The parts of an SQL92 expression, their evaluation, and RocketMQ's rules for joining them. Pure.
+"""Builds the parts of a parsed SQL92 expression, and evaluates them by RocketMQ's rules. Pure.
 
-The logic has three values, as in SQL: a missing property is null. The parser gets `UnfitOperand` for parts that
-RocketMQ refuses to join. Source: filter/expression/ComparisonExpression.java, LogicExpression.java,
-UnaryExpression.java (5.4.0).
+The logic has three values, as in SQL: a missing property is null. Functions raise `UnfitOperand` for parts that
+RocketMQ refuses to join, which the parser reports. Source: filter/expression/ComparisonExpression.java,
+LogicExpression.java, UnaryExpression.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ def constant(value: Value) -> Part:
 
 
 def condition_of(part: Part) -> Part:
-    """Returns the part as a condition. A property alone is a condition that is never true."""
+    """Returns the part as an operand of AND, OR or NOT. A property alone is a condition that is never true.
+
+    Raises `UnfitOperand` for a number or a text.
+    """
     if part.kind is Kind.PROPERTY:
         evaluate = part.evaluate
         return Part(Kind.CONDITION, lambda properties: None if evaluate(properties) is None else False)

@@ -123,10 +123,10 @@ class Portal:
                 raise self.crash or _ended() from None
 
     def run_if_idle(self, function: Callable[..., bool], *args: object) -> bool:
-        """Calls `function` in this thread and returns its result, if the loop is idle waiting for I/O.
+        """Calls `function` in this thread and returns its result, if the loop is idle and waits for I/O.
 
-        Otherwise, and while functions passed to `soon` have not run, returns False without calling it. The function
-        must not use trio's functions. The only part of the loop that it may use is `access_here`.
+        Returns False without calling it if the loop is running, or has yet to run functions passed to `soon`.
+        `function` must not use trio's functions. The only part of the loop that it may use is `access_here`.
         """
         return not self._queue and self._loop_lock.try_run(function, *args)
 
@@ -238,7 +238,11 @@ class HeldContext(Generic[T]):
     """An async context manager that a task on the loop keeps open until `close`."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T], *, wait: bool = True) -> None:
-        """Opens the context, and waits until it is open. With `wait=False` the future `opening` ends at that moment."""
+        """Opens `manager` in a task on the loop, and waits until it is open.
+
+        With `wait=False` it returns at once, and the future `opening` is done when the context is open or has failed to
+        open.
+        """
         self._portal = portal
         self._pid = os.getpid()
         self._scope = trio.CancelScope()
@@ -256,7 +260,10 @@ class HeldContext(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value of the `async with`. Raises `InvalidState` in a child after `fork`, which has another loop."""
+        """The value that the context manager gave when it opened.
+
+        Raises `InvalidState` in a child after `fork`, which has another loop.
+        """
         if self._pid != os.getpid():
             raise InvalidState(f"opened in process {self._pid}; a child after fork opens its own")
         if self._portal.crash is not None:

@@ -75,10 +75,10 @@ async def serve_bytes(
     patience: float = math.inf,
     task_status: trio.TaskStatus[BytePort] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled. `nursery.start` returns the `BytePort`.
+    """Listens at `host` and `port`, and runs `handler` for each connection in a task of its own, until cancelled.
 
-    A failing handler ends its connection alone. Raises `NetworkError` when it cannot listen, and `InvalidArgument` for
-    a host that cannot be resolved.
+    `nursery.start` returns the `BytePort`, the bound address. An exception of a handler ends its connection alone.
+    Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved.
     """
     listener = await open_listener(host, port)
     await serve_listener(handler, listener, max_connections=max_connections, patience=patience, task_status=task_status)
@@ -139,7 +139,10 @@ class _Connections:
         self._full = RareLine()
 
     def add(self, connection: ByteConnection, port: BytePort) -> bool:
-        """Adds a connection, if necessary in place of another, whose task is cancelled. Returns False without room."""
+        """Adds a connection, in place of another one if the port is full. Returns False if none may be replaced.
+
+        The task of the replaced connection is cancelled.
+        """
         if len(self._open) < self._most:
             self._open[connection] = None
             return True

@@ -24,10 +24,10 @@ MAX_UNREAD_BYTES: Final = 65536
 
 
 async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float) -> Wire:
-    """Returns a wire to the address, after a TLS handshake if `tls` is set.
+    """Connects to an address, with a TLS handshake if `tls` is set. Returns the connection's stream of bytes, a `Wire`.
 
-    `timeout` (seconds) covers all of it. Raises `ConnectFailed`, which names the address and the reason, and
-    `InvalidArgument` for a bad address.
+    `timeout` (seconds) covers the connection and the handshake. Raises `ConnectFailed`, which names the address and the
+    reason, and `InvalidArgument` for a bad address.
     """
     host, port = parse_address(address)
     with trio.move_on_after(timeout):

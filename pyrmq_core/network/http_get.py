@@ -24,8 +24,9 @@ def check_url(url: str) -> None:
 
 
 async def fetch_text(url: str, *, timeout: float) -> str:
-    """Returns the body of an answer with status 200. Raises `NetworkError` for any other answer, or none in time.
+    """Fetches a URL and returns the body of the response. `timeout` is in seconds.
 
+    Raises `NetworkError` for a status other than 200, for a body above 64 KiB, and if there is no response in time.
     Redirections are not followed and no proxy is used, as in Java (common/utils/HttpTinyClient.java).
     """
     with trio.move_on_after(timeout):

@@ -1,4 +1,6 @@
-"""A listening port: opening it, accepting its connections, and waiting while there is no room for more."""
+"""A listening port: opening it, accepting its connections, and pausing while the process has no descriptors or memory
+for more connections.
+"""
 
 from __future__ import annotations
 

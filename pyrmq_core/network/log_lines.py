@@ -16,19 +16,27 @@ _FORMATTER: Final = logging.Formatter()
 
 
 def one_line(text: str) -> str:
-    r"""Returns the text with escapes (`\n`) for characters that end or disguise a line. A very long text is cut."""
+    r"""Returns the text as one line: line ends, control characters and marks that change the direction of text become
+    escapes such as `\n`. A text of more than 4,000 characters is cut.
+    """
     if len(text) > MAX_LINE_CHARS:
         text = f"{text[:MAX_LINE_CHARS]}... ({len(text)} characters)"
     return _UNSAFE.sub(_escaped, text)
 
 
 def visible_text(text: str) -> str:
-    """Returns the text with escapes for characters that control a terminal or disguise it. Keeps tabs and line ends."""
+    """Returns the text harmless to a terminal: control characters, and marks that change its direction, become escapes.
+
+    Tabs and newlines stay.
+    """
     return _STEERING.sub(_escaped, text)
 
 
 def line_logger(name: str) -> logging.Logger:
-    """Returns the logger of that name, whose messages become one line each. Messages below its level cost nothing."""
+    """Returns the logger of that name, with a filter that writes each message as a single line (see `one_line`).
+
+    Messages below the logger's level are not formatted.
+    """
     logger = logging.getLogger(name)
     if not any(isinstance(present, _OneLine) for present in logger.filters):
         logger.addFilter(_OneLine())

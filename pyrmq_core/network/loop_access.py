@@ -1,4 +1,4 @@
-"""`LoopAccess`: how code uses the loop from any thread, by its clock, its scheduling, and the right to write."""
+"""`LoopAccess`: the functions by which code in any thread reads the clock of trio's loop and schedules calls on it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import trio
 
 @dataclass(frozen=True, slots=True)
 class LoopAccess:
-    """The functions by which a caller starts work on the loop.
+    """The access that the code of one thread has to trio's event loop.
 
-    `now` returns the loop's time, and `soon` schedules a function on the loop. `writes_here` is true for a thread that
-    has the loop's lock while the loop waits for I/O (`LoopLock`). Such a thread may write to a connection, but not use
-    trio's functions, which work only in the loop's own thread.
+    `now` returns the loop's time, and `soon` schedules a function on the loop. `writes_here` is True for a thread that
+    may write to connections itself: it holds the loop's lock (`LoopLock`) while the loop waits for I/O. Trio's own
+    functions still work only in the loop's thread.
     """
 
     now: Callable[[], float]

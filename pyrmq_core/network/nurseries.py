@@ -1,4 +1,5 @@
-"""Nurseries whose tasks end with their block, and that raise the block's own errors without a group around them.
+"""Nurseries that end with their block: their tasks are cancelled, and an exception of the block is raised without an
+exception group around it.
 
 A plain nursery wraps its block's exception into an exception group, but users of `async with Producer(...)` want
 `except SendFailed` to work. Where plain nurseries are used, `failure_in` extracts the failure from their groups.
@@ -16,7 +17,10 @@ from pyrmq_core.errors import RocketMQError
 
 @asynccontextmanager
 async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
-    """Opens a nursery. However its block ends, all tasks are cancelled and have ended after it."""
+    """Opens a nursery whose tasks are cancelled when the block ends, normally or by an exception.
+
+    Leaving the block waits until all of them have ended.
+    """
     manager = trio.open_nursery()
     nursery = await manager.__aenter__()
     try:
@@ -35,9 +39,9 @@ async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
 
 @asynccontextmanager
 async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
-    """Opens a nursery whose tasks continue until the block has ended, even while the block is cancelled.
+    """Opens a nursery whose tasks run until the block has ended, even if the block itself is cancelled.
 
-    A cancelled block can then still use its connections, for a bounded time, to store offsets and to unregister.
+    So a cancelled block can still use its connections, for a bounded time, to store offsets and to unregister.
     """
     async with open_owned_nursery() as outer:
         with trio.CancelScope(shield=True):  # takes a moment, and must not add a point at which the caller is cancelled
@@ -49,7 +53,9 @@ async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
 
 
 async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Keeps a nursery open in a task of its own, whose shield covers its tasks but not the caller's block."""
+    """Keeps a nursery open in a task of its own, so that a shield against cancellation covers the nursery's tasks but
+    not the caller's block.
+    """
     async with trio.open_nursery() as nursery:
         nursery.cancel_scope.shield = True
         task_status.started(nursery)
@@ -57,10 +63,11 @@ async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
 
 
 def failure_in(failure: BaseException) -> BaseException:
-    """Returns the failure in exception groups: an interrupt if there is any, else the first of expected errors.
+    """Returns the one exception to report for a failure that may be an exception group.
 
-    Tasks that read one broker fail together when the broker ends, each with an error of ours: the first is enough. A
-    group that contains an unexpected error is returned unchanged, so that nothing is hidden.
+    That is a `KeyboardInterrupt` in the group if there is any. Otherwise it is the first exception, if all are expected
+    errors (`RocketMQError` or `OSError`): tasks that read from one broker fail together when it stops, and one error is
+    enough. A group that also contains an unexpected error is returned unchanged, so that nothing is hidden.
     """
     leaves = list(_leaves(failure))
     for leaf in leaves:

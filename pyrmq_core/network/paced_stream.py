@@ -1,9 +1,11 @@
-"""`paced`: a stream that is closed when its peer reads too slowly, for servers that would wait forever.
+"""`paced`: a wrapper for a server's stream that closes it when the peer reads too slowly.
 
-Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside.
-When a peer has closed its connection, Hypercorn still answers all requests that the peer had sent, and then keeps the
-connection until the time limit for a next request. So here the first failed send ends the connection, and `on_end` can
-end the wait for a next request.
+Without it, the server would wait forever.
+
+Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends a send from outside. After a
+peer has closed its connection, Hypercorn still answers all requests that the peer had sent, and then waits for another
+request until its time limit. So here the first failed send ends the connection, and `on_end` can end the wait for
+another request.
 """
 
 from __future__ import annotations
@@ -20,9 +22,12 @@ LEAST_BYTES_A_SECOND: Final = 32 * 1024
 
 
 class PacedStream:
-    """A stream of bytes that is closed when its peer reads too slowly.
+    """A wrapper for a trio stream that closes it when the peer reads too slowly.
 
-    `scope` is cancelled then, and when the peer is gone. `on_end` is called when the peer has sent everything.
+    That is when one `send_all` takes longer than 10 s plus 1 s for each 32 KiB.
+
+    `scope` is cancelled then, and when a send fails because the peer is gone. `on_end` is called when nothing more can
+    be received.
     """
 
     def __init__(
@@ -67,9 +72,10 @@ class PacedStream:
 async def paced(
     stream: trio.SocketStream, on_end: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
 ) -> AsyncIterator[PacedStream]:
-    """Yields the stream. Ends the block when the peer reads too slowly, or is gone while something is sent.
+    """Yields a `PacedStream` over `stream`.
 
-    Closes the stream when the surrounding scope is cancelled, so that a shielded send ends as well.
+    Cancels the block when the peer reads too slowly, or is gone while data is sent to it. The socket is closed as soon
+    as the surrounding scope is cancelled, so that a send that is shielded from cancellation ends as well.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_close_at_the_end, stream)

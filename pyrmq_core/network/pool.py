@@ -38,11 +38,11 @@ class _Opening:
 
 
 class ConnectionPool:
-    """Connections by address, which live as long as `nursery`.
+    """The connections of a client to servers, one for each address. They live as long as `nursery`.
 
-    `handler` answers requests from servers. `max_calls` limits the calls under way and, separately, the one-way
-    requests. Further callers wait within their own timeouts. `on_open` and `on_close` are called with the address of
-    each connection that opens or ends. `aclose` ends all connections.
+    `handler` answers requests that servers send. `max_calls` limits the calls in flight and, separately, the one-way
+    requests in flight. Further callers wait, within their own timeouts. `on_open` and `on_close` are called with the
+    address of each connection that opens or ends. `aclose` ends all connections.
     """
 
     def __init__(
@@ -78,10 +78,11 @@ class ConnectionPool:
         return tuple(connection for connection in self._connections.values() if not connection.is_closed)
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
-        """Returns the answer of the server at `address`. `timeout` (seconds) includes connecting and waiting for room.
+        """Sends a request to the server at `address` and returns the answer.
 
-        Raises `ConnectFailed`, and the errors of `Connection.call`. After the answer GO_AWAY the request is sent once
-        more over a new connection (NettyRemotingClient.invokeImpl, 5.x).
+        `timeout` is in seconds, and includes connecting and waiting while too many calls are in flight. Raises
+        `ConnectFailed`, and the errors of `Connection.call`. After the answer GO_AWAY the request is sent once more
+        over a new connection (NettyRemotingClient.invokeImpl, 5.x).
         """
         deadline = trio.current_time() + timeout
         try:
@@ -100,7 +101,10 @@ class ConnectionPool:
             self._permits.release()
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
-        """Waits until the connection to the address is open and has room for more. Raises the errors of `call`."""
+        """Waits until the connection to `address` is open and its send queue is not full.
+
+        `command` is only named in errors, which are those of `call`.
+        """
         if self.ready_connection(address) is None:
             deadline = trio.current_time() + timeout
             connection = await self._connect(address, deadline, timeout)

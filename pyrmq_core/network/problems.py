@@ -34,14 +34,15 @@ LASTING_CODES: Final = frozenset(
 
 
 def is_lasting(error: Exception) -> bool:
-    """Returns whether a server's refusal lasts until an operator changes something."""
+    """Returns whether an error is a server's refusal that lasts until an operator changes something."""
     return isinstance(error, ResponseError) and (error.code in LASTING_CODES or error.remark.startswith(ACL_REFUSAL))
 
 
 class Problems:
-    """The failing background requests of one client, consumer or broker, by kind and subject.
+    """The failing background requests of one client, consumer or broker, each named by a kind and a subject.
 
-    A kind is a phrase that its subject completes: "the heartbeat to" and an address. `clock` is monotonic.
+    A kind is a phrase that its subject completes, such as "the heartbeat to" and an address. `clock` returns seconds of
+    a monotonic clock.
     """
 
     def __init__(self, log: logging.Logger, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -61,9 +62,10 @@ class Problems:
     def failed(
         self, kind: str, subject: str, error: Exception, *, line: Hashable = None, at_once: bool = False
     ) -> None:
-        """Records a failure, and logs it if a line is due. With `at_once` the first failure is logged as a warning.
+        """Records a failure of a background request, and logs it unless the same line was logged in the last minute.
 
-        `kind` and `subject` begin the text of the line. Subjects with the same `line` share one line a minute.
+        With `at_once`, the first failure is already logged as a warning. `kind` and `subject` name the request and
+        begin the log line. Subjects with the same `line` share the limit of one line a minute.
         """
         key = kind, subject
         before = self._failing.get(key)

@@ -1,4 +1,7 @@
-"""Ends programs: after a signal, and after a failure with one line and an exit status instead of a traceback."""
+"""The end of a program: the signals that stop it, and its exit status.
+
+An expected failure prints one line and not a traceback.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits how often log lines are repeated that a peer could cause without end."""
+"""Limits for repeated log lines, so that a peer cannot fill the log by causing the same line again and again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class RareLine:
 
 
 class RareLines:
-    """A `RareLine` for each key, such as a peer, up to `most` keys at a time. All other keys share one."""
+    """A `RareLine` for each key, such as a peer's address, for up to `most` keys at a time.
+
+    All further keys share one `RareLine`.
+    """
 
     def __init__(self, most: int = MAX_KEYS, seconds: float = SECONDS_BETWEEN) -> None:
         self._most = most
@@ -46,9 +49,10 @@ class RareLines:
         self._others = RareLine(seconds)
 
     def of(self, key: Hashable, now: float | None = None) -> RareLine:
-        """Returns the `RareLine` of a key. When `most` keys are kept, those whose time has passed by `now` are dropped.
+        """Returns the `RareLine` of a key.
 
-        `now` is seconds of the monotonic clock, None for the present time.
+        If `most` keys have one already, those that may write again at `now` are dropped first. `now` is seconds of the
+        monotonic clock, None for the present time.
         """
         if key not in self._lines and len(self._lines) >= self._most:
             now = time.monotonic() if now is None else now

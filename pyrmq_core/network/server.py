@@ -45,7 +45,11 @@ TLS_FIRST_BYTE: Final = b"\x16"
 
 
 class TlsMode(enum.Enum):
-    """The connections that a server with an SSLContext accepts: plain, both, or TLS (remoting/common/TlsMode.java)."""
+    """The kinds of connections that a server with an SSLContext accepts: only plain ones (DISABLED), plain and TLS
+    (PERMISSIVE), or only TLS (ENFORCING).
+
+    Source: remoting/common/TlsMode.java.
+    """
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -69,7 +73,10 @@ class ServerBounds:
 
 
 class Listening:
-    """A served port. `host`, `port` and `address` are the real values: port 0 became the port that the system chose."""
+    """A port on which a server listens, with its open connections.
+
+    `host`, `port` and `address` are the real ones: if port 0 was requested, `port` is the number that the system chose.
+    """
 
     def __init__(
         self, host: str, port: int, scope: trio.CancelScope, on_close: Callable[[Peer], None] | None = None
@@ -114,13 +121,13 @@ async def serve(
     fast_port_below: int | None = None,
     task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled or `Listening.aclose`. `nursery.start` returns the `Listening`.
+    """Answers requests on a port until cancelled or `Listening.aclose`. `nursery.start` returns the `Listening`.
 
     Times are seconds. A connection that idles for `idle_timeout`, or does not complete a frame within `frame_timeout`,
-    is closed. With `max_requests_per_connection` unanswered, a connection is not read. `on_close` is called once for
-    each connection that ended. With `fast_port_below` the server also listens that many ports below, if that port is
-    free. Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved or when
-    `tls_mode` enforces TLS without `tls`.
+    is closed. No more requests are read from a connection with `max_requests_per_connection` unanswered ones.
+    `on_close` is called for each connection that ended. With `fast_port_below` the server also listens that many ports
+    below, if that port is free. Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that
+    cannot be resolved or when `tls_mode` enforces TLS without `tls`.
     """
     opening = _opening(tls, tls_mode, frame_timeout)
     bounds = bounds or ServerBounds()
@@ -214,7 +221,10 @@ def _opening(
 async def _open(
     tls: ssl.SSLContext, mode: TlsMode, handshake_timeout: float, turns: trio.Lock, wire: SocketWire
 ) -> Wire:
-    """Returns the wire, or TLS over it if its first byte begins a handshake. Only one handshake begins at a time."""
+    """Returns the wire itself, or TLS over it if its first byte begins a TLS handshake.
+
+    The lock `turns` lets other tasks run between two handshakes.
+    """
     if mode is TlsMode.DISABLED:
         return wire
     await trio.lowlevel.wait_readable(wire.socket)

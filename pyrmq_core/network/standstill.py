@@ -1,4 +1,7 @@
-"""A sleep before silent peers are dropped, which after a suspension of this process leaves time to read their bytes."""
+"""A sleep for code that then drops silent peers.
+
+After a suspension of this process it sleeps again, so that bytes which arrived meanwhile are read first.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ LATE_SECONDS: Final = 5.0
 
 
 async def sleep_and_hear(seconds: float) -> None:
-    """Sleeps for some seconds, and again if this process was suspended meanwhile and woke much too late.
+    """Sleeps for `seconds`, and again if it wakes over 5 s late because this process was suspended or starved.
 
     Bytes that peers sent in that time wait in their connections, and are read during the second sleep.
     """

@@ -67,8 +67,9 @@ class TlsSettings:
         return TlsMode(self.server_mode)
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """Returns all settings by RocketMQ's names, without passwords or, if `secrets`, with those not in
-        `config_file`.
+        """Returns all settings by RocketMQ's names. Passwords that are set are replaced by a mask, unless `secrets`.
+
+        With `secrets` they are included, or left out if `config_file` is set, since they may stand in that file.
         """
         settings = encode_fields(self)
         if not secrets:
@@ -76,7 +77,10 @@ class TlsSettings:
         return {name: text for name, text in settings.items() if not self.config_file or name not in SECRET_NAMES}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these settings, overridden by the file `tls.config.file`. Ignores other names."""
+        """Returns a copy with the given settings and with those in the file `tls.config.file`, which take precedence.
+
+        Names that are no TLS settings are ignored. Raises `InvalidArgument` for a wrong value.
+        """
         settings = {**settings, **_file_settings(settings.get(CONFIG_FILE, self.config_file).strip())}
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & own.keys():
@@ -96,7 +100,10 @@ class TlsSettings:
         return changed
 
     def server_context(self) -> ssl.SSLContext | None:
-        """Returns the port's SSLContext, None if no certificate is set. Raises `InvalidArgument` for wrong settings."""
+        """Returns the port's SSLContext, or None if TLS is disabled or no certificate is set.
+
+        Raises `InvalidArgument` for wrong settings.
+        """
         if self.mode is TlsMode.DISABLED:
             return None
         if not self.server_cert_path:

@@ -36,7 +36,7 @@ class Instrumentation:
         return None if self._spans is None else self._spans.created(message)
 
     def send_message_before(self, context: SendContext) -> None:
-        """Counts a try of a send as in flight."""
+        """Counts one try to send a message as in flight."""
         if self._metrics is not None:
             self._metrics.send_began(context)
 
@@ -62,7 +62,7 @@ class Instrumentation:
                 self._spans.process_ended(context)
 
     def do_before_request(self, address: str, request: Command) -> Command | None:
-        """Changes nothing."""
+        """Leaves the request unchanged, by returning None."""
         return None
 
     def do_after_response(self, address: str, request: Command, answer: Command) -> None:

@@ -1,8 +1,8 @@
-"""The spans of messages, by OpenTelemetry's conventions: create, send and process.
+"""The spans of messages, by OpenTelemetry's conventions: "create", "send" and "process".
 
-The context of a message's "create" span is in its properties (W3C's `traceparent` and `tracestate`, by the
-program's propagator), where the Java instrumentation writes and reads it too: a consumer of either kind continues
-the trace. Each try of a send is a "send" span under it, each call of a handler a "process" span.
+The properties of a message carry the context of its "create" span (W3C's `traceparent` and `tracestate`, written by the
+program's propagator), as in the Java instrumentation. So Java and Python consumers continue the same trace. Each try of
+a send is a "send" span under the "create" span, each call of a handler a "process" span.
 """
 
 from __future__ import annotations

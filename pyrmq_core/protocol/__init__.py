@@ -1,9 +1,9 @@
 """RocketMQ's remoting protocol as bytes and values: no sockets, no clock, no loop.
 
     framing     frames and headers: bytes to `Command`s and back, request and response codes, typed header fields
-    requests    one file for each conversation: its request, its response, and how both become commands
-    messages    message formats (record, batch, properties, compression, ids), names, and what they join into:
-                `Payload`, which `Sender` sends, and `RawPull`, which `Puller` pulls
+    requests    one file for each request and its response: both as values, and as commands
+    messages    message formats (record, batch, properties, compression, ids), names, and the two values that use
+                these formats: `Payload`, which `Sender` sends, and `RawPull`, which `Puller` returns
     routes      topic routes and topic configurations as JSON
     java        Java's text and number formats, which the other folders use
     acl         signatures of requests
@@ -15,9 +15,9 @@ JSON bodies have to be UTF-8.
 Fast forms
 ----------
 
-Some code runs once for each message, so its plain form has a fast form beside it: a template or a regular expression
-for the usual case, which leaves any other case to the plain form. Read the plain form first, since it defines the
-result.
+Some code runs once for each message. Beside such code, in its plain form, there is a faster form for the usual case: a
+template or a regular expression, which leaves any other case to the plain form. Read the plain form first, since it
+defines the result.
 
     plain form                                       fast form
     framing/headers: `decode_json`                   `_LAZY_*` patterns and `LazyFields`: custom fields stay unparsed

@@ -25,7 +25,10 @@ def sign(
     secret_key: str,
     security_token: str | None = None,
 ) -> dict[str, str]:
-    """Returns the header fields with `AccessKey`, `SecurityToken` and `Signature`. No field may change afterwards."""
+    """Returns the header fields `ext` with `AccessKey`, `Signature` and, if given, `SecurityToken`.
+
+    A field that is added or changed afterwards makes the signature invalid.
+    """
     fields = {name: value for name, value in ext.items() if name != SIGNATURE}
     fields[ACCESS_KEY] = access_key
     if security_token is not None:

@@ -1,11 +1,13 @@
-"""The servers' wing: a NameServer and a broker for development, tests and small sites. They keep what they acknowledge.
+"""The servers: a NameServer and a broker for development, tests and small sites.
+
+They do not lose what they have acknowledged.
 
     nameserver    routes and the configuration of the cluster
     broker        storage, deliveries and the state of groups
     access        access control of both
-    exporter      the figures of both for Prometheus
-    embedded      both in the process of a test
-    protocol      formats and conversations that servers alone use
+    exporter      metrics of both for Prometheus
+    embedded      both in one process with a test
+    protocol      formats, requests and responses that only servers use
 
-The client's wing imports nothing from here except the embedded cluster.
+The packages of the client import nothing from here except the embedded cluster.
 """

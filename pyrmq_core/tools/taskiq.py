@@ -169,7 +169,7 @@ class _HeldTask:
 
 
 class _EndOfTasks(TaskiqMiddleware):
-    """Ends the extension of a task when its receiver ends, which may be without an acknowledgement."""
+    """A middleware that stops keeping a task's message invisible when the task ends, acknowledged or not."""
 
     def __init__(self, held: set[_HeldTask]) -> None:
         super().__init__()

@@ -63,7 +63,7 @@ def canal_rows(
     corrupt: Corrupt = "fail",
     timestamp_zone: str | None = None,
 ) -> DataFrame:
-    """Returns `canal`'s changes as a struct `change`, with their messages' places and hints of the order."""
+    """Returns Canal's changes in a column `change`, with each message's queue, offset and hints of order (`HINTS`)."""
     row, keys = row_and_keys(schema, key)
     message = F.from_json(F.col("body").cast("string"), _message(row), RECORD).alias("m")
     is_statement = F.coalesce("m.isDdl", F.lit(False))

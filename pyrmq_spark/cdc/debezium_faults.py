@@ -136,9 +136,9 @@ def lacking(row: Row) -> Column:
 
 
 def _may_be_of_index(row: Row, keys: Sequence[str]) -> Column:
-    """Returns the condition that zeros in a deleted row's key may stand for values that Debezium does not have.
+    """Returns the condition that zeros in a deleted row's key may be defaults that Debezium wrote for unknown values.
 
-    With REPLICA IDENTITY USING INDEX PostgreSQL reports only the index's columns of the row.
+    With REPLICA IDENTITY USING INDEX PostgreSQL reports only the index's columns of a deleted row.
     """
     image = F.col("was")
 

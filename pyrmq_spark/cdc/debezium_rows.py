@@ -107,7 +107,7 @@ def debezium_rows(
     placeholder: str = PLACEHOLDER,
     full_images: bool = False,
 ) -> DataFrame:
-    """Returns `debezium`'s changes as a struct `change`, with their messages' places and hints of the order."""
+    """Returns Debezium's changes in a column `change`, with each message's queue, offset and order hints (`HINTS`)."""
     row, keys = row_and_keys(schema, key)
     if unavailable not in ("fail", "mark"):
         with as_spark_error("cdc"):

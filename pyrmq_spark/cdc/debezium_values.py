@@ -82,7 +82,7 @@ def typed(parsed: Parsed) -> Column:
 
 
 def unescaped(value: Column, text: Column, name: str) -> Column:
-    """Returns an ENUM's label of MySQL without the backslashes that Debezium writes before commas, if it is one."""
+    """Returns a value as it is, or a MySQL ENUM's label without the backslashes that Debezium writes before commas."""
     fields = F.from_json(text, f"schema {SCHEMA}").getField("schema")["fields"]
     is_enum = token_of(after_fields(fields), name)["name"] == ENUM
     return F.when(is_enum, F.replace(value, F.lit("\\,"), F.lit(","))).otherwise(value)
@@ -163,7 +163,7 @@ def _local_timestamp(parsed: Parsed) -> Column:
 
 
 def _binary(parsed: Parsed) -> Column:
-    """Returns bytes from base 64. Ambiguous text, which may be hexadecimal, needs a schema that says bytes."""
+    """Returns the bytes of a text in base 64, or null if it may be hexadecimal and no schema says that it is not."""
     maybe_hex = parsed.value.rlike("^[0-9a-fA-F]+$") & F.coalesce(parsed.token["type"] != "bytes", F.lit(True))
     return F.when(~maybe_hex, F.try_to_binary(parsed.value, F.lit("base64")))
 
@@ -197,9 +197,10 @@ class Placeholder(NamedTuple):
 
 
 def hidden(value: Column, field: Field) -> Column | None:
-    """Returns the condition that a null may be a long value that the update left unchanged, None for other types.
+    """Returns the condition that a null may stand for an unchanged long array, or None for a type without such nulls.
 
-    PostgreSQL does not report such a value. Debezium writes a placeholder for most types, but null for some arrays.
+    PostgreSQL does not send long values that an update left unchanged. Debezium writes a placeholder for them, but null
+    for arrays of other elements than integers.
     """
     if field.kind == "array" and field.element not in INTEGERS:
         return value.isNull()
@@ -207,7 +208,10 @@ def hidden(value: Column, field: Field) -> Column | None:
 
 
 def is_flattened(value: Column, field: Field) -> Column | None:
-    """Returns the condition that an array has only nulls, as Debezium writes arrays of several dimensions."""
+    """Returns the condition that an array has nulls alone, or None for any other type.
+
+    Debezium writes arrays of several dimensions in this way, without their values.
+    """
     if field.kind != "array":
         return None
     return (F.size(value) > 0) & ~F.exists(value, lambda item: item.isNotNull())

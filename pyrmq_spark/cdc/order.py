@@ -43,10 +43,11 @@ EXCHANGED: Final = (
 
 
 def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFrame:
-    """Returns the columns `names` of the changes. In a batch, `sequence` is then in the order of the database.
+    """Returns the columns `names` of the changes. In a batch, `sequence` then gives the order of the database.
 
-    `rows` have the place of the message, the hints and `change`. If `logged`, the hints include those of the database's
-    log, which show a wrong order.
+    `rows` have the struct `change`, its message's queue and offset, and the columns `HINTS`. With `logged`, the latter
+    include the position in the database's log, which reveals a wrong order. A batch fails if a key's changes have no
+    certain order. Streams are not checked.
     """
     if _is_stream(rows):
         return rows.select(*(f"change.{name}" for name in names))
@@ -90,10 +91,11 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
 
 
 def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
-    """Returns three columns by which the database's log shows that a key's changes are in a wrong order.
+    """Returns three columns by which positions in the database's log reveal a wrong order of a key's changes.
 
-    `stored` has the place in the log of the change that is last in the queue, `observed` that of the change that is
-    last by Debezium's clock. `taker` is the transaction of an insert whose key another row still had.
+    `stored` is the key's change with the highest offset, `observed` the one that Debezium read last, each as its
+    offset, its position in the log, and whether it is of a snapshot. `taker` is the transaction of an insert whose key
+    another row still had.
     """
     before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
     is_other_row = (before["log"] < F.col("log")) | before["snapshot"]
@@ -106,18 +108,19 @@ def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
 
 
 def _is_set_back() -> Column:
-    """Returns whether the clock was set back: what is last in the queue has a later place in the log."""
+    """Returns the condition that the clock of Debezium's host was set back: its read times contradict the log."""
     stored, observed = F.col("stored"), F.col("observed")
     is_later = (stored["queueOffset"] != observed["queueOffset"]) & (stored["log"] > observed["log"])
     return F.coalesce(is_later & ~stored["snapshot"] & ~observed["snapshot"], F.lit(False))
 
 
 def _place_among(items: Column) -> Column:
-    """Returns the position of a change among `items`, the changes of its key in several queues, or a fault.
+    """Returns the position of a change among `items`, all changes of its key, which are in several queues, or a fault.
 
-    Only one kind of change lies in another queue than its key's own: the delete that comes from a change of the key. It
-    is in the queue of the new key. Canal's time of writing orders both. Where that is the same, each insert over a
-    present row needs a delete before it, and a delete that is left over is the last change.
+    A key's changes are all in one queue but for one kind: if an update replaces the key by another, the delete of the
+    old key is in the queue of the new one. The time at which Canal wrote the messages orders such a delete among the
+    others. If the times are equal, the rows decide: an insert over an existing row needs such a delete before it, and a
+    delete that no insert needs is the last change.
     """
 
     def divided(homes: Column) -> Column:
@@ -134,7 +137,10 @@ def _place_among(items: Column) -> Column:
 
 
 def _place_in(parts: Column) -> Column:
-    """Returns the position of a change, or a fault, from the queues of its key and its changes there and elsewhere."""
+    """Returns the position of a change of a key, or a fault.
+
+    `parts` has the key's own queues (`homes`), the changes in the first of them (`own`), and all others (`away`).
+    """
     homes, own, away = parts["homes"], parts["own"], parts["away"]
     last, last_away = F.try_element_at(own, F.lit(-1)), F.try_element_at(away, F.lit(-1))
     gaps = F.filter(

@@ -1,4 +1,4 @@
-"""The statements (DDL) in the messages of Canal and Debezium, which may change rows without change rows."""
+"""The statements (DDL) in the messages of Canal and Debezium, which may change rows without a message for each row."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def statements(frame: DataFrame) -> DataFrame:
-    """Returns the statements (DDL) in Canal's and Debezium's messages: `database`, `table`, `statement`, `time`.
+    """Returns the statements (DDL) in Canal's and Debezium's messages, such as truncations.
 
-    They include truncations, which delete rows without change rows. Debezium writes truncations only with
-    `skipped.operations=none`. The last column is the frame's `queueOffset`.
+    The columns are `database`, `table`, `statement`, `time` and the frame's `queueOffset`. A truncation deletes rows
+    without a message for each row. Debezium writes truncations only with `skipped.operations=none`.
     """
     inner = "ddl string, databaseName string, op string, ts_ms bigint, source struct<db:string,`table`:string>"
     form = f"isDdl boolean, sql string, database string, `table` string, es bigint, payload struct<{inner}>, {inner}"

@@ -1,4 +1,4 @@
-"""An error for a table's name that no message of a batch has, which would otherwise give an empty table."""
+"""The check that a batch has changes of the named table. A misspelled name would otherwise give an empty table."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ QUERY_ID: Final = "sql.streaming.queryId"  # a property of the threads of a stre
 
 
 def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> DataFrame:
-    """Returns the changes. The query fails if the messages have changes, but none of the table with this name.
+    """Returns `changes` with a check: the query fails if `messages` have changes, but none of `table`.
 
-    The messages are read up to the first one of the table. Streams and batches of `foreachBatch` are not checked, since
-    they may have changes of other tables alone.
+    The check reads messages up to the first one of the table. Streams and batches of `foreachBatch` are not checked,
+    since they may have changes of other tables alone.
     """
     if not is_all_there_is(changes):
         return changes
@@ -45,7 +45,10 @@ def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> Dat
 
 
 def is_all_there_is(changes: DataFrame) -> bool:
-    """Returns whether a frame is a batch outside of any streaming query. It is False where a pipeline hides that."""
+    """Returns whether a frame is a batch outside of any streaming query, and so has all messages that there are.
+
+    Returns False also where Spark does not reveal it, as in a declarative pipeline.
+    """
     try:
         return not changes.isStreaming and changes.sparkSession.sparkContext.getLocalProperty(QUERY_ID) is None
     except PySparkException:

@@ -1,4 +1,4 @@
-"""Statements about a table that change its rows without change rows: truncations, and statements that end `apply`."""
+"""The statements (DDL) that change a table without a message for each row: truncations, and others that end `apply`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ OTHERS: Final = re.compile(
 
 
 def truncated_at(messages: DataFrame, table: str, queues: Collection[object], accept: Collection[str]) -> int | None:
-    """Returns the offset of the last truncation of a table in a batch of messages, or None.
+    """Returns the offset of the last truncation of a table in a batch of messages, or None without one.
 
-    `queues` are those of the topic that had messages so far. With several, the order of truncation and changes is
-    unknown, which is an error. So is another statement that makes rows of the table wrong, unless `accept` has
-    `statements`.
+    `queues` are the topic's queues that had messages so far. Raises an error for a truncation if there are several,
+    since its place among their changes is unknown. Raises an error for another statement that makes rows of the table
+    wrong, such as a dropped partition, unless `accept` has `statements`.
     """
     last: int | None = None
     for topic, broker, queue, offset, statement in _statements(messages, table):

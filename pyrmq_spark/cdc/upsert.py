@@ -4,9 +4,9 @@ The table is a directory of Parquet, or a table of a catalog with MERGE. A row h
 `_change`, which names the change that wrote it. A deleted row stays, as its key with the operation `delete`, so that a
 late older change is recognized. A batch that is applied again therefore changes nothing.
 
-A plan is built for each batch. PySpark records the caller's line for each expression, which doubles the time of
-building it. A session that starts with `spark.python.sql.dataFrameDebugging.enabled=false` does not, and Spark's errors
-then name no line.
+Spark plans each batch anew. For each expression PySpark records the caller's line, which doubles the time of building
+the plan. A session started with `spark.python.sql.dataFrameDebugging.enabled=false` does not, and Spark's errors then
+name no line.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ def apply(
     accept: Sequence[str] = (),
     **options: Any,
 ) -> Positions:
-    """Applies a batch of messages to a table, and returns the next offset of each queue.
+    """Applies a batch of change messages to a table, and returns the next offset of each queue.
 
-    It is for `foreachBatch`, whose batches may come again, and for batches of a read. `messages` have `body`, `topic`,
-    `brokerName`, `queueId` and `queueOffset`. `schema`, `key`, `table` and `options` are those of `canal` or
-    `debezium`, which `tool` names.
+    It is meant for `foreachBatch`, as a repeated batch changes nothing, and for batch reads. `messages` have `body`,
+    `topic`, `brokerName`, `queueId` and `queueOffset`. `schema`, `key`, `table` and `options` are arguments of `canal`
+    or `debezium`, which `tool` names.
 
-    `into` is a directory of Parquet, or with `merge` the name of a table of a catalog with MERGE, which is created if
-    it does not exist. In the latter case, `positions` is a directory for the offsets up to which messages are applied.
-    `table` reads the rows, `applied` the offsets.
+    `into` is a directory of Parquet, or with `merge` the name of a table in a catalog with MERGE, which is created if
+    it does not exist. Only with `merge`, `positions` is a directory that keeps the next offsets. `table` reads the
+    rows, `applied` the offsets.
 
-    The first batch is examined with `check`. `RMQ_UNFIT_CAPTURE` is raised where the table would differ from its
-    database, unless `accept` has the setting. The first batch of a stream may have changes of other tables alone: then
-    a warning is logged. `RMQ_MISSING_CHANGES` is raised if messages between the table's and the batch's are missing,
-    `RMQ_LACKING_COLUMN` if a row begins with a change that does not have all values.
+    `check` examines each batch. `RMQ_UNFIT_CAPTURE` is raised where the table would differ from its database, unless
+    `accept` has the setting. If a stream's first batch has no change of `table`, a warning is logged.
+    `RMQ_MISSING_CHANGES` is raised if messages before or in the batch are missing, `RMQ_LACKING_COLUMN` if a new row
+    begins with a change that lacks a value.
     """
     with as_spark_error("cdc"):
         if tool not in READERS:
@@ -119,9 +119,9 @@ def table(spark: SparkSession, into: str | os.PathLike[str], *, merge: bool = Fa
 
 
 def applied(spark: SparkSession, positions: str | os.PathLike[str]) -> DataFrame:
-    """Returns the next offset of each queue to apply: `topic`, `brokerName`, `queueId`, `queueOffset`.
+    """Returns the next offset that `apply` expects of each queue: `topic`, `brokerName`, `queueId`, `queueOffset`.
 
-    `positions` is the directory of that name, or the directory of a table in Parquet.
+    `positions` is the argument `positions` of `apply`, or else its directory `into`.
     """
     name = os.fspath(positions)
     ends = _positions(spark, f"{name}/positions")[0] or _positions(spark, name)[0]
@@ -163,7 +163,7 @@ def _write_positions(spark: SparkSession, directory: str, ends: Positions, versi
 
 
 def _ends(batch: DataFrame, offsets: Positions) -> Positions:
-    """Returns each queue's next offset.
+    """Returns the next offset of each queue after the batch. `offsets` has those before it.
 
     Raises an error if messages in the batch, or between it and `offsets`, are missing.
     """
@@ -200,7 +200,10 @@ def _rows(spark: SparkSession, into: str, version: int) -> DataFrame | None:
 
 
 def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[str]) -> DataFrame:
-    """Returns each key's latest row. A value that its change lacks comes from an earlier change, or the `old` row."""
+    """Returns the latest row of each key, by its changes and by its row in the table so far (`old`).
+
+    A value that the last change lacks is that of the change or row before it. Without one, the query fails.
+    """
     if old is not None:
         changes = changes.unionByName(_as_changes(old, row, keys))
     of_key = Window.partitionBy(*KEY).orderBy("position")

@@ -1,4 +1,4 @@
-"""One task's read of its ranges as record batches, for batches and streams."""
+"""`read_ranges`: reads the offset ranges of one task as Arrow record batches, in batch and streaming reads."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ PAUSE_SECONDS: Final = 0.2
 def read_ranges(
     connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
 ) -> Iterator[pa.RecordBatch]:
-    """Yields every row once, range after range, and each range in order.
+    """Yields the rows of the ranges as record batches, each row once, in the order of the ranges and of their offsets.
 
-    Data loss fails the task, or is skipped with failOnDataLoss=false. If the generator is closed early (LIMIT, a
+    Lost messages fail the task, or with failOnDataLoss=false are skipped. If the generator is closed early (LIMIT, a
     cancelled task), all its pulls end.
     """
     freeze_loaded_objects()
@@ -105,7 +105,10 @@ def _rows(
 
 
 def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, unread: _Unread) -> int:
-    """Returns the offset at which to continue after an error: after lost offsets, or the same offset after a pause."""
+    """Returns the offset at which to continue after an error: the one after lost messages, or the same one to retry.
+
+    Pauses before a retry. Raises an error if the loss must not be skipped, or if the time for retries is over.
+    """
     current = unread.current
     match error:
         case DataLost():
@@ -128,7 +131,7 @@ def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: 
 def _batches(
     connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
 ) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-    """Yields each batch with the position reached by it. All batches of a range come before those of the next range.
+    """Yields record batches in the order of the ranges, each with the position of the task after it.
 
     Decoding runs in the library's loop thread, and must never wait there. A second thread for decoding would read a
     tenth to a sixth slower, since both share the interpreter.
@@ -167,7 +170,7 @@ def _batches(
 
 
 def committed_ids(ranges: Sequence[QueueRange]) -> dict[MessageQueue, list[tuple[int, str]]]:
-    """Returns the ids that committed messages of the ranges must have, by queue and in the order of their offsets."""
+    """Returns the message ids that a committed read expects: by queue, pairs of an offset and an id, sorted."""
     ids: dict[MessageQueue, list[tuple[int, str]]] = {}
     for queue_range in ranges:
         if queue_range.ids:
@@ -184,7 +187,10 @@ def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequenc
 
 
 def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:
-    """Returns the offset after the lost ones. Raises `lost` with failOnDataLoss=true, or without progress."""
+    """Returns the offset after the lost messages, which it logs.
+
+    Raises `lost` if the option failOnDataLoss is true, or if the returned offset would not be after `position`.
+    """
     if options.fail_on_data_loss:
         raise lost
     following = queue_range.end  # the queue ends before the position, so nothing is left

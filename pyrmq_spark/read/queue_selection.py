@@ -69,7 +69,10 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
 def committed_ranges(
     consumer: PullConsumer, options: SourceOptions, records: Mapping[MessageQueue, OffsetRange]
 ) -> list[QueueRange]:
-    """Returns the topic's ranges of rows that records of the manifest, at the offsets `records`, commit."""
+    """Returns the ranges of rows that a committed read has to read, which are listed in records of the manifest.
+
+    The manifest is the topic in which committed writes record their batches. `records` are the offsets of the records.
+    """
     commits = [
         commit
         for queue, offsets in records.items()
@@ -83,7 +86,10 @@ def committed_ranges(
 
 @contextmanager
 def naming_manifest(consumer: PullConsumer, options: SourceOptions) -> Iterator[None]:
-    """Replaces `NoRoute` in a committed read by an error that names the manifest, or its broker that is away."""
+    """Replaces `NoRoute` in a committed read by an error that says whether the manifest or only its broker is missing.
+
+    The manifest is the topic in which committed writes record their batches.
+    """
     try:
         yield
     except NoRoute as error:
@@ -255,7 +261,7 @@ def broker_is_away(topic: str, away: Sequence[str]) -> BrokerNotFound:
 def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence[str]:
     """Returns the topics that the options name, or else the cluster's topics that match `topicPattern`.
 
-    A pattern matches no manifest, which is a topic that committed writes make for themselves.
+    A pattern matches no topic of RocketMQ itself, and no manifest, the topic in which committed writes record batches.
     """
     if options.assign is not None:
         return sorted({queue.topic for queue in options.assign})

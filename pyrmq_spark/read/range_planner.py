@@ -56,7 +56,7 @@ UNKNOWN_BYTES: Final = 1000.0
 
 
 class RangePartition(InputPartition):
-    """The ranges that one task reads. A task's reader is pickled before, and gets no other part of the plan."""
+    """The ranges that one task reads, which Spark sends to the task. The task gets no other part of the plan."""
 
     def __init__(self, *ranges: QueueRange) -> None:
         super().__init__(None)

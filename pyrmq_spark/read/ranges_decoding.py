@@ -1,6 +1,6 @@
-"""`RangesDecoding`: decodes one task's pulls to record batches, several small ranges together.
+"""`RangesDecoding`: decodes the pull results of one task to record batches, several small ranges together.
 
-Decoding costs some hundred microseconds even for few rows, so the pulls of several ranges are decoded as one if
+Decoding costs some hundred microseconds even for few rows, so the results of several ranges are decoded as one if
 possible. If that fails, each range is decoded alone, up to its own error.
 """
 
@@ -37,14 +37,16 @@ Decode = Callable[[Sequence[RawPull], OffsetRange, bool], "Iterator[DecodedBatch
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The progress of a read: the number of further complete ranges, and the offset reached in the next one."""
+    """The progress of a task by one record batch: the number of ranges completed, and the next offset in the range
+    after.
+    """
 
     whole_ranges: int
     offset: int
 
 
 class RangesDecoding:
-    """The decoder of a task's ranges, which receives their pulls in lists, range after range."""
+    """The decoder of one task, which receives the results of its pulls in the order of the ranges."""
 
     def __init__(self, ranges: Sequence[QueueRange], decode: Decode, *, fail_on_data_loss: bool) -> None:
         self._left = deque(ranges)
@@ -52,7 +54,10 @@ class RangesDecoding:
         self._fail_on_data_loss = fail_on_data_loss
 
     def decoded(self, pulls: list[RawPull]) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-        """Yields the batches of a list of pulls, each of one topic, with the progress of the task after it."""
+        """Yields the record batches of some pull results, each with the position that the task has then reached.
+
+        No batch has rows of several topics.
+        """
         for _, of_topic in groupby(pulls, key=lambda pull: pull.queue.topic):
             same_topic = list(of_topic)
             parts = self._by_range(same_topic)

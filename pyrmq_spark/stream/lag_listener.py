@@ -88,7 +88,7 @@ FIGURES: Final = (
 
 
 class LagListener(StreamingQueryListener):
-    """Keeps the lag and the figures of the last batch of every query: `spark.streams.addListener(LagListener())`.
+    """A listener that keeps each query's lag and last batch's figures: `spark.streams.addListener(LagListener())`.
 
     `prometheus_text()` returns them for Prometheus. With `meter_provider` they are also metrics of OpenTelemetry. A
     query is named by its `queryName`, or by its id. The lag is that of sources `rocketmq`, on PySpark 4.2 or later.

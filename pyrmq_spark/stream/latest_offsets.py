@@ -40,9 +40,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """The offsets that the broker keeps of each existing queue, and the deleted queues with the reasons.
+    """The range of offsets that brokers keep of each existing queue, and the deleted queues with the reasons.
 
-    For a queue without new messages, the lowest offset may be unknown and its end stands for it.
+    For a queue without new messages, the lowest offset may be unknown: then the range is empty, at the queue's end.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
@@ -65,7 +65,10 @@ def floor_seconds(queues: int) -> float:
 
 
 class QueueWatch:
-    """Looks up the queues of a query and their offsets. It notices new queues within `refresh` seconds."""
+    """The queues of a streaming query and their offsets, looked up at brokers.
+
+    New queues are noticed within `refresh` seconds.
+    """
 
     def __init__(self, consumer: PullConsumer, options: SourceOptions, *, refresh: float) -> None:
         self._consumer = consumer
@@ -83,7 +86,7 @@ class QueueWatch:
         self._last: _Look | None = None
 
     def look(self, start: Offsets) -> QueueBounds:
-        """Returns each queue's lowest and end offset now, and the deleted queues. Waits for brokers without an answer.
+        """Returns each queue's lowest and end offset now, and the deleted queues. Waits for brokers that do not answer.
 
         `start` has, by queue, the offset at which the query continues. If nothing has changed since the last call, and
         `start` is the same object, the result is the same object.
@@ -140,7 +143,11 @@ class QueueWatch:
         return bounds
 
     def _discover_if_possible(self, start: Offsets) -> None:
-        """Updates the known queues from the routes. If no NameServer answers they stay, and none counts as deleted."""
+        """Updates the known queues from the topics' routes.
+
+        If no NameServer answers, the known queues stay as they are, and none counts as deleted. Before there are any,
+        it raises `NoNameServer`.
+        """
         try:
             self._discover(start)
         except NoNameServer as error:

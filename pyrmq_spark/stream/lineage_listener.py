@@ -74,7 +74,7 @@ class QueryRun:
 
 
 class LineageListener(StreamingQueryListener):
-    """Emits run events of OpenLineage: `spark.streams.addListener(LineageListener(emit, nameServer="..."))`.
+    """A listener that emits run events of OpenLineage: `spark.streams.addListener(LineageListener(nameServer="..."))`.
 
     `emit` receives an event as a dict. By default `openlineage-python` sends events as its own configuration says. A
     topic is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` has, by

@@ -2,16 +2,16 @@
 
     {"source": "rocketmq", "version": 1, "offsets": {"orders": {"broker-a": {"0": 7}}}, "from": {"orders": ...}}
 
-`offsets` has the next offset of each queue. `from` has the offsets at which the batch that ends here began, for the
+`offsets` has the next offset of each queue. `from` has the offsets at which the batch with this end began, for the
 queues that it reads.
 
-Why `from`: Spark does not store the start of batch 0. If that batch fails, Spark requests the start again. With
-`latest` the answer is then a later offset, so the batch would lose rows. The end of the batch is stored, so its `from`
-is used instead.
+`from` is needed because Spark does not store the start of batch 0. If that batch fails, Spark asks for the start again.
+With `latest` the answer is then a later offset, so the batch would lose rows. The end of the batch is stored, so its
+`from` is used instead.
 
-`beginnings` has the first offset of each queue. It is set if the source chose the end before it knew the batch's
-beginning: after a restart with `availableNow`, PySpark before 4.2 requests an end before it passes the query's offsets.
-The batch then begins at the stored offset, and `from` counts only for batch 0, which has none.
+`beginnings` has the lowest offset that brokers kept of each queue. It is set only if the end was chosen before the
+batch's start was known: after a restart with `availableNow`, PySpark before 4.2 requests an end before it passes the
+checkpoint's offsets. The batch then begins at those offsets, and `from` counts only for batch 0, which has none.
 
 `UNRESOLVED` represents a start that cannot be computed again, for example because the topic has new queues that the
 options do not name. It is returned only as a start, and never stored.
@@ -84,13 +84,13 @@ class StreamOffset:
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.began.items()}
 
     def bounds(self) -> dict[MessageQueue, OffsetRange]:
-        """Returns the offsets from `beginnings` to `offsets`, which brokers kept when this end was chosen."""
+        """Returns the offsets from `beginnings` to `offsets`, by queue, which brokers kept when this end was chosen."""
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.beginnings.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedOffsets:
-    """The begin and end of the next batch in every existing queue, and an error for each loss since the last batch."""
+    """The first offset and the end of the next batch in each existing queue, and an error for each loss of messages."""
 
     begins: Offsets
     ends: Offsets

@@ -74,9 +74,10 @@ MOST_RECORDS_COUNTED: Final = 4096
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads each queue from the checkpoint's offset. `stream_offset` decides about new, deleted and shorter queues.
+    """The stream reader that Spark calls. It reads each queue from the offset in the checkpoint on.
 
-    Offsets pass between Spark and this class as JSON, in the form that `stream_offset` describes.
+    `stream_offset` decides about new, deleted and shorter queues, and describes the JSON of the offsets that pass
+    between Spark and this class.
     """
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
@@ -107,7 +108,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Methods that Spark calls in the query's own process.
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Returns a placeholder. The limits are in the options, since Spark has no limit of several parts."""
+        """Returns a limit that only says whether the options set limits, which `latestOffset` applies itself.
+
+        Spark has no limit that combines offsets, bytes and a delay.
+        """
         limits = self._options.limits
         return ReadMaxRows(limits.max_offsets or MAX_LONG) if limits.are_set else ReadAllAvailable()
 
@@ -115,11 +119,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Returns the offsets at which the query starts, the same in both calls that Spark makes in batch 0.
+        """Returns the offsets at which the query starts. Spark calls it twice for batch 0, and gets the same offsets.
 
-        Spark also calls it, and ignores the result, to repeat a planned batch 0, which is read by its plan. So an error
-        is kept until a new batch is planned, and `UNRESOLVED` returned instead. PySpark before 4.2 always gets
-        `UNRESOLVED`, by which `partitions` recognizes batch 0.
+        It also calls it, and ignores the result, to repeat a batch 0 that is planned already. So an error is not raised
+        but kept: the result is `UNRESOLVED`, and `latestOffset` raises the error if Spark plans a new batch. PySpark
+        before 4.2 always gets `UNRESOLVED`, by which `partitions` recognizes batch 0.
         """
         if not has_admission_control():
             return UNRESOLVED
@@ -178,9 +182,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest_json
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plans the batch. Its begin is part of `end`, since after a failure in batch 0 Spark passes a new `start`.
+        """Returns the tasks of the batch that ends at `end`. The batch's first offsets are part of `end`, too.
 
-        Before 4.2, Spark also calls it for the last offset of a restarted query, with that offset as start and end.
+        After a failure in batch 0 Spark passes a new `start`, which does not count. Before 4.2, Spark also calls it for
+        the last offset of a restarted query, with that offset as start and end: then there are no tasks.
         """
         self._planned_end = end
         with as_spark_error("the stream's batch"):
@@ -238,9 +243,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns `end`, which was chosen before Spark passed the `reached` offsets, with these as the batch's first
-        offsets.
-        """
+        """Returns `end` with the batch's first offsets: those `reached`, which Spark passed after `end` was chosen."""
         forgotten = sorted(reached.keys() - end.offsets.keys())
         if forgotten:
             log.warning(
@@ -273,7 +276,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed
 
     def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:
-        """Returns how many offsets of each queue the next batch reads, or None if it has to wait for more messages."""
+        """Returns how many offsets of each queue the next batch reads, or None if it has to wait for more messages.
+
+        With `everything` the options' limits do not count.
+        """
         backlog, limits = followed.backlog, self._options.limits
         since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
         if self._options.is_committed:
@@ -289,10 +295,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return admitted(backlog, limits, sizes)
 
     def _next_commits(self, followed: FollowedOffsets, limits: ReadLimits, since: float | None) -> Backlog | None:
-        """Returns how many records of the manifest the next batch reads, or None if `is_held_back` makes it wait.
+        """Returns how many records of the manifest a committed stream's next batch reads, or None if it has to wait.
 
-        It stops before the record whose rows exceed the limit on offsets, or whose ranges exceed `MOST_RANGES_A_BATCH`.
-        The first record is always read. `since` is the seconds since the last batch, None before the first batch.
+        A record lists the rows of one committed batch of a writer. The next batch ends before the record with which it
+        would have more rows than the limit, or more ranges than `MOST_RANGES_A_BATCH`, but has at least one record.
+        `since` is the seconds since the last batch, or None before the first batch.
         """
         rows, ranges, is_first = 0, 0, True
         for queue, size in followed.backlog.items():  # a committed stream has one queue

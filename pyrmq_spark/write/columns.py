@@ -38,9 +38,10 @@ BODY_NAMES: Final = ("body", "value")
 
 @dataclass(frozen=True, slots=True)
 class SinkSchema:
-    """The columns of a frame from which messages are made: the number of the column for each of the sink's names.
+    """The columns of a written frame from which messages are made.
 
-    `left_out` are columns from a read that no sender writes, such as `queueOffset`.
+    `columns` has the index in the frame by the sink's name of the column. `topic` is the option that overrides a
+    column. `left_out` are columns of a read that cannot be written, such as `queueOffset`.
     """
 
     columns: Mapping[str, int]
@@ -63,7 +64,10 @@ class SinkSchema:
         return "lite" if "liteTopic" in self.columns else None
 
     def check_not_delayed(self) -> None:
-        """Raises `InvalidColumn` for columns that delay rows, since a commit can list only rows that the topic has."""
+        """Raises `InvalidColumn` if a column delays messages, which a committed write cannot have.
+
+        A commit lists the offsets of rows, and a delayed message gets its offset in the topic only later.
+        """
         for name in ("delayLevel", "deliverAt"):
             if name in self.columns:
                 raise InvalidColumn(

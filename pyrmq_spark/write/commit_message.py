@@ -17,9 +17,10 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class WriteAttempt:
-    """The identity of a task's part of a write, equal when the task is repeated.
+    """The identity of one task's part of a write: query, batch and partition. It is equal when the task is repeated.
 
-    The task's round robin over queues starts at number `base` + `partition`.
+    `base` + `partition` is the number of the queue at which the task's round robin starts. `is_repeat` says that the
+    task was attempted before.
     """
 
     query: str
@@ -30,7 +31,10 @@ class WriteAttempt:
 
     @classmethod
     def of_batch(cls, write: str, base: int, number: int = 0) -> WriteAttempt:
-        """Returns the attempt of a task in a batch write. `number` is the write's number in its application, if any."""
+        """Returns the identity of the present task's part of a batch write. Outside of a task it is partition 0.
+
+        `write` names the write, or the application that numbers its writes with `number`.
+        """
         context = TaskContext.get()
         if context is None:
             return cls(write, number, 0, base)
@@ -49,11 +53,11 @@ class WriteAttempt:
 
 @dataclass(frozen=True)
 class PartitionWritten(WriterCommitMessage):
-    """One task's report of its write, with queues and statuses by their names.
+    """The report of one task on its write, for the driver. Rows are counted by queue and status, both as texts.
 
-    The report of a repeat counts only its own rows, since Spark drops an earlier attempt's report. In a committed write
-    `ranges` are the queues and offsets of the rows, by names on brokers. With `is_batch_committed` the batch
-    was committed before, and none of the rows was sent.
+    A repeated task reports only the rows of its last attempt, since Spark drops the reports of earlier ones. In a
+    committed write, `ranges` are the queues and offsets of the rows, with the topics' names on brokers. With
+    `is_batch_committed` the batch was committed before, and none of the rows was sent.
     """
 
     partition: int

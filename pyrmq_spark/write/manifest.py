@@ -1,7 +1,7 @@
-"""The manifest of a committed write: a record for each batch lists the stored rows that count.
+"""The manifest of a committed write: a topic with a record for each committed batch, which lists its stored rows.
 
-A task reads it before it sends, and the driver appends the commit at the end. Only the first record of a writer's batch
-counts, so a late task, a second driver or a repeated record does no harm (`pyrmq_core.committed`).
+A task reads it before it sends, and the driver appends the batch's record at the end. Only the first record of a
+writer's batch counts, so a late task, a second driver or a repeated record does no harm (`pyrmq_core.committed`).
 """
 
 from __future__ import annotations
@@ -55,11 +55,12 @@ _last_look: tuple[tuple[object, ...], bool] | None = None
 
 
 def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None:
-    """Creates the manifest with one queue, at the topic's first master by name. Refuses a manifest with more queues.
+    """Creates the manifest, the topic that records committed batches, with one queue at the first of the topic's
+    masters.
 
-    With a second manifest at another broker, a batch could be committed twice. So the manifest's broker is recorded for
-    the time when it is away: NameServers have an order configuration, and every other master has the topic without a
-    queue. While a broker of the topic is away, no manifest is created. Each step may be repeated.
+    Raises `ManifestError` if it has more queues, and `BrokerNotFound` while it may be at a broker that is down: with a
+    second manifest, a batch could be committed twice. To find it even when its broker is down, NameServers get an order
+    configuration, and every other master of the cluster gets the manifest without a queue. Each step may be repeated.
     """
     manifest = worker.name_on_brokers(connection, options.manifest)
     if (connection, manifest) in _ensured:
@@ -94,7 +95,10 @@ def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None
 
 
 def _queues_by_broker(connection: ConnectionOptions, topic: str) -> dict[str, int]:
-    """Returns the topic's queues by broker, 0 for a broker that only keeps its name. It is empty without a route."""
+    """Returns the topic's number of queues by broker, or an empty dict without a route.
+
+    A broker with 0 queues only keeps the topic's name.
+    """
     try:
         route = worker.admin(connection).route(topic)
     except NoRoute:
@@ -109,7 +113,7 @@ def _place(
     queues: Mapping[str, int],
     home: Mapping[str, int] | None,
 ) -> str:
-    """Returns the broker at which to create the manifest. Raises `BrokerNotFound` while it may exist at another.
+    """Returns the broker at which to create the manifest. Raises `BrokerNotFound` if a broker that is down may have it.
 
     `queues` has the manifest's number of queues by broker, 0 where only its name is kept. `home` has the broker that
     NameServers record for it, None without a record.
@@ -232,9 +236,10 @@ class BatchCommit:
                 self._wait(error, deadline)
 
     def _record(self, ranges: Sequence[StoredRange], end: ManifestEnd, first: int) -> CommitRecord | None:
-        """Returns the record to append, or None if the batch is committed.
+        """Returns the record to append to the manifest, or None if the batch is committed already.
 
-        A writer that commits once is in no list, so its record is looked for from the offset `first` on.
+        `end` has the last committed batch of each named writer. A writer without a name commits only once, so its
+        record is looked for in the manifest, from the offset `first` on.
         """
         if not self._is_named and end.end > first:  # no list has it
             commits = _consumer(self._connection).read_manifest(self._manifest, first, end.end).commits
@@ -293,9 +298,9 @@ class BatchCommit:
             )
 
     def _counts(self, end: ManifestEnd, offset: int, deadline: float) -> bool:
-        """Returns whether the record at an offset is the first of its batch.
+        """Returns whether the manifest's record at `offset` counts, which means that it is the first of its batch.
 
-        Raises `NotCommitted` if unreadable by `deadline`.
+        Waits until the record can be read. Raises `NotCommitted` after `deadline`, a time of the monotonic clock.
         """
         if offset == end.end:
             return True

@@ -1,8 +1,8 @@
-"""The queue of each row of an Arrow batch: the named queue, the key's queue, or the next queue in turn.
+"""Chooses a queue for each row of an Arrow batch: the queue that the row names, its key's queue, or the next in turn.
 
-Rows whose keys share a queue share a target, so that their requests are sent one after another, in order. They wait for
-the queue's broker. A key's queue is chosen from the queues at the write's first row of the topic. Only if the broker no
-longer has that queue, it is chosen from the new route. Rows that name a queue are never moved.
+Rows whose keys share a queue are sent one request after another, so that they stay in order. They wait while the
+queue's broker is down. A key's queue is chosen from the queues at the write's first row of the topic. Only if the
+broker no longer has that queue, it is chosen from the new route. Rows that name a queue are never moved.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ class AssignedRows:
 
 
 class QueueAssignment:
-    """Chooses the queue of each row of one partition. Rows in turn begin at the partition's own number, for each topic.
+    """The choice of a queue for each row of one partition.
 
-    The queues are interleaved by broker, so that few partitions use all brokers. `queueSelection=partition` keeps the
-    first queue, with one open request. `request` uses the next queue for each request.
+    Rows that name no queue and no key go to the queues in turn, alternating between brokers. Each partition begins at
+    its own number, `counter`, so that few partitions use all brokers. With `queueSelection=partition` such rows all go
+    to the first queue, with one open request. With `request` each request goes to the next queue.
     """
 
     def __init__(
@@ -109,9 +110,9 @@ class QueueAssignment:
         return AnyQueue(self._places(topic).next_queue(), wait=True)
 
     def _lanes(self, topic: str, rows: CheckedRows) -> Lanes | None:
-        """Returns the lane of each row, or None.
+        """Returns each row's index in the list of fixed queues, or None if no row has a fixed queue.
 
-        A queue is refused as unknown only after NameServers were queried again.
+        Raises `InvalidMessage` for a queue that the topic does not have, even by a new route from NameServers.
         """
         places = self._places(topic)
         try:
@@ -133,10 +134,11 @@ class QueueAssignment:
 
 
 class _TopicPlaces:
-    """The queues of a topic at the write's first row for it. `fixed` has the targets of rows with a queue or key.
+    """The queues of a topic, as they were at the write's first row for it.
 
-    A lane is an index into `fixed`. `walk` has the queues interleaved by broker, for other rows. Keys are spread over
-    the list of queues in Java's order.
+    `fixed` lists the queues of rows that name a queue, a key or a lite topic. A lane is an index into this list. `walk`
+    has all queues, alternating between brokers, for other rows. Keys are spread over the queues in the order of Java's
+    client.
     """
 
     def __init__(self, info: TopicPublishInfo, counter: int = 0, *, is_batch_topic: bool = False) -> None:
@@ -154,9 +156,9 @@ class _TopicPlaces:
         return self.walk.select_one_message_queue() if self.walk.queues else None
 
     def lanes(self, rows: CheckedRows | pa.RecordBatch) -> Lanes | None:
-        """Returns the lane of each row by its named queue, else its key or lite topic.
+        """Returns each row's index in `fixed` by its named queue, or else by its key or lite topic.
 
-        Returns None if no row has one.
+        A row without any of these has `BY_TURNS`. Returns None if no row has one.
         """
         names = rows.schema.names
         lanes = None
@@ -206,7 +208,11 @@ class _TopicPlaces:
         return np.array(lanes, np.int64)[indices.ravel()]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
-        """Returns the index in `fixed` of a named queue, even if its broker is away, for which the send then waits."""
+        """Returns the index in `fixed` of a queue that rows name, even if its broker is down, for which the send then
+        waits.
+
+        Raises `InvalidMessage` if the broker does not have the queue.
+        """
         queue = MessageQueue(self.walk.topic, broker_name, queue_id)
         there = [other.queue_id for other in self.named if other.broker_name == broker_name]
         if there and queue_id not in there:

@@ -227,7 +227,10 @@ def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRow
 
 
 def ids_of(rows: CheckedRows) -> Ids:
-    """Returns a function that returns the ids of a number of next rows, from a column or new ones."""
+    """Returns a function that returns the message ids of the next rows, as many as it is asked for.
+
+    The ids are those of the column `ID_COLUMN`, or new unique ids without this column.
+    """
     if ID_COLUMN not in rows.schema.names:
         return unique_id_runs
     ids, first = rows.column(ID_COLUMN), 0
@@ -247,14 +250,16 @@ def texts_of_ids(rows: CheckedRows) -> list[str]:
 
 
 class DeadLetters:
-    """Sends rows that brokers refuse because of their content to a dead-letter topic.
+    """The dead letters of a task: rows that brokers refuse because of their content, sent to another topic.
+
+    Each keeps its properties, and has these in addition:
 
     property         value
     refusedTopic     the topic that the row was for
     refusedCode      the broker's response code
     refusedReason    its remark, in one line, cut to the room that the row's own properties leave
 
-    Without such a topic there is no window, and a write never fetches refused rows.
+    Without a dead-letter topic, `topic` and `window` (of requests) are None, and a refused row fails the write.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ GO_ON: Final = ". Tasks of an interrupted cell may go on sending: spark.sparkCon
 
 
 class RocketMQWriter(DataSourceArrowWriter):
-    """The batch writer, made on the driver and sent to tasks. Round robin starts at a random base + partition."""
+    """The batch writer, made on the driver and sent to tasks. Round robin over queues starts at a random number."""
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
         self._connection = connection
@@ -81,7 +81,10 @@ class RocketMQWriter(DataSourceArrowWriter):
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of one batch of a stream. Round robin starts at the batch's number, so that repeats are equal."""
+    """The writer of one batch of a stream. Its round robin over queues starts at the batch's number.
+
+    So a repeated batch sends its rows to the same queues.
+    """
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
         self._connection = connection
@@ -197,10 +200,10 @@ TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
 
 
 def show(log: logging.Logger) -> None:
-    """Prints the records of `log` from INFO on to standard error, which Spark copies to the driver's.
+    """Prints the records of `log` from INFO on to standard error, which Spark copies to the driver's standard error.
 
-    If a level or a handler is set for the logger or the package, nothing is changed. The records are written to the
-    process's own stream, since with worker logging on `sys.stderr` is `python_worker_logs()`, which gets them anyway.
+    If a level or a handler is set for the logger or the package, nothing is changed. Not `sys.stderr` is used but the
+    process's own stream: with worker logging `sys.stderr` is `python_worker_logs()`, which gets the records anyway.
     """
     package = logging.getLogger("pyrmq_spark")
     if any(logger.handlers or logger.level for logger in (log, package)):

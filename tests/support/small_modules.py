@@ -12,7 +12,6 @@ CONVERSATIONS = ("pyrmq_core/protocol/requests/", "pyrmq_core/servers/protocol/"
 APART = {
     "pyrmq_core/network/http_get.py": "sockets live in `network`, and its importer is the client's",
     "pyrmq_core/servers/access/yaml_text.py": "the one module that may import yaml",
-    "pyrmq_core/client/routes/name_server_url.py": "loaded by clients that have a URL alone",
 }
 
 # Small modules with one importer that are still to be joined to it. Nothing is added here.

@@ -109,10 +109,11 @@ class _AccessFamily(AdminFamily):
         cluster: str | None,
         is_done: Callable[[Server], Awaitable[bool]],
     ) -> tuple[tuple[str, ...], list[Server]]:
-        """Makes a change at all brokers. Returns their names, and the servers that had it already.
+        """Makes a change at all chosen brokers. A refusal by a broker that has the change already counts as success.
 
-        A broker refuses a change that it already has, perhaps from a call that failed halfway. `is_done` then queries
-        it for the change. If all brokers have it, the first refusal is raised. `about` names the change in errors.
+        Returns the brokers' names, and the servers that had the change, perhaps from a call that failed halfway.
+        `is_done` queries this of a server that refused. If all brokers had the change, the first refusal is raised.
+        `about` names the change in errors.
         """
         servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
 
@@ -157,10 +158,10 @@ class Users(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Makes a user of the type `Normal` or `Super`. Returns the names of the brokers.
+        """Creates a user of the type `Normal` or `Super` at the brokers, and returns the brokers' names.
 
-        If only some brokers have the user, as after a call that failed halfway, it gets this password and type there. A
-        user that all brokers have is refused.
+        Brokers that have the user already, as after a call that failed halfway, give it this password and type. If all
+        brokers have the user, raises `ResponseError`.
         """
         members = {"username": username, "password": password, "userType": user_type}
         command, about = CreateUser(username, members).to_command(), USERS.format(f"user {username}")
@@ -184,7 +185,7 @@ class Users(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Changes a user, and returns the names of the brokers. An argument of None changes nothing.
+        """Changes a user, and returns the names of the changed brokers. An argument of None changes nothing.
 
         `user_type` is `Normal` or `Super`, `user_status` is `enable` or `disable`.
         """
@@ -194,14 +195,17 @@ class Users(_AccessFamily):
         return await self._change(command, USERS.format(f"user {username}"), broker, cluster)
 
     async def delete(self, username: str, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Removes a user and its policies. Returns the names of the brokers."""
+        """Removes a user and its policies. Returns the names of the changed brokers."""
         command = DeleteUser(username).to_command()
         return await self._change(command, USERS.format(f"user {username}"), broker, cluster)
 
     async def list(
         self, filter: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[UserInfo, ...]]:
-        """Returns the users whose name contains a text, by broker. `failures` has the errors of other brokers."""
+        """Returns the users whose name contains `filter`, by broker.
+
+        `failures` has the errors of brokers that did not answer.
+        """
         gathered = await self._answers(ListUsers(filter), USERS.format("users"), broker, cluster)
         answers = {name: tuple(map(_user, _rows(answer, "users"))) for name, answer in gathered.answers.items()}
         return Gathered(answers, gathered.failures)
@@ -223,7 +227,7 @@ class Policies(_AccessFamily):
     ) -> tuple[str, ...]:
         """Allows or denies a subject some actions (`Pub`, `Sub`, `Get`, ...) on resources (`Topic:orders*`, `Group:*`).
 
-        Returns the names of the brokers.
+        Returns the names of the changed brokers.
         """
         return await self._put(CreateAcl, subject, resources, actions, decision, source_ips, broker, cluster)
 
@@ -262,8 +266,9 @@ class Policies(_AccessFamily):
     async def list(
         self, subject: str = "", resource: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[PolicyInfo, ...]]:
-        """Returns the entries whose subject and resource contain the texts, by broker, with `failures` of other
-        brokers.
+        """Returns the policy entries whose subject contains `subject` and resource contains `resource`, by broker.
+
+        `failures` has the errors of brokers that did not answer.
         """
         gathered = await self._answers(ListAcls(subject, resource), USERS.format("policies"), broker, cluster)
         answers = {name: tuple(_policies(_rows(answer, "policies"))) for name, answer in gathered.answers.items()}
@@ -304,10 +309,10 @@ class Accounts(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Makes or changes an account. Permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`.
+        """Creates or changes an account, and returns the names of the brokers.
 
-        An argument of None keeps the old value, but without `admin` the account is no administrator's. Returns the
-        names of the brokers.
+        Permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`. An argument of None keeps the account's old value. Without
+        `admin` the account loses an administrator's rights.
         """
         request = UpdateAclConfig(
             access_key,
@@ -324,14 +329,14 @@ class Accounts(_AccessFamily):
     async def delete(
         self, access_key: str, *, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
-        """Removes an account. Returns the names of the brokers."""
+        """Removes an account. Returns the names of the changed brokers."""
         command = DeleteAclConfig(access_key).to_command()
         return await self._change(command, ACCOUNTS.format(f"account {access_key}"), broker, cluster)
 
     async def set_white_addresses(
         self, addresses: Iterable[str], *, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
-        """Sets the client addresses from which requests need no signature. Returns the names of the brokers."""
+        """Sets the client addresses from which requests need no signature. Returns the changed brokers' names."""
         command = UpdateWhiteAddresses(",".join(addresses)).to_command()
         return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
 

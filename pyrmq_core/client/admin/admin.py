@@ -1,4 +1,4 @@
-"""`Admin`: calls about topics, clusters and KV values, and families of calls about everything else.
+"""`Admin`: methods about topics, clusters and KV values, and attributes such as `groups` with methods about the rest.
 
 Source: tools/admin/DefaultMQAdminExt.java.
 """
@@ -84,47 +84,47 @@ class Admin(SessionOwner[AdminSettings[Any]]):
 
     @property
     def topics(self) -> Topics:
-        """Calls about topics: their configurations, offsets and order."""
+        """Methods about topics: their list, offsets, rates, permissions and order configurations."""
         return Topics(self._servers)
 
     @property
     def users(self) -> Users:
-        """Calls about users (5.x)."""
+        """Methods that list, create, change and delete users of access control (5.3 and later)."""
         return Users(self._servers)
 
     @property
     def policies(self) -> Policies:
-        """Calls about the policies of users (5.x)."""
+        """Methods that list and change access policies: the actions allowed or denied to a user (5.3 and later)."""
         return Policies(self._servers)
 
     @property
     def accounts(self) -> Accounts:
-        """Calls about the accounts in `plain_acl.yml` (4.9)."""
+        """Methods that list and change the access accounts in the brokers' `plain_acl.yml` (before 5.3.3)."""
         return Accounts(self._servers)
 
     @property
     def brokers(self) -> Brokers:
-        """Calls about brokers: their health, figures, settings and clean-up."""
+        """Methods about brokers: their status, statistics and settings, and the removal of unused data."""
         return Brokers(self._servers)
 
     @property
     def nameservers(self) -> NameServers:
-        """Calls about the settings of NameServers."""
+        """Methods that read and change the settings of NameServers."""
         return NameServers(self._servers)
 
     @property
     def groups(self) -> Groups:
-        """Calls about consumer groups."""
+        """Methods about consumer groups: their members, settings, offsets and lag."""
         return Groups(self._servers)
 
     @property
     def messages(self) -> Messages:
-        """Calls about stored messages: look-ups, traces and dead letters."""
+        """Methods about stored messages: look-ups by id and key, traces, and dead letters."""
         return Messages(self._servers)
 
     @property
     def producers(self) -> Producers:
-        """Calls about the connected producers."""
+        """Methods that list the producers which are connected to brokers."""
         return Producers(self._servers)
 
     async def health(
@@ -172,19 +172,20 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     ) -> None:
         """Creates or changes the topic, with `queues` queues, on every master of the cluster, or of all clusters.
 
-        With `broker` only at the master of that name. `read_queues` differs while a topic shrinks: queues that are no
-        longer written to are still read. `batch` makes a batch topic of 5.x: a whole batch is one record, several times
-        cheaper for the broker. An existing plain topic stays plain, which raises an error. Brokers before 5.0 keep no
-        attributes, and would silently create a plain topic, so they are refused before anything is created.
+        With `broker` only the master of that name is changed. `read_queues`, by default the same number, is larger
+        while a topic shrinks: queues that are no longer written to are still read. `batch` makes a batch topic of 5.x:
+        a whole batch is one record, several times cheaper for the broker. An existing plain topic stays plain, which
+        raises an error. Brokers before 5.0 keep no attributes, and would silently create a plain topic, so they are
+        refused before anything is created.
 
         A failure at one master does not stop the change at the others. The error has a note of the masters that have
         the topic. Returns when a NameServer lists the topic at all these masters with this number of queues, so that
         keys are divided over all of them. Raises `NoRoute` if this takes longer than the timeout. The topic is then
-        made, and brokers announce it later.
+        created, and brokers announce it later.
 
-        With `order` the order configuration at the NameServers then names these masters, beside those that it had: keys
-        stay at their queues while a broker is away. `queues=0` keeps the name at a broker, without a queue. After a
-        failure halfway the call can be repeated.
+        With `order` these masters are added to the topic's order configuration at the NameServers: keys then stay at
+        their queues while a broker is away. `queues=0`, with a `broker`, creates the topic there without a queue. After
+        a failure halfway the call can be repeated.
         """
         attributes = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
         reading = queues if read_queues is None else read_queues
@@ -286,7 +287,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
                 await self._servers.change_nameservers(DeleteKvConfig(namespace, on_wire).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """Returns a KV configuration value, or None. All NameServers are queried if the current one lacks it."""
+        """Returns a KV value from the first NameServer that has it, or None if none of the NameServers does."""
         query = GetKvConfig(namespace, key).to_command()
         return await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
 
@@ -296,7 +297,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return await self._servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Puts a value on every NameServer, since they do not share it. A failure is raised after all were tried."""
+        """Puts a value on every NameServer, since they do not share it. Raises a failure after all were tried."""
         await self._servers.change_nameservers(PutKvConfig(namespace, key, value).to_command(), f"{namespace} {key}")
 
     async def delete_kv(self, namespace: str, key: str) -> None:
@@ -304,7 +305,11 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-        """Returns the attributes that this broker lacks, since it may refuse to set an equal value again."""
+        """Returns the attributes in `settings` that the topic does not have at the server yet, and so have to be sent.
+
+        A broker may refuse to set an equal value again. Raises `InvalidArgument` for attributes at a broker before 5.0,
+        and for a batch topic that exists as a plain topic.
+        """
         if not settings:
             return {}
         question = GetTopicConfig(self._servers.on_wire(topic)).to_command()

@@ -35,10 +35,16 @@ from pyrmq_core.protocol.requests.nameserver.write_perm import (
 
 
 class Brokers(AdminFamily):
-    """Administration of brokers. A clean-up runs at the named broker, at the cluster's masters, or at all masters."""
+    """Administration of brokers: their status, statistics and settings, and the removal of unused data.
+
+    A removal runs at the named broker, at all masters of the cluster, or, without both, at all masters.
+    """
 
     async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
-        """Returns a row for each registered address, of masters and slaves, with an error where none answers."""
+        """Returns the status of each registered address of a master or slave.
+
+        The status of a broker that did not answer has the error.
+        """
 
         async def status(server: Server) -> RuntimeInfo | RocketMQError:
             try:
@@ -61,7 +67,7 @@ class Brokers(AdminFamily):
         return await self._runtime_info(await one_broker(self._servers, broker, broker_id))
 
     async def stats(self, broker: str, name: str, key: str, *, broker_id: int = 0) -> BrokerStats | None:
-        """Returns one figure of the last minute, hour and day, or None if the broker has no such name and key.
+        """Returns a statistic over the last minute, hour and day, or None if the broker has none of this name and key.
 
         Names are RocketMQ's: `TOPIC_PUT_NUMS` and `TOPIC_PUT_SIZE` with a topic as the key, `GROUP_GET_NUMS` with
         `topic@group`, `BROKER_PUT_NUMS` with the cluster.
@@ -142,7 +148,7 @@ class Brokers(AdminFamily):
         return await self._change_write_perm(WipeWritePerm(broker_name), WipedWritePerm, broker_name)
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Opens a broker for writing again at every NameServer. Returns the number of its topics at each."""
+        """Opens a broker for writing again at every NameServer. Returns its number of topics, by NameServer address."""
         return await self._change_write_perm(AddWritePerm(broker_name), AddedWritePerm, broker_name)
 
     async def _runtime_info(self, server: Server) -> RuntimeInfo:

@@ -59,7 +59,7 @@ class DeadLetters:
         self._puller = Puller(session, group, namespace)
 
     async def newest(self, max_num: int, begin: datetime | None, body_bytes: int | None = None) -> MessageList:
-        """Returns the newest `max_num` letters of each queue stored from `begin` on, by store time.
+        """Returns the newest `max_num` dead letters of each queue stored from `begin` on, in order of store time.
 
         With `body_bytes` bodies are cut to that length. Raises an error if no broker answers.
         """
@@ -138,10 +138,10 @@ class DeadLetters:
 
 
 class _Reading:
-    """The dead letters read so far, and for each broker the error of the first letter that is left out.
+    """The dead letters read so far, and for each broker the error of the first dead letter that was left out.
 
-    Letters are left out if they cannot be read, or once all bodies together exceed `room` bytes. With `body_bytes` each
-    body is first cut to that length.
+    A dead letter is left out if it cannot be read, or if with its body all bodies would exceed `room` bytes. With
+    `body_bytes` each body is first cut to that length.
     """
 
     def __init__(self, room: int, body_bytes: int | None) -> None:

@@ -1,4 +1,4 @@
-"""RocketMQ's defaults of brokers' and NameServers' settings, as servers without a configuration list them.
+"""The default values of RocketMQ's broker and NameServer settings, as reported by servers without a configuration.
 
 Sources: the answers to GET_BROKER_CONFIG and GET_NAMESRV_CONFIG of 5.4.0 and 4.9.7. Left out are the numbers of threads
 that depend on the machine's processors, and names of servers and folders.
@@ -174,5 +174,5 @@ OLD_BROKER_DEFAULTS: Final[Mapping[str, str]] = {
 
 
 def broker_defaults(version: int) -> Mapping[str, str]:
-    """Returns the defaults of a broker's release. `version` is a number of common/MQVersion.java."""
+    """Returns the default settings of a broker. `version` is its release, as a number of common/MQVersion.java."""
     return BROKER_DEFAULTS if version >= V5_0_0 else OLD_BROKER_DEFAULTS

@@ -41,7 +41,7 @@ class _Before:
 
 
 class GroupOffsets:
-    """Changes one group's offsets at all masters of a topic."""
+    """The operations that change one consumer group's offsets (reset, seek, clone), at all masters of a topic."""
 
     def __init__(self, servers: AdminServers, group: str) -> None:
         self._servers = servers

@@ -54,7 +54,8 @@ class BrokerGroups:
 class BrokerProgress:
     """The offsets of one group at one broker. `version` is the broker's, a number of common/MQVersion.java.
 
-    `spans` has store times of queues with waiting messages, if they were requested.
+    `spans` has, by queue, the store times from which the age of unconsumed messages is computed. It is empty if they
+    were not requested, and has only topics with lag.
     """
 
     version: int
@@ -79,9 +80,10 @@ async def connections_of(servers: AdminServers, server: Server, group: str) -> C
 
 
 async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityLimiter) -> BrokerGroups:
-    """Returns the groups of one broker. All brokers share `limit` for their queries of members.
+    """Returns the settings, offsets and members of all groups of one broker.
 
-    If the groups of a thousand brokers were queried at once, the last queries would time out.
+    `limit` bounds the concurrent queries for members at all brokers together. If the groups of a thousand brokers were
+    queried at once, the last queries would time out.
     """
     configs = await configs_of(servers, server)
     answer = await servers.ask(server, GetBrokerConsumeStats().to_command())

@@ -61,11 +61,11 @@ MAX_ROUTES: Final = 20
 
 
 class Groups(AdminFamily):
-    """Administration of consumer groups.
+    """Administration of consumer groups over all brokers.
 
-    A table is read from each broker's master, or from a slave while there is none. The table's `failures` name brokers
-    without an answer. Only if none answers is an error raised. A change is sent to all masters. A failure
-    at one does not stop it at the others, and the error has a note of the changed masters.
+    A method that reads queries each broker's master, or a slave while there is none. The `failures` of its result name
+    the brokers that did not answer. Only if none answers is an error raised. A method that makes a change sends it to
+    all masters. A failure at one does not stop it at the others, and the error has a note of the changed masters.
     """
 
     async def list(self) -> GroupList:
@@ -279,11 +279,12 @@ class Groups(AdminFamily):
         *,
         offline: bool = False,
     ) -> tuple[OffsetChange, ...]:
-        """Gives the group new offsets in all queues of the topic: the ends, or the first message stored at `to`.
+        """Sets the group's offset in each queue of the topic: to the queue's start or end, or to a time.
 
-        Connected members continue there. With `offline` the call raises `InvalidState` if there are any. Brokers that
-        leave a reset to members, as before 5.0, cannot reset a group without members, whose offsets are committed
-        instead. Raises `InvalidArgument` for a time without a zone.
+        For a time it is the offset of the first message stored then or later. Returns the old and new offsets.
+        Connected members continue at the new ones. With `offline` the call raises `InvalidState` if a member is
+        connected. Brokers before 5.0 leave a reset to the members: for a group without members the new offsets are
+        committed instead. Raises `InvalidArgument` for a time without a zone.
         """
         check_topic(topic)
         return await self._offsets(group).reset(topic, to, offline=offline)

@@ -1,4 +1,4 @@
-"""`Admin.health`: checks of a cluster, by the rules that `pyrmq health` and the page in the browser share.
+"""`Admin.health`: checks of a cluster, by the same rules as the command `pyrmq health` and the web page of the tools.
 
 `take_health` queries the servers, and `health_rules` decides from their answers.
 """
@@ -122,7 +122,10 @@ async def _check_nameservers(servers: AdminServers) -> list[HealthCheck]:
 
 
 async def _check_replication(servers: AdminServers, rows: Iterable[BrokerStatus]) -> list[HealthCheck]:
-    """Checks that masters have the slaves for which their sends wait. Masters that wait for none get no check."""
+    """Checks that each master has as many slaves as it waits for before it answers a send.
+
+    A master that waits for no slave gets no check.
+    """
     checks = []
     for row in rows:
         name = row.broker_name

@@ -43,7 +43,7 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The checks of a cluster at the time `taken`, compared with those at `since` (None: with none).
+    """The checks of a cluster at the time `taken`, compared with earlier checks at the time `since` (None: with none).
 
     For the next comparison, `disks` has the used part of the log's disk, 0 to 1, by broker address, and `lags` the
     number of unconsumed messages by group.
@@ -57,12 +57,15 @@ class Health:
 
     @property
     def wrong(self) -> tuple[HealthCheck, ...]:
-        """The failures, then the warnings."""
+        """The checks that failed, followed by the checks with a warning."""
         return tuple(check for status in (FAIL, WARN) for check in self.checks if check.status == status)
 
 
 def check_brokers(rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[HealthCheck]:
-    """Yields a check for each address. Without an answer, a master fails and a slave is a warning."""
+    """Yields a check for each broker address: a failure for a master without an answer, a warning for such a slave.
+
+    A disk that is used to more than `max_disk` percent is a failure too.
+    """
     empty = True
     for row in rows:
         empty = False
@@ -100,7 +103,10 @@ def check_versions(rows: Iterable[BrokerStatus]) -> Iterator[HealthCheck]:
 
 
 def check_disks(before: Health, now: Health, rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[HealthCheck]:
-    """Yields a warning for each disk that would be full within a day at its growth since `before`."""
+    """Yields a warning for each disk that grows so fast since `before` that it will be too full within a day.
+
+    Too full means that more than `max_disk` percent are used.
+    """
     for row in rows:
         earlier, ratio = before.disks.get(row.address), now.disks.get(row.address)
         if earlier is None or ratio is None or not earlier < ratio <= max_disk / 100:
@@ -120,7 +126,7 @@ def check_disks(before: Health, now: Health, rows: Iterable[BrokerStatus], max_d
 
 
 def check_growth(before: Health, now: Health, groups: Iterable[GroupSummary]) -> list[HealthCheck]:
-    """Returns a warning for each group whose lag grew since `before`, with the greatest growth first."""
+    """Returns a warning for each group whose lag grew by 100 messages or more since `before`, greatest growth first."""
     seconds = max(0.001, (now.taken - before.taken).total_seconds())
     grown = [
         (group.lag - before.lags[group.group], group)
@@ -170,7 +176,10 @@ def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Health
 
 
 def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
-    """Yields a failure for each NameServer that lacks brokers of another. `brokers` are names by NameServer."""
+    """Yields a failure for each NameServer that does not list a broker which another NameServer lists.
+
+    `brokers` has the brokers that each NameServer lists, by the NameServer's address.
+    """
     everywhere = set().union(*brokers.values())
     for address, registered in brokers.items():
         if missing := sorted(everywhere - registered):

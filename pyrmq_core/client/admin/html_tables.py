@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ShownAsTable:
-    """A value that a notebook shows as a table of its field `ROWS`, below its other fields."""
+    """A value that a notebook shows as a table of the rows in the field that `ROWS` names, below its other fields."""
 
     __slots__ = ()
     ROWS: ClassVar[str]

@@ -1,6 +1,6 @@
-"""Look-ups of stored messages by id or key, and the age of a queue, for `Admin.messages`.
+"""Look-ups of stored messages by id or key, and of the oldest message of a queue, for `Admin.messages`.
 
-Source: client/impl/MQAdminImpl.java, 5.4.0. Java skips brokers that fail. Here the list has their errors, since it
+Source: client/impl/MQAdminImpl.java, 5.4.0. Java skips brokers that fail. Here the result has their errors, since it
 would otherwise look complete.
 """
 
@@ -46,14 +46,20 @@ MAX_FOUND_BYTES: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MessageList:
-    """Messages by store time, and for each broker the error if it did not answer or had an unreadable message."""
+    """Messages in order of store time, and `failures`: the errors of brokers, by name, whose messages are missing.
+
+    A broker did not answer, a message was unreadable, or the bodies were too large together.
+    """
 
     messages: tuple[MessageExt, ...]
     failures: Mapping[str, RocketMQError]
 
 
 class MessageQueries:
-    """Look-ups of one client. Topics are without the `namespace`. Each query may take `timeout` seconds."""
+    """Look-ups of stored messages over one client's connections. Arguments and results are without the `namespace`.
+
+    Each request to a broker may take `timeout` seconds.
+    """
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None = None) -> None:
         self._client = client
@@ -86,10 +92,10 @@ class MessageQueries:
         end: datetime | None,
         body_bytes: int | None = None,
     ) -> MessageList:
-        """Returns messages of the topic that have the key, by store time: of each broker the newest `max_num`.
+        """Returns the topic's messages that have the key, ordered by store time: the newest `max_num` of each broker.
 
-        A `key` with spaces has to be the whole text of a message's keys. An index has single words, so each word is
-        looked up, since the first word of `{"id": 7}` may be in every message.
+        A `key` with spaces has to be the whole text of a message's keys. Brokers index single words, so each word of
+        the key is looked up: one word alone, such as the first one of `{"id": 7}`, may be in every message.
         """
         whole_number("max_num", max_num, 1, MAX_INT)
         words = sorted({word for word in _text("key", key).split(" ") if word}, key=len, reverse=True)[:MAX_KEY_WORDS]
@@ -124,9 +130,11 @@ class MessageQueries:
         is_wanted: Callable[[MessageExt], bool],
         body_bytes: int | None,
     ) -> MessageList:
-        """Queries all brokers of the topic. `is_wanted` checks the messages, since an index holds only hashes.
+        """Sends the requests to all brokers of the topic, and returns the messages for which `is_wanted` returns True.
 
-        Unreadable records are left out, and messages beyond 256 MiB of bodies. The error of the broker names the first.
+        This check is needed because a broker's index holds only hashes of keys. Unreadable messages are left out, and
+        messages once all bodies together exceed 256 MiB. In `failures` the broker then has the error of the first
+        message left out.
         """
         check_topic(topic)
         on_wire = requests[0].topic
@@ -220,7 +228,10 @@ def too_much_found(message: MessageExt) -> BodyTooLarge:
 
 
 def _messages(records: bytes, broker_name: str) -> Iterator[Readable]:
-    """Decodes records of any queues. A record of unknown length is yielded as unreadable, and is the last."""
+    """Decodes stored records, which may be of several queues, into messages.
+
+    It stops at a record of unknown length, which it yields as unreadable.
+    """
     position = 0
     while position < len(records):
         try:

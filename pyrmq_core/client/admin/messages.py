@@ -63,8 +63,9 @@ class Messages(AdminFamily):
 
         A key with spaces is the whole text of the keys, such as a row's key from a change-data tool. Each broker of the
         topic returns its newest `max_num`. An empty result is no error. A message is found a moment after it is stored.
-        With `body_bytes` bodies are cut to that length. Without it, bodies beyond 256 MiB together are left out. They,
-        and unreadable messages, are an error of their broker in `failures`.
+        With `body_bytes` bodies are cut to that length. Messages are left out if they cannot be read, or once all
+        bodies exceed 256 MiB together. `failures` has the errors of brokers that did not answer, or whose messages are
+        left out.
         """
         return await self._queries().by_key(topic, key, max_num, begin, end, body_bytes)
 
@@ -111,11 +112,11 @@ class Messages(AdminFamily):
         begin: datetime | None = None,
         body_bytes: int | None = None,
     ) -> MessageList:
-        """Returns a group's dead letters stored from `begin` on, oldest first, of each queue the newest `max_num`.
+        """Returns a group's dead letters stored from `begin` on, oldest first: the newest `max_num` of each queue.
 
-        With `body_bytes` bodies are cut to that length. Letters are left out if they cannot be read, or when the
-        bodies exceed 256 MiB together. The field `failures` of the result has the errors of brokers that did not
-        answer, or whose letters are left out.
+        With `body_bytes` bodies are cut to that length. Letters are left out if they cannot be read, or once all bodies
+        exceed 256 MiB together. `failures` has the errors of brokers that did not answer, or whose letters are left
+        out.
         """
         check_group(group)
         return await DeadLetters(self._servers, group).newest(max_num, begin, body_bytes)

@@ -1,7 +1,8 @@
 """The NameServers and brokers that an `Admin` queries.
 
-A query of several brokers returns the answers of some: `gather` keeps the errors of the others. A change
-continues after a failure: `change_each` notes in the error which servers were changed, and which were not.
+`gather` queries several brokers, and returns the answers of some together with the errors of the other brokers.
+`change_each` makes a change at several servers. It continues after a failure, and notes in the error which servers were
+changed, and which were not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ KEEP_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker's name and address. Its `str` is for errors."""
+    """The name and address of a broker or NameServer. `str` returns both, for texts of errors."""
 
     name: str
     address: str
@@ -117,9 +118,10 @@ class AdminServers:
         *accepted: ResponseCode,
         lacks: Callable[[T], bool] = operator.not_,
     ) -> T:
-        """Queries a NameServer and returns `read(answer)`. Codes but SUCCESS and those in `accepted` raise an error.
+        """Sends a request to a NameServer, and returns `read(answer)`.
 
-        While `lacks` returns True for the result, by default for an empty one, the other NameServers are queried.
+        If `lacks` returns True for this result, by default if it is empty, the next NameServer is queried. An answer
+        with another code than SUCCESS and those in `accepted` raises an error.
         """
 
         def checked(answer: Command, address: str) -> T:
@@ -130,9 +132,10 @@ class AdminServers:
         return await self.session.nameservers.ask_for(command, checked, timeout=self.timeout, lacks=lacks)
 
     async def change_nameservers(self, command: Command, about: str = "") -> dict[str, Command]:
-        """Sends a change to every NameServer, since they do not share it. Returns their answers by address.
+        """Sends a change to every NameServer, since NameServers do not share it. Returns their answers by address.
 
-        A failure is raised at the end, with a note of the changed NameServers. `about` is for the error's text.
+        The first failure is raised after all were tried, with a note of the changed NameServers. `about` names the
+        change in the error.
         """
         session, answers = self.session, dict[str, Command]()
         if not session.nameservers.addresses:
@@ -148,9 +151,10 @@ class AdminServers:
         return answers
 
     async def keep_kv(self, namespace: str, key: str, value: str, about: str) -> tuple[str, ...]:
-        """Puts a KV value at each NameServer that lacks the key. Returns these NameServers' addresses.
+        """Stores a KV value at each NameServer that lacks the key. Returns the addresses of these NameServers.
 
-        All are queried together, for a second at most. A failure is raised at the end. `about` is for its text.
+        All are queried concurrently, and each request takes a second at most. Raises a failure after all were queried.
+        `about` names the value in the error.
         """
         query, timeout = GetKvConfig(namespace, key).to_command(), min(self.timeout, KEEP_SECONDS)
 

@@ -29,10 +29,10 @@ TOPIC_DEFAULTS: Final = {"perm": "6", "order": "false", "topicFilterType": "SING
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting at several servers, by their names. A value is None where it is not listed. Secrets are hidden.
+    """One setting and its value at each server, by the server's name: None where the server does not list it.
 
-    `default` is None if it is unknown. `differs` is true if the servers differ, and `changed` if one of them has
-    another value than its default.
+    Secrets are hidden. `default` is None if it is unknown. `differs` is true if the values differ, and `changed` if one
+    of them is not the default. Both are false for settings that every server has of its own, such as `brokerName`.
     """
 
     name: str
@@ -43,7 +43,7 @@ class SettingRow:
 
     @property
     def by_value(self) -> dict[str | None, list[str]]:
-        """The servers with each value."""
+        """The names of the servers by the value that the setting has there."""
         servers: dict[str | None, list[str]] = {}
         for server, value in self.values.items():
             servers.setdefault(value, []).append(server)
@@ -52,7 +52,7 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True)
 class SettingsTable(ShownAsTable):
-    """The settings of some servers, sorted by name. `failures` has the errors of servers without an answer."""
+    """The settings of several servers, sorted by setting. `failures` has the errors of servers that did not answer."""
 
     ROWS: ClassVar = "rows"
 
@@ -71,7 +71,11 @@ def settings_table(
     defaults: Mapping[str, Mapping[str, str]],
     failures: Mapping[str, RocketMQError],
 ) -> SettingsTable:
-    """Returns a table of the settings. `settings` and `defaults` are by server, then by name."""
+    """Returns a table that compares the settings of several servers with each other and with their defaults.
+
+    `settings` and `defaults` have each server's values by the setting's name, by server. `failures` is stored in the
+    table.
+    """
     servers = tuple(sorted(settings))
     names = sorted({name for listed in settings.values() for name in listed})
     return SettingsTable(servers, tuple(_row(name, settings, defaults) for name in names), failures)

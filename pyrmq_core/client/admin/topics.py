@@ -234,9 +234,11 @@ class Topics(AdminFamily):
         return await self._servers.keep_kv(ORDER_NAMESPACE, on_wire, order_text(wanted), f"the order of topic {topic}")
 
     async def keep_manifest(self, manifest: str, topic: str, broker: str) -> tuple[str, ...]:
-        """Records at the NameServers that `manifest` is the manifest of `topic`, with its one queue at `broker`.
+        """Registers at the NameServers the topic `manifest`, in which committed writes to `topic` record their batches.
 
-        Returns the addresses of the NameServers that lacked the record. Raises the first failure at the end.
+        An order configuration at the NameServers says that its one queue is at `broker`. Returns the addresses of the
+        NameServers that lacked the registration or the order configuration. Raises the first failure after all
+        NameServers were queried.
         """
         of_tenant = self._servers.on_wire
         kinds = await self._servers.keep_kv(
@@ -271,7 +273,10 @@ class Topics(AdminFamily):
         return TopicConsumer(len(members), GroupProgress(group, tuple(rows), tps, {}, now))
 
     async def _route(self, topic: str, *, is_kept: bool = True) -> TopicRouteData:
-        """Returns the topic's route. If `is_kept`, the client keeps it and refreshes it from now on."""
+        """Queries a NameServer and returns the topic's route. Raises `NoRoute` if there is none.
+
+        If `is_kept`, the client stores the route, and refreshes it from now on.
+        """
         routes = self._servers.session.routes
         look_up = routes.refresh if is_kept else routes.query
         route = await look_up(self._servers.on_wire(topic), timeout=self._servers.timeout)

@@ -1,6 +1,7 @@
-"""The results of administration: statuses of brokers, offsets of topics, and groups with members and lag.
+"""The results of `Admin`'s methods: statuses of brokers, offsets of topics, and groups with members and lag.
 
-`failures` has the errors of brokers without an answer, by name. Other fields are complete without them.
+A field `failures` has the error of each broker that did not answer, by its name. The other fields are then without the
+data of these brokers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FULL_DISK_RATIO: Final = 0.9
 class BrokerStatus:
     """One registered address of a broker. `runtime_info` is the broker's report, or None with the `error` of the query.
 
-    Rates are messages a second of the last 10 s, None in the broker's first seconds.
+    `put_tps` and `get_tps` are messages a second of the last 10 s, None in the broker's first seconds.
     """
 
     SHOWN: ClassVar = ("cluster", "broker_name", "broker_id", "address", "version", "put_tps", "get_tps", "error")
@@ -124,7 +125,10 @@ class TopicStats(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class TopicRates(ShownAsTable):
-    """Messages a second of the last minute, stored and received by each group, from brokers not in `failures`."""
+    """The rates of one topic, in messages a second over the last minute, without the brokers in `failures`.
+
+    `put_tps` is the rate of stored messages, and `get_tps` the rate of messages that each group received.
+    """
 
     ROWS: ClassVar = "get_tps"
 
@@ -194,9 +198,9 @@ class GroupMember:
 
     @property
     def reads(self) -> dict[str, str]:
-        """The topics that it reports to subscribe to, without those of retries, each with its expression, `*` for all.
+        """The topics to which this client reports to subscribe, without retry topics, each with its filter expression.
 
-        Empty without a report.
+        The expression is `*` for all messages. Empty if the client sent no report.
         """
         subscriptions = () if self.running_info is None else self.running_info.subscriptions
         return {data.topic: data.sub_string or "*" for data in subscriptions if not is_retry_topic(data.topic)}
@@ -208,7 +212,10 @@ class GroupMember:
 
     @property
     def rates(self) -> ConsumeStatus | None:
-        """The sums of the client's figures over all topics, with the longest response time. None without a report."""
+        """The consumption rates that the client reports, summed over its topics, with the longest response time.
+
+        None if the client sent no report.
+        """
         if self.running_info is None:
             return None
         statuses = self.running_info.statuses.values()
@@ -268,7 +275,7 @@ class QueueProgress:
 
 
 class WaitKind(enum.Enum):
-    """The reasons for which messages of a queue wait. The first one that applies is the queue's reason."""
+    """The reason why unconsumed messages of a queue wait. If several apply to a queue, the first counts."""
 
     NO_RIGHT = "no right to read"
     NO_MEMBER = "no member"
@@ -285,7 +292,7 @@ class WaitKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaitReason:
-    """A reason for which messages of some queues wait. `lag` is the number of these messages."""
+    """The reason why messages of `queues` are not consumed yet. `lag` is the number of these messages."""
 
     kind: WaitKind
     text: str
@@ -325,10 +332,10 @@ class GroupProgress(ShownAsTable):
         return min((queue.waiting_since for queue in self.queues if queue.waiting_since is not None), default=None)
 
     def acknowledged_tps(self, before: GroupProgress) -> float | None:
-        """Returns the messages a second that the group acknowledged since an earlier progress, by its offsets.
+        """Returns the messages a second that the group acknowledged between the progress `before` and this one.
 
-        Queues that are in only one of both are left out, and so are those whose offset decreased. Returns None if no
-        queue is left or no time passed.
+        It is computed from the offsets. Queues that only one of the two has are left out, and so are queues whose
+        offset decreased. Returns None if no queue is left or no time passed.
         """
         seconds = (self.at - before.at).total_seconds()
         offsets = {queue.queue: queue.consumer_offset for queue in before.queues}
@@ -339,7 +346,10 @@ class GroupProgress(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class TopicConsumer:
-    """One group of a topic: the number of its members, and its progress in the topic, without its retries."""
+    """One consumer group of a topic: the number of its members, and its progress in the topic.
+
+    Messages in the group's retry topic are not counted.
+    """
 
     SHOWN: ClassVar = ("group", "members", "lag", "consume_tps", "waiting_since")
 

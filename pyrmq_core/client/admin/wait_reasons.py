@@ -1,7 +1,7 @@
-"""Decides why messages of a group wait, from its offsets, its settings and the reports of its members. Pure.
+"""Decides why unconsumed messages of a group wait, from its offsets, its settings and its members' reports. Pure.
 
-A member's times are by its own clock. A time within `STILL_SECONDS` is no sign of a fault, since a broker holds a pull
-for 15 s, and members store their offsets every 5 s.
+The times in a member's report are by its own clock. Less than `STILL_SECONDS` without a pull or a finished message is
+no sign of a fault, since a broker holds a pull for 15 s, and members store their offsets every 5 s.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PULLING: Final = "CONSUME_ACTIVELY"
 
 @dataclass(slots=True)
 class _Sums:
-    """The queues to which one reason applies, and totals over them for the reason's sentence.
+    """The queues to which one reason applies, and totals over these queues, for the sentence that states the reason.
 
     `in_memory` counts messages that members hold, `delivered` those that brokers delivered and no member acknowledged.
     `last_asked` and `last_finished` are the seconds since a member's latest pull, and since its latest finished
@@ -51,7 +51,10 @@ def wait_reasons(
     permissions: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> tuple[WaitReason, ...]:
-    """Returns the reasons for which messages wait in queues with lag, those of most messages first."""
+    """Returns the reasons why messages wait in queues with lag, ordered by the number of messages, largest first.
+
+    `permissions` has the permission bits of each topic at each broker, by topic and broker name.
+    """
     members = {member.client_id: member for member in description.members}
     sums_of: defaultdict[tuple[WaitKind, str, str | None], _Sums] = defaultdict(_Sums)
     for row in rows:

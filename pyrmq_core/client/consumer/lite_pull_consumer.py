@@ -37,7 +37,7 @@ TopicListener = Callable[[str, Sequence[MessageQueue]], object]
 
 
 class TopicWatch:
-    """The listeners for changes of topics' queues. Every `interval` seconds the queues are compared."""
+    """The listeners to call when a topic's queues change. They are queried and compared every `interval` seconds."""
 
     def __init__(self, lookups: QueueOffsets, interval: float, problems: Problems) -> None:
         self._lookups = lookups
@@ -82,7 +82,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     """A consumer that is polled: for topics, as a member of its group, or for queues that are assigned by hand.
 
     `async with LitePullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
-    `client=` it shares one. One task polls.
+    `client=` it shares one. Only one task at a time may call `poll`.
 
     With `auto_commit`, the messages of a poll count as consumed when the next poll begins, or when the block ends
     without an exception: do the work of a poll before the next one, and every message is processed at least once.
@@ -124,10 +124,11 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
             await running.leave()
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
-        """Subscribes to a topic, or changes its subscription: the group's members share its queues.
+        """Subscribes to a topic, or changes its filter. The members of the group share the topic's queues.
 
-        `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead, which the topic's brokers
-        check now if they are known: `ResponseError` if they cannot evaluate it. Not together with `assign`.
+        `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead. If the topic's brokers
+        are known, one of them checks the expression now. Raises `ResponseError` if it cannot evaluate the expression,
+        and `InvalidState` after `assign`, since a consumer uses only one of the two.
         """
         self._life.check_running()
         wanted = filter_of(tags, sql)
@@ -147,9 +148,10 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
             await self._at_work().unsubscribe(with_namespace(topic, self._settings.namespace))
 
     async def assign(self, queues: Collection[MessageQueue], *, tags: str = "*", sql: str | None = None) -> None:
-        """Reads exactly these queues, independently of the group's other members. Not together with `subscribe`.
+        """Makes the consumer read exactly these queues, whatever queues other members of the group read.
 
-        It takes no part in the group's rebalancing. Offsets are still stored under the group.
+        It takes no part in the group's rebalancing, but offsets are stored under the group. `tags` and `sql` filter
+        messages as in `subscribe`. Raises `InvalidState` after `subscribe`, since a consumer uses only one of the two.
         """
         self._life.check_running()
         wanted = filter_of(tags, sql)
@@ -184,7 +186,11 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return messages
 
     async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
-        """Returns the poll's number and messages. `received` is the last poll that reached the caller, None for all."""
+        """Returns the messages of the next poll, and the number of the latest poll that returned messages.
+
+        `received` is the number of the last poll whose messages reached the caller. If it is an earlier one than the
+        last poll, that poll's messages are returned again. None means that all messages reached the caller.
+        """
         if timeout != 0:
             seconds_of("timeout", timeout)
         running = self._at_work()
@@ -219,10 +225,11 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
             self._others_ran = now
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Sets the offset from which the next polls return the queue's messages. Its pulled messages are dropped.
+        """Sets the offset from which the next polls return the queue's messages. Messages pulled before are dropped.
 
-        Raises `InvalidArgument` if the queue is not assigned to this consumer, or the offset is outside the queue. The
-        queue's end is allowed. With `auto_commit` the offset is stored as any other.
+        Raises `InvalidArgument` if the queue is not assigned to this consumer, or `offset` is below the queue's minimum
+        or above its maximum, which is the offset of the next message. With `auto_commit` the new offset is committed at
+        the next interval.
         """
         offset_of("offset", offset)
         wrapped = self._own(queue)
@@ -269,7 +276,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await running.commit(own)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the group's stored offset of the queue, or None (4.9 brokers answer 0 then)."""
+        """Returns the group's committed offset of the queue, or None without one (a 4.9 broker answers 0 instead)."""
         return await self._at_work().committed(self._wrapped(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, when: datetime) -> int:
@@ -287,9 +294,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def on_topic_changed(self, topic: str, listener: TopicListener | None) -> None:
         """Calls `listener(topic, queues)` whenever the topic's queues change.
 
-        They are compared every `topic_metadata_check_interval` seconds. The listener is a plain function, called on the
-        library's loop between other work: it must not wait, nor call a blocking name of this library. A topic has one
-        listener, and None removes it.
+        The queues are queried and compared every `topic_metadata_check_interval` seconds. The listener is a plain
+        function, which runs on the library's event loop: it must return at once, and must not call the library's
+        blocking classes. A topic has one listener, and None removes it.
         """
         self._life.check_running()
         assert self._nursery is not None
@@ -322,7 +329,10 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @asynccontextmanager
     async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
-        """Yields the running parts, which the first call makes. With `subscribes` the consumer joins the group."""
+        """Yields the running consumer, and creates it at the first call. With `subscribes` it will join the group.
+
+        If the block fails before the consumer has started, the consumer is discarded.
+        """
         assert self._nursery is not None
         running = self._running
         if running is None:
@@ -364,7 +374,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return replace(queue_of(queue), topic=with_namespace(queue.topic, self._settings.namespace))
 
     async def _check_sql(self, topic: str, wanted: Filter) -> None:
-        """Has a broker of the topic check an SQL expression. For an unknown topic this happens once it has a route."""
+        """Has a broker of the topic check an SQL filter. A topic without a route is checked when it is first read."""
         if isinstance(wanted, SqlFilter):
             timeout = self._settings.timeout
             await check_at_first_broker(self._session, self._wrapped_group, topic, wanted, timeout=timeout)

@@ -1,4 +1,7 @@
-"""Reads a manifest, the topic in which committed writes record their batches, and decides which batches count."""
+"""Reads manifests, the topics to which exactly-once writes append a commit record for each batch.
+
+A batch of messages is committed by its first valid record. This module reads the records, and decides which are valid.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Committed batches with records from offset `start` to before `end`. `passed_over` counts other messages there."""
+    """The committed batches whose records a manifest has from offset `start` to before offset `end`.
+
+    `passed_over` is the number of messages at these offsets that are no commit records.
+    """
 
     start: int
     end: int
@@ -54,9 +60,10 @@ class Commits:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEnd:
-    """The end offset of a manifest's queue, and in `decided` each writer's latest batch that is committed before it.
+    """The end offset of a manifest's queue, and in `decided` the latest batch that each writer committed before it.
 
-    Some records list these batches. `without_decided` is the number of records after the last one that does.
+    A commit record may list these batches. `without_decided` is the number of messages after the last record with such
+    a list.
     """
 
     queue: MessageQueue
@@ -66,7 +73,7 @@ class ManifestEnd:
 
 
 class ManifestReader:
-    """Reads manifests, the topics in which committed writes record their batches.
+    """A reader of manifests, the topics to which exactly-once writes append a commit record for each batch.
 
     Topics in arguments and results are without the namespace.
     """
@@ -110,7 +117,11 @@ class ManifestReader:
         return queues[0]
 
     async def commits(self, queue: MessageQueue, start: int | None, end: int | None, window: ReadWindow) -> Commits:
-        """Returns the batches with records between two offsets. Raises `DataLost` if these records are not kept."""
+        """Returns the batches committed by the records from offset `start` to before `end` of a manifest's `queue`.
+
+        `start` and `end` are by default the queue's minimum and maximum. Raises `DataLost` if the broker does not have
+        all these offsets, and `ManifestError` if the records name more than a million ranges of messages.
+        """
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         first = kept.start if start is None else start
         last = kept.end if end is None else end
@@ -132,7 +143,10 @@ class ManifestReader:
         return Commits(first, ranges.end, commits, passed_over)
 
     async def end(self, queue: MessageQueue, window: ReadWindow) -> ManifestEnd:
-        """Returns the manifest's end, and each writer's latest batch that is committed there by a record of its own."""
+        """Returns the end offset of a manifest's `queue`, and the latest batch that each writer has committed.
+
+        A list of these batches in a commit record is ignored, with a warning, if it names a batch that has no record.
+        """
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         start, entries, looked_at, disbelieved = kept.end, dict[int, Entry](), FIRST_LOOK, set[int]()
         while True:
@@ -166,7 +180,11 @@ class ManifestReader:
         decided: CommittedBatches,
         window: ReadWindow,
     ) -> CommittedBatches:
-        """Returns the batches in the list `decided` without a record in `entries` or at the `earlier` offsets."""
+        """Returns the batches that the list `decided` names although the manifest has no record of them.
+
+        `entries` are the entries that have been read, and the others are read at the `earlier` offsets. A batch whose
+        record has expired is not returned.
+        """
         proven = self._proven.get(queue, {})
         claims = {
             writer: last
@@ -236,7 +254,10 @@ class ManifestReader:
 async def read_proven(
     puller: Puller, ranges: Sequence[CommittedRange], window: ReadWindow
 ) -> AsyncIterator[AsyncIterator[RawPull]]:
-    """Reads committed ranges. Raises `DataLost` if a range's first or last message has another id than committed."""
+    """Reads committed ranges of queues. Checks that the first and last message of each range have the committed ids.
+
+    Raises `DataLost` for another id: the broker then lost messages, and stored others in their place.
+    """
     wanted = [(part.queue, OffsetRange(part.start, part.end)) for part in ranges]
     ids = ids_by_queue(ranges)
 

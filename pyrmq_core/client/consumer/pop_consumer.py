@@ -44,12 +44,13 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
     """A consumer that takes single messages, as one of any number of workers of its group. No worker owns a queue.
 
     A message that it takes is invisible to the other workers for a time. It is acknowledged, or comes again after that
-    time, on any worker. So a slow message holds up no other one. It needs brokers of 5.0 or later, and no proxy
-    between, whose remoting port serves no pops (5.4.0). It sends no heartbeats, so brokers do not list it as a member.
+    time, on any worker. So a slow message holds up no other one. It needs brokers of 5.0 or later. It does not work
+    through a proxy, whose remoting port refuses pops (5.4.0). It sends no heartbeats, so brokers do not list it as a
+    member.
 
     `async with PopConsumer("workers", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
-    `client=` it shares one. With a shared client, a request that a broker still holds when this consumer ends may take
-    messages. They come again when their invisible time ends.
+    `client=` it shares one. With a shared client, a request that still waits at a broker when this consumer ends may
+    take messages. They come again when their invisible time ends.
     """
 
     _KIND = "consumer"
@@ -89,7 +90,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         sql: str | None = None,
         order: bool = False,
     ) -> list[PopDelivery]:
-        """Returns up to `max_messages` (32 at most), or an empty list if none came within `wait` seconds.
+        """Receives up to `max_messages` messages (32 at most), or returns an empty list after `wait` seconds.
 
         Each message has to be acknowledged within `invisible` seconds, or comes again: see `PopDelivery`. `tags` is "*"
         or "TagA || TagB", `sql` an SQL92 expression over properties instead. With `order` the broker returns messages
@@ -97,7 +98,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
 
         A message that came again `max_reconsume_times` times, and failed or was never acknowledged, moves to the
         dead-letter topic. The messages of a cancelled call come again at once. Raises `NoRoute` for an unknown topic,
-        and `ResponseError` for refusals, with code 3 by a broker before 5.0.
+        and `ResponseError` if a broker refuses (with code 3 if it is older than 5.0).
         """
         whole_number("max_messages", max_messages, 1, MOST_MESSAGES)
         wanted = self._options(topic, max_messages, invisible, tags, sql, order)
@@ -118,10 +119,10 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
 
         Returning acknowledges the message. Raising has it delivered again, later each time, from 10 seconds to 2 hours
         (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moves it to the dead-letter topic. While the
-        handler works the message is extended, up to `consume_timeout` seconds. With `order` the messages of a queue are
-        handled one after another, and a failed one comes again before later ones. A plain function runs in worker
-        threads. Several topics take several calls. Failed requests are repeated, except for refusals that last: by a
-        broker before 5.0, or of an expression.
+        handler works the message stays invisible, up to `consume_timeout` seconds. With `order` the messages of a queue
+        are handled one after another, and a failed one comes again before later ones. A plain function runs in worker
+        threads. To consume several topics, call `run` for each. Failed requests are repeated. Raises `ResponseError` if
+        a broker is older than 5.0 or refuses the filter expression.
         """
         whole_number("at_once", at_once, 1, MOST_AT_ONCE)
         options = self._options(topic, 1, invisible, tags, sql, order)

@@ -60,7 +60,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         self._manifests = ManifestReader(self._puller, self._lookups, self._namespace)
 
     async def topics(self) -> tuple[str, ...]:
-        """Returns every topic that the NameServer knows, RocketMQ's own too, or with a namespace only its topics."""
+        """Returns all topics that the NameServer knows, with RocketMQ's system topics, or those of the namespace."""
         return await self._asking().topics()
 
     async def cluster_info(self) -> ClusterInfo:
@@ -68,7 +68,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().cluster_info()
 
     async def message_queues(self, topic: str, lite_topic: str | None = None) -> tuple[MessageQueue, ...]:
-        """Returns the queues to read, or a lite topic's. Raises `NoRoute`, or `ResponseError` if none may be read."""
+        """Returns the readable queues of a topic, or the one queue of its `lite_topic`.
+
+        Raises `NoRoute` for an unknown topic, and `ResponseError` if no queue may be read.
+        """
         return await self._asking().message_queues(topic, lite_topic)
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
@@ -84,7 +87,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().expected_brokers(topics)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the topics in which committed writes record their batches. Empty if no NameServer answers."""
+        """Returns the manifests, topics in which exactly-once writes record batches, or none without a NameServer."""
         return await self._asking().manifests()
 
     async def pull(
@@ -166,9 +169,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
         """Reads several ranges, one after another, in lists of pulls as `read_joined` does.
 
-        A list is of one range, or, with `share_lists`, of several small ones, in their order. Up to eight ranges are
-        pulled at once, each within a window of its own, and up to 64 small ones within one. The error of a range is
-        raised after all pulls before it.
+        A list has pulls of one range, or, with `share_lists`, of several small ranges, in their order. Up to eight
+        ranges are pulled at once, each within the limits of `window`, or up to 64 small ones that are within them
+        together. An error of a range is raised after all pulls before it.
         """
         wanted = tuple(ranges)
         for queue, offsets in wanted:
@@ -192,9 +195,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Reads a range as `pyarrow.RecordBatch`es in offset order (extra `arrow`).
 
-        `columns` are names, or a schema, and twelve by default. Only these are built. Raises the errors of `read` and
-        `decode`. The last four arguments are those of `decode`: bodies, if they are among the columns, are compared
-        with their CRC, a larger body than `max_body_bytes` raises `BodyTooLarge`, missing offsets raise `DataLost`.
+        `columns` are the names of the columns to build, or a schema, by default twelve. Raises the errors of `read` and
+        `decode`. The last four arguments are those of `decode`: bodies, if they are built, are compared with their CRC,
+        a larger body than `max_body_bytes` raises `BodyTooLarge`, missing offsets raise `DataLost`.
         """
         check_range(queue, start, end)
         return read_rows(
@@ -222,12 +225,12 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         manifest: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
-        """Reads each row of committed writes to the topic exactly once, in pulls as `read` does.
+        """Reads the messages of a topic that exactly-once writes have committed, each once, in pulls as `read` does.
 
-        The manifest, by default the topic `TOPIC-committed`, has a record for each batch. `start` and `end` are offsets
-        in the manifest, by default its first and last. To continue later, begin at the `end` that `read_manifest`
-        returns. Rows are in order within each queue. Raises `NoRoute` without a manifest, and `DataLost` if committed
-        rows, or records, are no longer kept.
+        The manifest, by default the topic `TOPIC-committed`, has a commit record for each batch. `start` and `end` are
+        offsets in the manifest, by default its minimum and maximum. To continue later, begin at the `end` that
+        `read_manifest` returns. Messages are in order within each queue. Raises `NoRoute` without a manifest, and
+        `DataLost` if records of these offsets, or messages that they commit, are no longer kept.
         """
         commits = await self.read_manifest(manifest or manifest_of(topic), start, end, window=window)
         async with read_proven(self._pulling(), ranges_to_read(commits.commits, topic), window) as pulls:
@@ -242,11 +245,11 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         queue: MessageQueue | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> Commits:
-        """Returns the committed batches whose records lie between two offsets of a manifest, by default all.
+        """Returns the batches committed by the records from offset `start` to before `end` of a manifest.
 
-        If several records name the same batch of a writer, the first counts. Messages that are no records are skipped
-        and counted. `queue` selects a queue of a manifest that wrongly has several. Raises the errors of
-        `read_committed`, and `ManifestError` for a record of a newer release, for one that contradicts itself, and for
+        If several records name the same batch of a writer, the first counts. Messages that are no commit records are
+        skipped and counted. `queue` selects a queue of a manifest that wrongly has several. Raises the errors of
+        `read_committed`, and `ManifestError` for a record in a newer format, for one that contradicts itself, and for
         more than a million ranges.
         """
         self._pulling()
@@ -262,7 +265,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         queue: MessageQueue | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> ManifestEnd:
-        """Returns the end offset of a manifest, or of its one `queue`, and each writer's latest committed batch."""
+        """Returns the end of a manifest, or of one `queue` of several, and each writer's latest committed batch."""
         self._pulling()
         return await self._manifests.end(queue or await self._manifests.queue(manifest), window)
 
@@ -316,7 +319,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().max_offsets(queues)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Returns the mean stored bytes of a message for each queue, estimated by one pull at the given offset."""
+        """Returns for each queue the mean stored bytes of a message, estimated by one pull at the given offset."""
         return await self._asking().mean_sizes(positions)
 
     async def offset_bounds(
@@ -324,7 +327,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns the minimum and maximum offsets of many queues, queried together.
 
-        With many queues, one request gets the offsets of a topic on a broker. A queue that still ends at its
+        Of a topic with many of these queues on a broker, one request gets all offsets. A queue that still ends at its
         offset in `reached` may be returned as an empty range, without a request for its minimum.
         """
         return await self._asking().offset_bounds(queues, reached)
@@ -338,7 +341,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().offsets_at(when_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the group's committed offset of the queue, or None (4.9 brokers answer 0 then)."""
+        """Returns the group's committed offset of the queue, or None without one (a 4.9 broker answers 0 instead)."""
         return await self._asking().committed(queue)
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
@@ -426,7 +429,7 @@ async def read_rows(
     window: ReadWindow,
     rules: ArrowRules,
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """Reads a range as record batches in offset order, of about 6 MiB of records or 32 MiB of decompressed bodies."""
+    """Reads a range as `pyarrow.RecordBatch`es in offset order, each of about 6 MiB of records or 32 MiB of bodies."""
     schema = columnar().schema_of(columns)
     lending_window = replace(window, lends_records=True)
     async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=lending_window) as lists:

@@ -33,7 +33,7 @@ CLIENT_VERSION: Final = "V5_4_0"
 
 
 class PushMember(MemberAnswers):
-    """Answers brokers' requests to one running push consumer."""
+    """The answers of one running push consumer to brokers' requests, such as direct consumption of a message (309)."""
 
     def __init__(
         self,

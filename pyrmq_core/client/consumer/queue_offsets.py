@@ -76,10 +76,11 @@ class QueueOffsets:
         )
 
     async def cluster_info(self) -> ClusterInfo:
-        """Returns the brokers that a NameServer knows.
+        """Returns the brokers that a NameServer knows, with their clusters.
 
-        A proxy refuses this request. The result then has the brokers of the client's current routes, and none before it
-        knows a topic. Each route is up to 20 s old, so a broker that it lacks may be away.
+        A proxy refuses this request. The result then has only the brokers that the routes of all topics of this client
+        have, and none if the client has used no topic. A broker that is missing in one route may be away: each route is
+        up to 20 s old.
         """
         try:
             return await self._client.nameservers.ask_for(
@@ -100,8 +101,8 @@ class QueueOffsets:
 
         Raises `NoRoute` if no NameServer knows the topic, and `ResponseError` if none of its queues may be read.
 
-        The NameServer is queried each time, as in Java (MQAdminImpl.fetchSubscribeMessageQueues). A cached route from
-        when brokers were still making the topic lacks some of them for up to 30 s.
+        The NameServer is queried each time, as in Java (MQAdminImpl.fetchSubscribeMessageQueues). A cached route may be
+        up to 30 s old, and lacks brokers that have created the topic since.
         """
         if lite_topic is not None:
             name = lite_queue_name(topic, lite_topic)
@@ -151,7 +152,10 @@ class QueueOffsets:
         return await query_many(topics, expected)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the topics in which committed writes record their batches. Empty if no NameServer answers."""
+        """Returns the manifests, the topics in which exactly-once writes record their batches.
+
+        The result is empty if no NameServer answers.
+        """
         kinds, orders = await self._kv_values(MANIFEST_NAMESPACE), await self._kv_values(ORDER_TOPIC_CONFIG)
         on_wire = (name for name in manifests_in(kinds, orders) if is_reachable(name, self._namespace))
         return frozenset(without_namespace(name, self._namespace) for name in on_wire)
@@ -234,7 +238,10 @@ class QueueOffsets:
             await self._ask(queue, request)
 
     async def _create_group(self, queue: MessageQueue) -> None:
-        """Makes the queue's broker create the group by a query or, through a proxy, by a nonexistent message."""
+        """Makes the queue's broker create the consumer group, by a query of the group's configuration.
+
+        A proxy refuses this query. It is then done by sending back a message that does not exist (`give_back_nothing`).
+        """
         try:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))
         except ResponseError as error:
@@ -254,7 +261,10 @@ class QueueOffsets:
         return await query_many(queues, self.max_offset)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Returns the mean stored bytes of each queue's messages, by a pull at its offset, or 0 for an empty pull."""
+        """Returns for each queue the mean stored bytes of a message, estimated by one pull at the queue's offset.
+
+        It is 0 if the pull returns no message.
+        """
 
         async def mean(queue: MessageQueue) -> float:
             pulled = await self._puller.pull(queue_of(queue), positions[queue], timeout=self._timeout)
@@ -267,10 +277,10 @@ class QueueOffsets:
     async def offset_bounds(
         self, queues: Iterable[MessageQueue], reached: Mapping[MessageQueue, int] | None = None
     ) -> dict[MessageQueue, OffsetRange]:
-        """Returns each queue's kept offsets, from its minimum to before its maximum.
+        """Returns for each queue its range of kept offsets, from its minimum to before its maximum.
 
-        With many queues, one request gets the offsets of a topic on a broker. `reached` saves requests: a
-        queue that still ends at its offset there may be returned as an empty range.
+        Of a topic with many of these queues on a broker, one request gets all offsets. A queue that still ends at its
+        offset in `reached` may be returned as an empty range, which saves the request for its minimum.
         """
         wanted = tuple(queues)
         bounds = await self._statistics.bounds(wanted)
@@ -295,10 +305,11 @@ class QueueOffsets:
         return OffsetRange(min(start, end), end)  # messages may expire between the two requests
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Returns for each queue the offset of the first message stored at or after its time.
+        """Returns for each queue the offset of the first message stored at or after its time, else its maximum.
 
-        A broker searches one queue a request. With many queues, one request finds the queues of a topic on a
-        broker whose last message is older, which need no search.
+        The times `when_ms` are milliseconds since 1970. A broker searches one queue for each request. Of a topic with
+        many of these queues on a broker, one more request finds the queues whose last message is older than their time:
+        these need no search.
         """
         ends = await self._statistics.ends_before(when_ms)
         answers = await query_many(

@@ -31,7 +31,7 @@ TRY_AGAIN_SECONDS: Final = 30.0
 
 
 class RetryTopic:
-    """Creates the retry topic of one group at brokers. Each request may take `timeout` seconds."""
+    """The retry topic of one group, and the requests that create it at brokers. Each may take `timeout` seconds."""
 
     def __init__(self, client: ClientSession, group: str, *, timeout: float, namespace: str | None) -> None:
         self._client = client
@@ -41,7 +41,10 @@ class RetryTopic:
         self._next_try: dict[str, float] = {}  # by broker, on trio's clock
 
     async def ensure(self, queues: Iterable[MessageQueue]) -> None:
-        """Makes the queues' brokers create the retry topic, unless its route lists them. Retries after 30 s."""
+        """Makes the queues' brokers create the group's retry topic, unless the topic's route has them already.
+
+        A broker that fails is skipped for 30 s. The failure is logged, and not raised.
+        """
         for queue in {queue.broker_name: queue for queue in queues}.values():
             await self._ensure(queue)
 

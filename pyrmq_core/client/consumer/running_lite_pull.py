@@ -1,9 +1,9 @@
 """`RunningLitePull`: the parts of a lite pull consumer once it has a subscription or assigned queues.
 
-Source: client/impl/consumer/DefaultLitePullConsumerImpl.java, 5.4.0. A consumer with assigned queues does not join
-its group, whose other members would leave it queues that it does not read. Java's lite pull consumer ignores
-a reset of offsets (220), while here the queues continue at the new offsets. A message cannot be consumed directly
-(309), since there is no listener.
+Source: client/impl/consumer/DefaultLitePullConsumerImpl.java, 5.4.0. A consumer with assigned queues does not join its
+group: as a member it would be allocated a share of the topic's queues, which it would leave unread. Java's lite pull
+consumer ignores a reset of offsets (220), while here the queues continue at the new offsets. A message cannot be
+consumed directly (309), since there is no listener.
 """
 
 from __future__ import annotations
@@ -164,7 +164,10 @@ class RunningLitePull(RunningMember):
         return await (self._lookups.committed(queue) if self._clusters else self._store.stored(queue))
 
     async def leave(self) -> None:
-        """Stores the offsets and leaves the group. Unsettled messages of the last poll count as failed."""
+        """Stores the offsets and leaves the group, within `LEAVING_SECONDS`.
+
+        Consume hooks get the messages of the last poll as failed, unless `settle` has recorded them as consumed.
+        """
         self.hand_over.close()
         await super().leave()
 
@@ -235,7 +238,7 @@ class RunningLitePull(RunningMember):
 
 
 class LitePullMember(MemberAnswers):
-    """Answers brokers' requests to one running lite pull consumer."""
+    """The answers of one running lite pull consumer to brokers' requests. It refuses direct consumption (309)."""
 
     def __init__(self, running: RunningMember, settings: LitePullSettings[Any]) -> None:
         super().__init__(running, settings)

@@ -128,7 +128,11 @@ class RunningMember(ABC):
             await self.membership.leave()
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the start offset of a queue. An SQL expression is first checked by the queue's broker."""
+        """Returns the offset at which to begin to read a queue.
+
+        First has the queue's broker check the topic's SQL filter, if there is one. Raises `InvalidState` if the topic
+        was unsubscribed meanwhile.
+        """
         wanted = self._filter_of(queue.topic)
         if isinstance(wanted, SqlFilter) and (queue.broker_name, wanted.expression) not in self._checked:
             await self._lookups.check_filter(queue, wanted)
@@ -189,7 +193,7 @@ class RunningMember(ABC):
 
 
 class MemberAnswers:
-    """Answers brokers' requests to a running consumer: changed members, resets, and queries for its state."""
+    """The answers of a running consumer to brokers' requests: changed members, resets, and queries of its state."""
 
     def __init__(self, running: RunningMember, settings: MemberSettings[Any]) -> None:
         self._running = running

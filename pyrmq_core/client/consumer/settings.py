@@ -1,6 +1,6 @@
 """The parameters that all consumers have, and the only ones of a `PullConsumer`.
 
-They are apart from `member_settings`, which a Spark worker does not need to load.
+A Spark worker loads this module, but not the larger `member_settings`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Checks of SQL92 expressions by the brokers that will evaluate them.
+"""Has brokers check the SQL92 filter expressions that they will evaluate.
 
 A broker that cannot read a pull's expression returns every message, so each broker checks an expression before the
-first pull. The client itself refuses no expression, since releases differ. A broker also ignores an unreadable end
-of an expression, of which the client warns.
+first pull. The client itself refuses no expression, since brokers of different releases accept different ones. Of an
+expression with an unreadable rest, a broker evaluates only the beginning, and the client logs a warning.
 """
 
 from __future__ import annotations

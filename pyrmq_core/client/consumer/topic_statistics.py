@@ -1,9 +1,9 @@
 """`TopicStatistics`: the offsets of many queues by one request for each topic and broker (GET_TOPIC_STATS_INFO, 202).
 
 The offsets are those of GET_MIN_OFFSET and GET_MAX_OFFSET (AdminBrokerProcessor.getTopicStatsInfo of 5.4.0 and 4.9.7
-calls the same functions of the store). An answer may lack queues: 4.9.7 lists only as many as may be written to. It may
-be refused: an account may lack the right, and 5.4.0 refuses it if one queue's file cannot be read. A queue without a
-row needs a request of its own, whose answer names the fault.
+calls the same functions of the store). An answer may lack queues, since 4.9.7 lists only as many queues as the topic
+has for writing. A broker may refuse the request if the account lacks the right, and 5.4.0 refuses it if one queue's
+file cannot be read. A queue that the answer lacks needs a request of its own, whose answer names the fault.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _KeptAnswer:
 
 
 class TopicStatistics:
-    """Reads the offsets of many queues with one request for each topic and broker, within `timeout` seconds."""
+    """A reader of the offsets of many queues, with one request for each topic and broker, within `timeout` seconds."""
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None) -> None:
         self._client = client
@@ -60,10 +60,11 @@ class TopicStatistics:
         self._skipped_until: dict[TopicOnBroker, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
-        """Returns the bounds of queues, for topics with many of these queues on one broker. Leaves out others.
+        """Returns the minimum and maximum offsets of queues, without those that are better queried one by one.
 
-        Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for a busy
-        broker, since requests for single queues would fail as well.
+        It leaves out the queues of a topic with few of these queues on a broker, and queues that the broker's answer
+        lacks. Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for a
+        busy broker, since requests for single queues would fail as well.
         """
         bounds: Bounds = {}
         for answered in await self._answers(queues):
@@ -71,9 +72,9 @@ class TopicStatistics:
         return bounds
 
     async def ends_before(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Returns the ends of queues whose last message is older than `when_ms`.
+        """Returns the maximum offset of each queue that is empty or whose last message is older than `when_ms`.
 
-        Queues without statistics are left out.
+        Queues for which `bounds` returns nothing are left out, too.
         """
         return {
             queue: kept.end

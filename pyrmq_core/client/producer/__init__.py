@@ -1,4 +1,4 @@
 """The producer: its public class and settings, transactions, request-reply and message trace.
 
-`send` makes one send, and `bulk` many at once.
+The package `send` sends one message or request, and the package `bulk` sends many messages concurrently.
 """

@@ -62,9 +62,10 @@ class MessageEncoder:
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def content(self, message: Message, timeout: float | None = None) -> BatchMember | Payload:
-        """Returns a `BatchMember`, whose id is added later, if the message may share a request, else a `Payload`.
+        """Returns a `BatchMember` for a message that may share a request, else an encoded `Payload`.
 
-        A message with a `timeout` of its own shares no request, because those of a batch have the producer's.
+        A `BatchMember` gets its id when the shared request is sent. A message with a `timeout` of its own becomes a
+        `Payload`, because a shared request has the producer's timeout.
         """
         if timeout is not None or not self.joined_below_bytes:
             return self.one(message)

@@ -23,7 +23,10 @@ class Tracer(TraceDispatcher):
         pass
 
     def send_message_after(self, context: SendContext) -> None:
-        """Records each message of an acknowledged try. For any other try, the region is unknown."""
+        """Adds a trace record for each message of an acknowledged try.
+
+        A failed or one-way try has none, since the record needs the region from the broker's answer.
+        """
         if not context.results or not context.trace_on or context.topic == self.topic:
             return
         region = context.results[0].region_id

@@ -61,11 +61,11 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     """A producer, which sends the messages of one producer group.
 
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own, and with
-    `client=` it shares one. Times are seconds. A send's `timeout` covers routes, tries and waits. A sent request stays
-    with its broker for all of that time. `timeout_per_attempt` limits only a try after which another broker can take
-    over. With `batching`, messages in quick succession are sent together. `trace` (True, or a topic) reports each
-    message to the trace topic. `hooks` are plain functions around each try. `namespace` is the prefix of topics and the
-    group at brokers.
+    `client=` it shares one. Times are seconds. A send's `timeout` covers route queries, all tries and the pauses
+    between them. A request that is sent is waited for until then. `timeout_per_attempt` ends the wait earlier, but only
+    if another broker can then be tried. With `batching`, messages in quick succession are sent together. `trace` (True,
+    or a topic) reports each message to the trace topic. `hooks` are plain functions around each try. `namespace` is the
+    prefix of topics and the group at brokers.
     """
 
     _KIND = "producer"
@@ -150,11 +150,11 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         select: Select | None = None,
         wait: bool = True,
     ) -> PendingSend:
-        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). `pending.wait` has its result.
+        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the pending send.
 
-        With `wait=False` it raises `WindowFull` instead of waiting. A broker's refusal is final, as in Java's async
-        send, and network failures are retried. With a `sharding_key` or `lite_topic` a temporary refusal is also
-        retried, which may store a second copy.
+        `await pending.wait()` returns its result. With `wait=False` it raises `WindowFull` instead of waiting. A
+        broker's refusal is final, as in Java's async send, and network failures are retried. With a `sharding_key` or
+        `lite_topic` a temporary refusal is also retried, which may store a second copy.
         """
         # A send without arguments has its steps inlined here: each call would cost a hundredth of a batched send.
         parts = self._parts or self._open()
@@ -318,7 +318,10 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         keep_refused: bool = False,
         list_ranges: bool = False,
     ) -> AbstractAsyncContextManager[SendWindow]:
-        """Returns a window, for a `with` block, that sends encoded payloads. `timeout` is for each payload."""
+        """Returns a `SendWindow` for a `with` block, which sends many encoded payloads at once.
+
+        `timeout` is for each payload. The other parameters are those of `open_send_window`.
+        """
         sender, seconds = self._open().sender, self._seconds(timeout)
         return open_send_window(
             sender,
@@ -377,7 +380,11 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 
 
 class Draft(NamedTuple):
-    """A checked and encoded send of another thread than the loop's. `timeout` counts from the time `began`."""
+    """A message that the blocking or asyncio `Producer` has checked and encoded in the caller's thread, to be sent.
+
+    `to` is its target. The library's loop sends it, or the caller's thread while the loop is idle. `timeout` is in
+    seconds from the time `began`, by `time.monotonic`.
+    """
 
     parts: RunningProducer
     payload: Payload | BatchMember

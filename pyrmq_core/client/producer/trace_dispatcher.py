@@ -1,8 +1,8 @@
-"""`TraceDispatcher`: keeps trace records in memory, and sends them to the trace topic in the background.
+"""`TraceDispatcher`, which keeps trace records in memory and sends them to the trace topic in the background.
 
-Records wait in a bounded queue, which drops a record that does not fit. At least ten are sent together, or fewer after
-5 s. The tracers of producers and consumers are `TraceDispatcher`s that record from their hooks. A separate
-producer, whose sends are not traced, sends the records. Source: client/trace/AsyncTraceDispatcher.java, 5.4.0.
+Its queue holds 2,048 records, and drops new ones while it is full. The queued records are sent together when there are
+ten of them, or after 5 s. Its subclasses, the tracers of producers and consumers, are hooks that add the records. A
+separate producer, whose sends are not traced, sends them. Source: client/trace/AsyncTraceDispatcher.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TraceDispatcher:
             await self.flush(sender)
 
     async def flush(self, sender: Sender) -> None:
-        """Sends all waiting records, after any earlier flush. Drops and logs records that cannot be sent."""
+        """Sends all queued records, after any other `flush` has ended. Drops and logs records that cannot be sent."""
         async with self._sending:
             if self._dropped and self._dropped_line.is_due():
                 log.warning("%d trace records were dropped: they came faster than they were sent", self._dropped)

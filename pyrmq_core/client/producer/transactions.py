@@ -1,4 +1,4 @@
-"""Transactions: a half message that consumers do not see, your local transaction, and its end, which the broker gets.
+"""Transactions: a producer sends a half message, hidden from consumers, and later whether to deliver or drop it.
 
     begin                 half message stored: consumers do not see it
     your local work       COMMIT_MESSAGE, ROLLBACK_MESSAGE, or UNKNOW
@@ -84,10 +84,10 @@ ExecuteLocalTransaction = Callable[[Message, SendResult], State | Awaitable[Stat
 
 
 class TransactionListener(Protocol):
-    """Answers a broker's check of a transaction whose end was lost, or whose state was unknown.
+    """The user's answer to brokers' checks of transactions whose end was lost, or whose state was unknown.
 
-    The function may be plain (it is called in a worker thread, one at a time) or async. An exception counts as UNKNOW.
-    A broker may query any producer of the group, even after a restart: decide by stored results of your local
+    `check_local_transaction` may be plain (called in a worker thread, one at a time) or async. An exception counts as
+    UNKNOW. A broker may query any producer of the group, even after a restart: decide by stored results of your local
     transaction.
     """
 
@@ -136,7 +136,11 @@ class Transactions:
         self._checks.unregister(self._group)
 
     def properties(self, message: Message) -> dict[str, str]:
-        """Returns a half message's properties. Raises `InvalidMessage` beside a delay, priority or lite topic."""
+        """Returns the properties that make a message a half message, for the producer to add to it.
+
+        Raises `InvalidMessage` if the message has a delay, a priority or a lite topic, and `InvalidState` if the
+        producer has no transaction listener.
+        """
         if self._listener is None:
             raise InvalidState(
                 f"producer {self._group} has no transaction_listener: brokers would ask it about lost ends in vain; "
@@ -156,7 +160,7 @@ class Transactions:
         return {TRAN_MSG: "true", PGROUP: self._group}
 
     async def begin(self, message: Message, payload: Payload, to: Target, *, timeout: float) -> Transaction:
-        """Stores the half message. If its status is not SEND_OK, `end` will roll it back, as in Java."""
+        """Sends the half message. If the broker answers other than SEND_OK, `end` will roll it back, as in Java."""
         half = replace(payload, sys_flag=payload.sys_flag | TRANSACTION_PREPARED)
         receipt: Receipt = await self._sender.send(half, to, timeout=timeout)
         result = receipt.result()
@@ -164,7 +168,11 @@ class Transactions:
         return Transaction(message, result, address, decode_offset_msg_id(result.offset_msg_id).offset)
 
     async def end(self, transaction: Transaction, state: State, reason: str = "") -> State:
-        """Sends the decision to the broker and returns it. Logs a failure, after which the broker sends a check."""
+        """Sends the broker the local transaction's state (END_TRANSACTION), and returns the state that was sent.
+
+        A half message that was not stored with SEND_OK is always rolled back. A failure to send is only logged, since
+        the broker then checks the transaction later.
+        """
         result = transaction.result
         if not transaction.is_safe:
             state = State.ROLLBACK_MESSAGE
@@ -243,9 +251,9 @@ class Transactions:
 async def decided(
     function: Callable[..., State | Awaitable[State]], *args: object, limiter: trio.CapacityLimiter | None = None
 ) -> tuple[State, Exception | None]:
-    """Calls the user's function. Returns its state and None, or UNKNOW and its exception.
+    """Calls a user's function that decides a transaction. Returns its state and None, or UNKNOW and its exception.
 
-    An async function runs here, a plain function in a worker thread, since local transactions wait for databases.
+    An async function runs in this task, a plain one in a worker thread, since local transactions wait for databases.
     """
     return await decided_by(partial(trio.to_thread.run_sync, limiter=limiter), function, *args)
 
@@ -253,7 +261,7 @@ async def decided(
 async def decided_by(
     in_thread: Callable[..., Awaitable[object]], function: Callable[..., State | Awaitable[State]], *args: object
 ) -> tuple[State, Exception | None]:
-    """Calls the user's function as `decided` does. `in_thread` runs a plain function."""
+    """Calls a user's function as `decided` does. `in_thread` calls a plain function, in a thread of its choice."""
     try:
         if inspect.iscoroutinefunction(function):
             return _checked(await function(*args)), None

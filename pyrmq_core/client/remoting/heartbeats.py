@@ -71,7 +71,10 @@ class Heartbeats:
         self._beat = None
 
     def add_consumer(self, group: str, data: Callable[[], ConsumerData]) -> None:
-        """Adds a consumer, or notes that its subscriptions changed. The next heartbeat calls `data` for them."""
+        """Adds a consumer group to all later heartbeats. `data` returns the group's subscriptions for them.
+
+        The encoded heartbeat is kept and repeated, so call this method again when the subscriptions change.
+        """
         self._consumers[group] = data
         self._beat = None
 
@@ -82,7 +85,7 @@ class Heartbeats:
         return address in self._reached
 
     async def send_round(self) -> None:
-        """Sends a heartbeat to every broker that should know the groups. The next round repeats failed ones."""
+        """Sends a heartbeat to every broker that should know this client. The next round repeats failed ones."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         addresses = self._addresses()
         self._problems.keep(HEARTBEAT, addresses)
@@ -111,15 +114,16 @@ class Heartbeats:
             self._problems.passed(HEARTBEAT, address)
 
     async def connected(self, address: str) -> None:
-        """Sends a heartbeat over a new connection, if its broker should know the groups, as 5.x's clients do."""
+        """Sends a heartbeat over a new connection to a broker that should know this client, as clients of 5.x do."""
         self._reached.discard(address)
         if not self._locks[address].locked() and address in self._addresses():
             await self.introduce(address)
 
     def disconnected(self, address: str) -> bool:
-        """Records that a connection ended, so that the broker forgot the groups. Returns whether to call `return_to`.
+        """Records that the connection to a broker ended. Returns whether the caller should run `return_to` for it.
 
-        Transactional producers need that, since a broker queries them about transactions only over such a connection.
+        It should if the broker had accepted a heartbeat and the client has transactional producers: a broker sends
+        transaction checks only over a connection with a heartbeat.
         """
         was_reached = address in self._reached
         self._reached.discard(address)
@@ -127,7 +131,10 @@ class Heartbeats:
         return was_reached and bool(self._transactional)
 
     async def return_to(self, address: str) -> None:
-        """Sends heartbeats to a lost broker until one succeeds or no route names the broker."""
+        """Sends heartbeats to a broker after its connection ended, at intervals of up to 4 s, until one is answered.
+
+        Also ends when no route names the broker any more, or when the client has no transactional producers left.
+        """
         for seconds in chain(RETURN_SECONDS, repeat(RETURN_SECONDS[-1])):
             await trio.sleep(seconds)
             if self.was_reached(address) or not self._transactional or address not in self._addresses():
@@ -176,7 +183,7 @@ class Heartbeats:
         return answer.version
 
     def _forget_others(self) -> None:
-        """Drops the versions and locks of addresses that no route names any more, to keep memory bounded."""
+        """Removes the versions and locks of brokers that no known route contains any more, to keep memory bounded."""
         named = {address for broker in self._brokers() for address in broker.broker_addrs.values()}
         for address in self._versions.keys() - named:
             del self._versions[address]

@@ -61,10 +61,10 @@ def client_id(
 
 
 def offsets_id(own_id: str, ip: str, instance_name: str | None, unit_name: str | None = None) -> str:
-    """Returns the folder name for a broadcasting consumer's offsets: Java's `ip@instance[@unit]`.
+    """Returns the name of the folder for a broadcasting consumer's offsets: Java's `ip@instance[@unit]`.
 
-    A client id is new at each start, so offsets under it would not be found again. Without an instance name the folder
-    is still `own_id`, since two programs of one machine must not share a file.
+    Unlike the client id, it is the same at each start, so that the offsets are found again. Without an instance name it
+    is `own_id`, the client id, since two programs of one machine must not share a file.
     """
     if not instance_name:
         return own_id

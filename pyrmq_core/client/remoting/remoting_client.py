@@ -1,7 +1,8 @@
-"""Sends a client's requests to servers, over one connection for each address, with hooks and signatures.
+"""`RemotingClient`, which sends a client's requests to servers, with hooks and signatures.
 
-Every answer names its server's release. A request that this release does not know is not sent, and is refused here
-as later releases refuse it, since older ones would not answer at all (`protocol/framing/versions.py`).
+It has one connection for each address. Every answer contains the server's release. A request that this release does not
+know is not sent: the client itself answers it with REQUEST_CODE_NOT_SUPPORTED, as later releases do, since older ones
+would not answer at all (`protocol/framing/versions.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ EMPTY_HEARTBEAT: Final = HeartBeat("", (), ()).to_command()
 
 
 class RemotingClient:
-    """Sends the requests of one client to NameServers and brokers."""
+    """The sender of one client's requests to NameServers and brokers."""
 
     def __init__(self, pool: ConnectionPool, rpc_hooks: RpcHooks, credentials: Credentials | None) -> None:
         self._pool = pool
@@ -78,10 +79,10 @@ class RemotingClient:
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
     def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
-        """Sends a request and returns its `Call`, for which this task has to wait at once.
+        """Sends a request without waiting, and returns its `Call`. The caller has to await `Call.wait` at once.
 
-        Returns None, and sends nothing, if the caller would have to wait for a connection or for room, or if there are
-        hooks.
+        Returns None, and sends nothing, if the client has RPC hooks, or if no connection to the address is open and has
+        room in its outbox.
         """
         connection = self._pool.ready_connection(address)
         if connection is None or self._is_hooked:
@@ -95,7 +96,7 @@ class RemotingClient:
         """Sends a request without waiting. `done` receives the answer or the error, once, on the loop.
 
         Returns a function that abandons the call. Returns None, and sends nothing, if no connection to the address is
-        open, if its outbox is full, or if `Connection.post_until` returns None.
+        open and has room in its outbox, or if `loop.writes_here` and the request cannot be written at once.
         """
         connection = self._pool.ready_connection(address)
         if connection is None:
@@ -120,7 +121,10 @@ class RemotingClient:
         self._versions.pop(address, None)
 
     def hooked(self, address: str, command: Command, done: Done) -> tuple[Command, Done]:
-        """Returns the request after hooks and signature, and a `done` that first runs the hooks after an answer."""
+        """Calls the hooks before a request. Returns the signed request, and a callback to use in place of `done`.
+
+        The callback calls the hooks after the answer, and then `done` with the answer. An error goes to `done` alone.
+        """
         request = self._hooks.before(address, command)
 
         def hooked(result: Command | NetworkError) -> None:
@@ -145,9 +149,11 @@ def _unknown_there(request_code: int, version: int) -> Command:
 
 
 class PinnedConnection:
-    """A fixed connection to one server, for requests that need no task. A callback receives each answer.
+    """One connection to a server, for many requests whose answers are received by callbacks instead of waiting tasks.
 
-    Hooks and signatures are those of `RemotingClient.call`. It is not renewed: when it `is_closed`, open another.
+    Requests pass hooks and are signed as in `RemotingClient.call`. A lost connection is not opened again: when it
+    `is_closed`, request another one from `RemotingClient.line`. `plain` means that the client has neither hooks nor
+    keys for signatures.
     """
 
     def __init__(self, remoting: RemotingClient, connection: Connection, *, plain: bool) -> None:
@@ -164,7 +170,10 @@ class PinnedConnection:
         return self._connection.is_closed
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Lets the answers to bulk calls be views of received bytes, with unparsed headers where these match `form`."""
+        """Lets the answers to `post_all` share memory with the receive buffer, which saves copying their bodies.
+
+        Headers that the regular expression `form` matches are not parsed until a further field of them is used.
+        """
         self._connection.lend_answers(form)
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
@@ -173,7 +182,7 @@ class PinnedConnection:
         return self._connection.post(request, timeout=timeout, done=hooked)
 
     def post_all(self, form: RequestForm, requests: Sequence[BulkCall], *, timeout: float) -> None:
-        """Sends all requests at once. Each receives its answer or error once, even after a failure in a hook."""
+        """Sends all requests, which the template `form` encodes. Each of them receives its answer or error once."""
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return

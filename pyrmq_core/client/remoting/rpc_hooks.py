@@ -20,7 +20,7 @@ class RpcHook(Protocol):
     """
 
     def do_before_request(self, address: str, request: Command) -> Command | None:
-        """Returns None, or the request to send in place of this one."""
+        """Returns the request to send in place of `request`, or None to send `request` itself."""
 
     def do_after_response(self, address: str, request: Command, answer: Command) -> None:
         """Runs with the answer, before the caller receives it."""
@@ -49,7 +49,7 @@ class RpcHooks:
 
 
 class NamespaceV2:
-    """An RPC hook that adds `namespace_v2` to requests. It runs before all others."""
+    """An RPC hook that adds a client's `namespace_v2` to the header of each request. It runs before all others."""
 
     def __init__(self, namespace: str) -> None:
         self._fields = {"nsd": "true", "ns": namespace}

@@ -23,7 +23,10 @@ FETCH: Final = "fetching the list of NameServers from"
 
 
 class Discovery:
-    """Fetches the list of NameServers from a URL, in one line with semicolons. The URL may contain the unit's name."""
+    """A reader of the NameServers' addresses from a web page, whose first line has to be `host:port;host:port`.
+
+    With a `unit_name`, the page is `url-unit_name?nofix=1`, as in Java's client.
+    """
 
     def __init__(self, url: str, problems: Problems, unit_name: str | None = None) -> None:
         check_url(url)
@@ -31,7 +34,7 @@ class Discovery:
         self.url = f"{url}-{unit_name}?nofix=1" if unit_name else url
 
     async def start(self, nursery: trio.Nursery, nameservers: NameServers) -> None:
-        """Fetches the list once, even without success. `nursery` runs the later fetches."""
+        """Fetches the list once, and returns even if that fails. `nursery` runs the later fetches."""
         await self.fetch(nameservers)
         nursery.start_soon(self._keep_fetching, nameservers)
 

@@ -68,7 +68,10 @@ class NameServers:
         return {address: self._failures[address] for address in self.addresses if address in self._failures}
 
     def set_addresses(self, addresses: Sequence[str], *, random_start: int) -> None:
-        """Replaces the list of NameServers. The chosen one stays if it is still listed. A new order changes nothing."""
+        """Replaces the list of NameServers, and closes connections to those that are no longer in it.
+
+        The chosen NameServer stays chosen if it is still listed. The same addresses in another order change nothing.
+        """
         before = self._choice
         if set(addresses) == set(before.addresses):
             return
@@ -91,11 +94,12 @@ class NameServers:
         timeout: float,
         lacks: Callable[[T], bool] = operator.not_,
     ) -> T:
-        """Returns the first result of `read(answer, address)` that `lacks` does not reject, or else the first result.
+        """Sends a query to one NameServer after another until one answers, and returns `read(answer, address)`.
 
-        By default None and empty results are rejected. Each NameServer is tried once, with a fair share of the time
-        left. A `ProtocolError` of `read` counts as that NameServer's failure, and the next one is tried. Any other
-        error of `read` is raised. `NoNameServer` names all NameServers tried, and why each failed.
+        Each NameServer is tried once, with a fair share of the time left. If `lacks` rejects the result (by default
+        None or an empty one), all others are queried at once, and the first accepted result is returned, or else the
+        rejected one. A `ProtocolError` of `read` counts as that NameServer's failure, and any other error of `read` is
+        raised. Raises `NoNameServer` if all fail, with each NameServer's failure.
         """
         if not self.addresses:
             raise NoNameServer(self.none_named)
@@ -143,7 +147,10 @@ class NameServers:
         lacks: Callable[[T], bool],
         seconds: float,
     ) -> list[T]:
-        """Queries `addresses` at once. Returns a list of the first result not rejected by `lacks`, or an empty list."""
+        """Queries all `addresses` at once. Returns a list of one: the first result that `lacks` accepts.
+
+        Returns an empty list if there is no such result in time.
+        """
         results: list[T] = []
 
         async def ask(address: str) -> None:

@@ -52,11 +52,11 @@ TopicOnBroker = tuple[str, str]
 
 
 class _Query:
-    """The query for one topic's route.
+    """The query of NameServers for one topic's route, and its last result, which concurrent callers share.
 
-    The task that holds the lock sends the query, or uses the answer that arrived while the task waited for the lock.
-    `count` counts the queries, `timeout` is the last query's timeout. `last_read` is the last route with the digest of
-    its body: an equal body is not parsed again.
+    The task that holds `lock` sends the query, or uses the answer that arrived while the task waited for the lock.
+    `count` is the number of ended queries, `timeout` the seconds that the last one had. `last_read` has a digest of the
+    last body and the route in it, so that an equal body is not parsed again.
     """
 
     __slots__ = ("count", "error", "last_read", "lock", "route", "timeout")
@@ -150,12 +150,13 @@ class Routes:
     async def publish_info(
         self, topic: str, *, create_topic_key: str, default_topic_queue_nums: int, timeout: float
     ) -> TopicPublishInfo:
-        """Returns the queues to which the topic is written. An unknown topic borrows those of TBW102, a template.
+        """Returns the queues to which a producer may write to the topic. Queries a NameServer if they are not known.
 
-        All callers share the result's counter, so that they take the queues in turn. Borrowed queues serve until the
-        next query for the topic, by the next poll or after a failure, and longer while no NameServer answers. So each
-        broker receives some of the first messages and creates the topic. With a query at every send, the topic would
-        exist only on the broker of the first message.
+        A topic that does not exist borrows the queues of the template topic `create_topic_key` (TBW102): a broker
+        creates the topic when it receives a message for it. Borrowed queues are used until the next answered query for
+        the topic (a poll, or a query after a failure), so that each broker receives some of the first messages and
+        creates the topic. With a query at every send, only the broker of the first message would create it. All callers
+        share the result's counter, so that they take the queues in turn.
         """
         if (ready := self.known_publish_info(topic)) is not None:
             return ready
@@ -193,7 +194,7 @@ class Routes:
         return route
 
     async def query(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
-        """Returns the topic's route, queried now, or None if there is none. The route is neither kept nor refreshed."""
+        """Returns the topic's route after a query to a NameServer, or None if there is none. The route is not kept."""
         is_first = topic not in self._queries
         try:
             return await self._ask(topic, timeout)
@@ -219,11 +220,11 @@ class Routes:
                 self._problems.passed(REFRESH, topic)
 
     async def _ask(self, topic: str, timeout: float, count: int | None = None) -> TopicRouteData | None:
-        """Returns the topic's route from a NameServer. Only one query of a topic runs at a time.
+        """Returns the topic's route from a NameServer, or None without one. Only one query of a topic runs at a time.
 
-        A call that waited for another query of the topic returns its result. With `count`, that must be a later query
-        than the query of this number. A call shares a failure only if the query had at least as much time as the call
-        has left.
+        A call that waited for another call's query returns the result of that query. With `count`, a call also returns
+        the result of any query after the first `count` ones. A failure is shared only if the query had at least as much
+        time as this call has left.
         """
         deadline = trio.current_time() + timeout
         query = self._queries[topic]
@@ -271,7 +272,7 @@ class Routes:
         return route
 
     def _shared(self, broker: BrokerData) -> BrokerData:
-        """Returns an equal object from another topic's route, to save memory, or else `broker`."""
+        """Returns the equal object of an earlier route, so that routes share it and save memory, or else `broker`."""
         other = self._brokers.get(broker.broker_name)
         return other if other == broker else broker
 
@@ -343,7 +344,10 @@ def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ())
 
 
 class BatchTopics:
-    """The brokers at which a topic is a batch topic. They are queried again after each query for the topic's route."""
+    """The brokers' answers about which topics are batch topics.
+
+    A broker is queried again about a topic after each query for the topic's route.
+    """
 
     def __init__(self, caller: RemotingClient, routes: Routes) -> None:
         self._caller = caller
@@ -385,14 +389,15 @@ class BatchTopics:
         return any(answers)
 
     def keeps_whole_nowait(self, topic: str, broker_name: str) -> bool | None:
-        """Returns the broker's answer for `keeps_whole`, or None if it has to be queried first."""
+        """Returns whether the broker stores a batch of the topic as one record, or None if that is not known yet."""
         pair = topic, broker_name
         return self._known[pair][1] if self._is_fresh(pair) else None
 
     async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
-        """Returns whether the broker stores a batch of the topic as one record. Never raises, so that it fails no send.
+        """Returns whether the broker stores a batch of the topic as one record. Queries the broker if this is unknown.
 
-        If the broker does not answer, its previous answer is used. If it never answered, the topic counts as plain.
+        If the broker does not answer, its previous answer is returned, or False if there is none. Raises no
+        `RocketMQError`, so that no send fails by this query.
         """
         try:
             if (address := self._routes.known_master(broker_name)) is not None:

@@ -24,9 +24,9 @@ class TopicPublishInfo:
     """The queues to which a producer may write, and a counter by which it takes them in turn.
 
     `counter_start` is any number (a random one in a client, so that many clients do not begin at the same queue).
-    `borrowed` queues come from the topic that auto-creates (TBW102), because no NameServer knows this topic yet.
-    `without_master` are the brokers whose queues lack a master now. Their queues are among the `keyed_queues`, so that
-    a sharding key keeps its queue while a master is elected.
+    `borrowed` means that no NameServer knows the topic yet, and that the queues are those of the template topic TBW102.
+    `without_master` are the brokers that have only slaves at present. Their queues are missing in `queues`, but are
+    among `keyed_queues`, from which a sharding key selects: so a key keeps its queue while a master is elected.
     """
 
     __slots__ = ("_counter", "borrowed", "keyed_queues", "order_topic", "queues", "topic", "without_master")
@@ -75,10 +75,10 @@ class TopicPublishInfo:
         return None
 
     def queue_of_key(self, sharding_key: str, *, is_lite: bool = False) -> MessageQueue:
-        """Returns the queue of a key, number `abs(hashCode % n)` as in Java's SelectMessageQueueByHash.
+        """Returns the queue of a sharding key: number `abs(hashCode % n)` of n, as by Java's SelectMessageQueueByHash.
 
-        Java's remainder keeps the sign. With `is_lite` it is the queue where RocketMQ's brokers expect a lite topic
-        of this name (broker/lite/LiteShardingImpl.java, 5.5.0). Raises `NoRoute` if there is no queue to write to.
+        With `is_lite`, the key is the name of a lite topic, and the result is the queue in which brokers expect it
+        (broker/lite/LiteShardingImpl.java, 5.5.0). Raises `NoRoute` if there is no queue to write to.
         """
         if not self.keyed_queues:
             return self.select_one_message_queue()
@@ -86,10 +86,10 @@ class TopicPublishInfo:
         return self.keyed_queues[consistent_bucket(code, count) if is_lite else abs(code) % count]
 
     def interleaved(self, counter: int) -> TopicPublishInfo:
-        """Returns the same queues, reordered and with a new counter: queue 0 of each broker, then queue 1, ...
+        """Returns a copy whose queues are in the order of their ids: queue 0 of each broker, then queue 1 of each, ...
 
-        Neighbours in this order are on different brokers as long as several brokers have queues left, so that a few
-        writers with counters in a row use all brokers.
+        Neighbours in this order are on different brokers as long as several brokers have queues left. So a few writers
+        whose counters start at consecutive numbers, such as `counter`, write to all brokers.
         """
         return TopicPublishInfo(
             self.topic,
@@ -159,9 +159,10 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, .
 
 
 def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
-    """Returns the topic's readable and unreadable queues, and its brokers without a master.
+    """Returns the topic's queues with and without the READ permission, and the names of its brokers without a master.
 
-    A slave that acts as master (5.x) is a master in the route, but its topic has no write permission.
+    A broker in which a slave acts as master (5.x) counts as one without a master. The route then names the slave as
+    master, but the topic has no write permission there.
     """
     writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
     masterless = (
@@ -173,9 +174,10 @@ def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
 
 
 def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
-    """Returns an error that names the brokers where the topic lacks the READ permission, or None.
+    """Returns an error that names the brokers where the topic lacks the READ permission, or None if all may be read.
 
-    Its code is that of a broker's refusal. The client never pulls such queues, so no broker reports it.
+    The client never pulls from their queues, so no broker reports this. The error has the code of such a report,
+    NO_PERMISSION.
     """
     names = {queue.broker_name for queue in _read_queues(topic, route, 0)}
     if not names:
@@ -206,7 +208,10 @@ def _read_queues(topic: str, route: TopicRouteData, permission: int) -> tuple[Me
 
 
 def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> TopicRouteData:
-    """Returns a new topic's route, like that of TBW102, with up to `default_topic_queue_nums` queues a broker."""
+    """Returns a route for a topic that does not exist yet, made from the route of the template topic TBW102.
+
+    It has the same brokers, with at most `default_topic_queue_nums` queues on each.
+    """
     queue_datas = tuple(
         replace(
             data,

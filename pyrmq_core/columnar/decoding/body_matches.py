@@ -23,7 +23,7 @@ MAX_REASON_CHARS: Final = 100
 
 
 def offsets_containing(batch: pa.RecordBatch, needle: bytes) -> list[int]:
-    """Returns the offsets of the messages whose body contains the bytes."""
+    """Returns the offsets of the messages whose body contains the bytes `needle`."""
     return _offsets(batch, pc.match_substring(batch.column("body"), needle))
 
 

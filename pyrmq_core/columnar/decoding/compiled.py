@@ -36,9 +36,10 @@ logger: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The decoder of this process. `decode` is the compiled function, or None if records are decoded in Python.
+    """The decoder of records in this process. `decode` is the compiled one, or None if they are decoded in Python.
 
-    `reason` says why. `is_refused` is True if pyrmq-native is installed, but cannot be loaded or has another version.
+    `reason` says why it was chosen. `is_refused` is True if pyrmq-native is installed, but cannot be loaded or has
+    another version.
     """
 
     decode: Callable[..., Mapping[str, Any] | None] | None
@@ -76,7 +77,10 @@ def _choice() -> Decoder:
 def decode_compiled(
     pulls: Sequence[RawPull], columns: pa.Schema, within: OffsetRange, tags: TagFilter, rules: BodyRules
 ) -> pa.RecordBatch | None:
-    """Returns the batch of `decode_batches`, or None if the compiled decoder is missing or cannot read the pulls."""
+    """Returns the messages that `decode_batches` yields as one batch, decoded by the compiled decoder.
+
+    Returns None if the compiled decoder is missing, or cannot read these pulls or columns.
+    """
     decode = decoder().decode
     if decode is None or not pulls or tags.tags or not READABLE.issuperset(columns.names):
         return None
@@ -99,7 +103,7 @@ def decode_compiled(
 
 
 def _inputs(pulls: Sequence[RawPull], within: OffsetRange) -> list[tuple[object, ...]] | None:
-    """Returns the decoder's arguments for each pull, or None if it cannot read one of the pulls."""
+    """Returns the compiled decoder's arguments for each pull, or None if it cannot read one of the pulls."""
     low, high = max(within.start, EVERYTHING.start), min(within.end, EVERYTHING.end)
     if low > high:
         return None

@@ -122,7 +122,11 @@ def decode_batches(
     max_body_bytes: int = MAX_BODY_BYTES,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """Yields the messages of `decode_records` in batches with at most 32 MiB of decompressed bodies, or one body."""
+    """Yields the messages that `decode_records` returns, in several batches if many bodies are decompressed.
+
+    Each batch has at most 32 MiB of decompressed bodies, or one larger body. The arguments are those of
+    `decode_records`.
+    """
     rest = tuple(pulls)
     for name in columns.names:
         source_column(name)
@@ -341,7 +345,11 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 
 
 def _by_version(rows: Rows, name: str, texts_of: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
-    """Returns all hosts' texts. `texts_of` makes those of IPv4 or IPv6 hosts, given their matrix and messages."""
+    """Returns a text for each message, which `texts_of` makes from IPv4 and IPv6 hosts separately.
+
+    `name` is `born_host` or `store_host`. `texts_of` receives the hosts of one kind as rows of bytes, and the numbers
+    of their messages.
+    """
     v6 = rows.has_v6(name)
     if not v6.any():
         return texts_of(rows.host(name, v6=False), np.arange(len(rows)))

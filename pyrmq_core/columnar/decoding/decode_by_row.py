@@ -1,6 +1,7 @@
 """Decodes pulls to record batches one message after another.
 
-It is used for few messages, and for input that cannot be decoded by columns, which it reads or whose fault it raises.
+It is used for few messages, for which it is faster, and for input that cannot be decoded by columns. It either reads
+such input or raises the error that names its fault.
 """
 
 from __future__ import annotations

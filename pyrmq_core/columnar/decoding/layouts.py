@@ -1,8 +1,9 @@
-"""Reads properties strings of few layouts. A layout is a list of property names in their order.
+"""Reads many properties strings at once if they have few layouts. A layout is a list of property names in their order.
 
 Most topics have few layouts: one program sends the same names, with or without an optional property or two. Strings of
 one layout differ only in their values, and so in the positions of names and separators. So only the separators are
-searched for, and strings with the same number of them are compared with the names of the first. No name is copied.
+searched for, and strings with equally many separators are compared with the names in the first of them. No name is
+copied.
 """
 
 from __future__ import annotations
@@ -95,10 +96,11 @@ class LayoutPairs:
 
 
 def read_layouts(strings: pa.Array) -> LayoutPairs | None:
-    """Returns the pairs of the strings, a binary array of UTF-8 without nulls that begins where its buffer begins.
+    """Returns the properties in `strings`, grouped by layout, or None for many layouts or a string that is not plain.
 
-    Returns None for strings of many layouts, and unless all are plain. In a plain string every name and value has a
-    byte or more, no name occurs twice, and there are no other separators or zero bytes.
+    In a plain string every name and value has a byte or more, no name occurs twice, and there are no other separators
+    or zero bytes. `strings` is a binary array of UTF-8 without nulls, whose first element begins where its buffer
+    begins.
     """
     bounds, count = offsets_of(strings), len(strings)
     if count > PROBED_OF * PROBED_STRINGS and _show_many(strings[:PROBED_STRINGS].to_pylist()):
@@ -137,9 +139,10 @@ def _show_many(texts: list[bytes]) -> bool:
 
 
 def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
-    """Returns the positions of all separators, and for each string the index of its first one among them.
+    """Returns the positions of all separators, and for each string the index of its first separator in them.
 
-    A last index is the number of all separators. A string's end counts as one where a separator is missing, as in 4.9.
+    These indices end with the number of all separators. If a string lacks its last separator, as 4.9 writes it, the
+    string's end counts as one.
     """
     places: Int32s = np.flatnonzero(octets <= LAST_SEPARATOR).astype(np.int32)
     firsts: Ints = np.searchsorted(places, bounds)
@@ -178,7 +181,7 @@ def _signatures(octets: Octets, starts: Int32s, ends: Int32s) -> np.ndarray[tupl
 
 
 def _layout(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Layout | None:
-    """Returns the layout of the strings, or None if their names differ, or the pairs of any are not plain."""
+    """Returns the common layout of these strings. Returns None if their names differ or a string is not plain."""
     names, begin = [], int(starts[0])
     for name_end, value_end in ends[0].reshape(-1, 2).tolist():
         names.append(octets[begin:name_end].tobytes())

@@ -99,7 +99,10 @@ class Pairs:
 
 
 def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
-    """Returns the pairs of all strings, a binary array without nulls that begins where its buffer begins."""
+    """Returns the properties in `strings`: grouped by layout (`LayoutPairs`) if there are few layouts, else as `Pairs`.
+
+    `strings` is a binary array without nulls, whose first element begins where its buffer begins.
+    """
     if is_utf8(strings):
         if (of_layouts := read_layouts(strings)) is not None:
             return of_layouts
@@ -114,7 +117,11 @@ def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
 
 
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
-    """Returns the pairs of all messages, or a mask of some messages whose strings are not plain."""
+    """Returns the properties of all messages. If some strings are not plain, returns a mask of such messages instead.
+
+    In a plain string names and values alternate, none is empty, and no name occurs twice. The mask may lack some of the
+    strings that are not plain.
+    """
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
     starts, ends = bounds[:-1], bounds[1:]
@@ -195,5 +202,8 @@ def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
 
 
 def _elements(data: pa.Buffer, pairs: Int32s) -> pa.Array:
-    """Returns an array whose element 4 i is the name of pair i, and 4 i + 2 its value. No caller reads the others."""
+    """Returns the names and values of all pairs as one array: element 4 i is the name of pair i, and 4 i + 2 its value.
+
+    Elements with odd numbers have no meaning, and no caller reads them.
+    """
     return slices_between(data, pairs.ravel() if len(pairs) else np.zeros(1, np.int32))

@@ -48,7 +48,10 @@ def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, I
 
 
 def _equal_sizes(sizes: Sizes, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:
-    """Returns the positions of items in stretches of equal items, and the number of items in each stretch, else 0."""
+    """Returns the positions of items in stretches whose items all have one size, and each stretch's number of items.
+
+    The number is 0 for all other stretches, whose items are left out.
+    """
     first, lengths = sizes[starts].astype(np.int64), ends - starts
     likely = (first >= least) & (lengths % np.maximum(first, 1) == 0)
     counts = np.where(likely, lengths // np.maximum(first, 1), 0)

@@ -92,7 +92,10 @@ class Rows:
         return spans(self.data, *bounds)
 
     def host(self, name: str, v6: bool) -> Octets:
-        """Returns the packed hosts `name` of all messages with IPv6 (`v6`), or else IPv4, as rows of a matrix."""
+        """Returns the packed `born_host` or `store_host` (`name`) of each message that has it as IPv6 (`v6`) or IPv4.
+
+        Each row of the result has the bytes of one host.
+        """
         rows = np.flatnonzero(self.has_v6(name) == v6)
         start = self.places[rows if self.record is None else self.record[rows]]
         if name == "born_host":

@@ -45,7 +45,11 @@ BYTES_AT_ONCE: Final = 512 * 1024
 
 
 def content_ids(rows: pa.RecordBatch, seed: bytes, first: int) -> pa.Array:
-    """Returns an id of 32 digits for each row. `first` is the first row's position in the part that `seed` names."""
+    """Returns an id of 32 hexadecimal digits for each row, made from its content, its position and `seed`.
+
+    `first` is the first row's position in its part of a write, and `seed` names that part, such as a partition of a
+    batch.
+    """
     position = np.arange(first, first + rows.num_rows, dtype=np.uint64)
     start = np.frombuffer(hashlib.blake2b(seed, digest_size=16).digest(), np.uint64)
     high, low = position * FIRST_FACTOR + start[0], position * SECOND_FACTOR + start[1]
@@ -78,7 +82,7 @@ def _hashed(column: pa.Array) -> Hashes:
 
 
 def _folded_bytes(column: pa.Array) -> Hashes:
-    """Returns the hashes of byte strings. Those of similar length are hashed together, padded to a matrix of words."""
+    """Returns two hashes of each byte string. Strings of similar length are hashed together, padded with zeros."""
     high, low = np.zeros(len(column), np.uint64), np.zeros(len(column), np.uint64)
     bounds, octets = offsets_of(column).astype(np.int64), byte_view(column)
     length = np.diff(bounds)

@@ -107,7 +107,11 @@ class Run:
 
 
 def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
-    """Yields the rows, in order, in runs of one kind. With `alone` no two rows share a request."""
+    """Yields, in order, runs of neighbouring rows that are sent in the same way. `body_bytes` are their bodies' sizes.
+
+    A `Run` says whether each of its rows has a request of its own, and whether bodies are compressed. With `alone`
+    every row has a request of its own.
+    """
     largest = int(body_bytes.max(initial=0))
     compressed_from = limit.compress_over_bytes if limit.compression is not None else largest + 1
     if largest < min(compressed_from, limit.max_batched_body_bytes + 1):
@@ -145,7 +149,10 @@ def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
 
 
 def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
-    """Yields groups of neighbouring cuts that have at most `most_bytes` together. A larger cut is alone."""
+    """Yields groups of neighbouring requests with at most `most_bytes` together. A larger request is alone.
+
+    Each cut is the first row of a request and the row after its last. Row i ends at byte `ends[i]` of all rows.
+    """
     group: list[Cut] = []
     for cut in cuts:
         if group and ends[cut[1] - 1] - ends[group[0][0]] > most_bytes:

@@ -52,9 +52,9 @@ def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yields the rows of each of `queues` queues, by their sharding keys as Java's SelectMessageQueueByHash does.
+    """Yields groups of rows whose sharding keys select the same of `queues` queues in Java's SelectMessageQueueByHash.
 
-    Each group comes with the key of one of its rows. The rows without a key come first, with None.
+    Each group of rows comes with a sharding key of its queue. The rows without a key come first, with None.
     """
     if "shardingKey" not in rows.schema.names:
         yield None, rows

@@ -69,10 +69,11 @@ class BytesColumn:
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Rows in known types. `texts` has the present text columns. The values are unchecked and may be null.
+    """Rows to be sent, cast to known Arrow types. The values are unchecked and may be null.
 
-    `words` are those of `keys` if that was a list. `own_bytes` are the bytes of texts and properties in each row's
-    properties string.
+    `texts` has those of the columns `keys`, `tags` and `shardingKey` that are present. `words` has the words of `keys`,
+    if that column had lists. `own_bytes` has each row's bytes of these texts and of `properties` in its properties
+    string.
     """
 
     body: BytesColumn
@@ -119,9 +120,10 @@ class SinkRows:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """Checked rows of a batch: those with these `numbers`, in their order, or all rows if `numbers` is None.
+    """Rows of a batch that passed the checks before sending: all, or those with these `numbers`, in their order.
 
-    Rows are selected by the methods of a `RecordBatch`, without a copy. Only `to_encode` copies the selected values.
+    `take`, `filter` and `slice` select rows as in a `RecordBatch`, without copying values. `column`, `to_batch` and
+    `to_encode` copy the values of the selected rows.
     """
 
     batch: pa.RecordBatch
@@ -188,7 +190,10 @@ def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields parts within `WINDOW_ROWS` and `WINDOW_BYTES`, or single rows, each with its first row's number."""
+    """Yields the rows in parts of at most 65,536 rows and 64 MiB, each with the number of its first row.
+
+    A larger row is a part of its own.
+    """
     waiting = [(0, rows)]
     while waiting:
         first, part = waiting.pop()
@@ -201,13 +206,16 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def outgoing_parts(rows: pa.RecordBatch) -> Iterator[SinkRows]:
-    """Yields the rows of each window, unchecked, in the form that `encode_rows` expects."""
+    """Yields the rows in parts of limited size (`windows`), unchecked, in the form that `encode_rows` expects."""
     for _, part in windows(rows):
         yield outgoing_rows(part)
 
 
 def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
-    """Casts the rows to known types. Raises `InvalidArgument` for a column of another type, or without a body."""
+    """Casts the columns of the rows to known types.
+
+    Raises `InvalidArgument` for a column of another type, and if there is no column `body`.
+    """
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     _check_body(rows.schema.names)
     words = columns.get("keys")

@@ -15,9 +15,10 @@ STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 
 @dataclass(frozen=True, slots=True)
 class UserProperties:
-    """A column of properties: `array` is a `STRING_MAP`, `names` are the names of every row, or None if rows differ.
+    """The users' own properties of many rows: a map column, and the property names if these are the same in all rows.
 
-    Rows with the same names in the same order, and no null among them, are encoded in half the time of others.
+    `array` is a `STRING_MAP`. `names` is None if the rows' names or their order differ, or if a row is null. Rows with
+    the same names are encoded in half the time of others.
     """
 
     array: pa.Array
@@ -35,7 +36,10 @@ class UserProperties:
         return type(self)(array, _names_of_all(array) if self.names is None or not len(array) else self.names)
 
     def pairs(self) -> tuple[Ints, Ints]:
-        """Returns the numbers of each row's first pair, and of the pair after its last. A null row has no pairs."""
+        """Returns the number of each row's first name-value pair, and of the pair after its last one.
+
+        Pairs are numbered through all rows. A null row has none.
+        """
         offsets = self.array.offsets.to_numpy().astype(np.int64)
         first, last = offsets[:-1], offsets[1:]
         if self.array.null_count:

@@ -60,7 +60,10 @@ class Fault(NamedTuple):
 
 
 def check(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> list[CheckedRows] | Fault:
-    """Returns the rows for `encode_rows`, in parts, or the first fault. Raises `InvalidArgument` for a wrong type."""
+    """Returns the rows, in parts, for `encode_rows`, or the fault of the first row that cannot be sent.
+
+    Raises `InvalidArgument` for a column of a wrong type.
+    """
     checked = []
     for first, part in windows(rows):
         outgoing = outgoing_rows(part)
@@ -74,13 +77,16 @@ def check(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> list
 
 
 def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """Returns the first fault by row, or None. Raises `InvalidArgument` for a column of another type."""
+    """Returns the fault of the first row that cannot be sent, or None if all can.
+
+    Raises `InvalidArgument` for a column of a wrong type.
+    """
     checked = check(rows, max_body_bytes)
     return checked if isinstance(checked, Fault) else None
 
 
 def fault_of(rows: SinkRows, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """Returns the first fault of rows in known types, or None. Does not check their topics."""
+    """Returns the fault of the first row that cannot be sent, or None if all can. Does not check the topics."""
     faults = [*_body_faults(rows.body, max_body_bytes)]
     for name, text in rows.texts.items():
         if name == "keys" and rows.words is not None:

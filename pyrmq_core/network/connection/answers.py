@@ -30,7 +30,10 @@ async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
 
 
 def refuse_unsupported(request: Command, _: Peer) -> Command:
-    """Refuses any request, for an end without a handler (NettyRemotingAbstract.processRequestCommand)."""
+    """Returns REQUEST_CODE_NOT_SUPPORTED for any request. A connection without a handler of its own uses it.
+
+    Source: NettyRemotingAbstract.processRequestCommand.
+    """
     return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
 
 
@@ -66,7 +69,10 @@ class OpenRequests:
         self._late: dict[LateAnswer, Command] = {}
 
     def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
-        """Counts a request as open, frees its fields and body, and starts the wait for its `LateAnswer`."""
+        """Counts a request as open, and has its `LateAnswer` call `ready` when it can be made.
+
+        Keeps the request without its fields and body, to save memory.
+        """
         self._late[answer] = bare = replace(request, ext=NO_FIELDS, body=b"")
         self.begin(bare)
         answer.wait(ready)
@@ -75,7 +81,7 @@ class OpenRequests:
         return self._late.pop(answer)
 
     async def drop_late(self) -> None:
-        """Drops the late answers that still wait when the connection has ended, some at a time."""
+        """Drops all `LateAnswer`s that are not ready when the connection has ended. Other tasks run in between."""
         while self._late:
             for _ in range(DROPPED_AT_ONCE):
                 if self._late:  # the drop of an answer may end the wait of another

@@ -38,10 +38,10 @@ _Error = TypeVar("_Error", bound=RocketMQError)
 
 
 class Call(Outgoing):
-    """A request, and the task that waits for its answer or, if the request is one-way, until it is written.
+    """A request under way, and the task that waits for its answer or, if it is one-way, until it is written.
 
-    `set_frame` and `register` replace `__init__`. Python calls `__init__` from C, which took a quarter of a send's
-    instructions with one object for each message.
+    A new call needs `set_frame` and `register` in place of `__init__`. Python would call `__init__` from C, which took
+    a quarter of a send's instructions with one object for each message.
     """
 
     __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
@@ -58,7 +58,10 @@ class Call(Outgoing):
     _task: trio.lowlevel.Task | None
 
     def register(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
-        """Enters the call in the table under its opaque. It comes before all other methods, like `set_frame`."""
+        """Sets the call's attributes, and enters it in the table of `calls` under its opaque.
+
+        It has to be called before any other method except `set_frame`.
+        """
         self._calls = calls
         self._task = self.result = None
         self.code = command.code
@@ -129,7 +132,7 @@ class BulkFrames(Outgoing):
 
 
 class BulkCall:
-    """A request posted in bulk. A subclass receives the result in `end`.
+    """One of many requests that are sent together. A subclass overrides `end` to receive the answer or error.
 
     The object itself is the entry in the call table, which saves one allocation for each request and keeps the garbage
     collector idle. The request cannot be withdrawn: a caller that is no longer interested ignores the result. If the
@@ -175,7 +178,10 @@ class RowReader(Protocol):
 
 
 class RowCall(BulkCall):
-    """A bulk call whose reader receives lists of unparsed answers. `end` receives errors and answers of other forms."""
+    """A bulk call whose `reader` receives the answer unparsed, in a list of answers that arrived together.
+
+    `end` receives an error, or an answer whose header the connection's `AnswerForm` does not match.
+    """
 
     __slots__ = ("reader",)
 
@@ -237,7 +243,10 @@ class Calls:
             call.forget()
 
     def open_all(self, form: RequestForm, requests: Iterable[BulkCall], timeout: float, deadline: float) -> Outgoing:
-        """Registers the requests and returns their frames. A request that cannot be encoded fails alone, at once."""
+        """Enters many requests in the call table, and returns their frames, which the template `form` encodes.
+
+        A request that cannot be encoded receives its error at once, and the others are sent nevertheless.
+        """
         table, opaques, frames = self.table, self._numbers, BulkFrames()
         frames.code, frames.timeout, frames.deadline = form.code, timeout, deadline
         frame, parts = form.frame, list[bytes]()
@@ -367,7 +376,7 @@ class DeadlineSweeper:
             self._woken.set()
 
     def looks_before(self, deadline: float) -> bool:
-        """Returns True if the sweeper wakes by `deadline` anyway. Otherwise the caller has to call `look_at`."""
+        """Returns whether the sweeper wakes by `deadline` anyway. If not, `look_at` has to be called to wake it."""
         return self._wakes_at <= deadline
 
     async def run(self) -> None:

@@ -40,11 +40,12 @@ ALL_AT_ONCE: Final[OneByOne] = nullcontext()
 
 
 class Connection:
-    """One end of a wire.
+    """One end of a connection between two programs, each of which may send requests to the other.
 
     It works while `run` does, and any task may use it. The owner that runs it closes it with `aclose`, or with `close`
-    from plain functions. Every call under way then fails at once with `ConnectionClosed`. `address` is the dialled
-    address. `opening`, if set, wraps the wire in another one (TLS). Faults of the other end are logged at `log_level`.
+    from plain functions. Every call under way then fails at once with `ConnectionClosed`. `wire` is its stream of
+    bytes, and `address` the address that was dialled. `opening`, if set, returns the wire to use after a handshake
+    (TLS). Faults of the other end are logged at `log_level`.
     """
 
     def __init__(
@@ -125,10 +126,10 @@ class Connection:
         return answer
 
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
-        """Adds a request to the outbox, even to a full one. The caller has to `wait` for the returned call at once.
+        """Sends a request, or queues it even in a full outbox. The caller has to await `wait` of the result at once.
 
-        Raises `ConnectionClosed`, and `CallTimeout` when `deadline`, on trio's clock, has passed. `timeout` is for the
-        error's text.
+        With `done` there is no wait: `done` receives the answer or error. `deadline` is on trio's clock, and `timeout`
+        (seconds) is for the error's text. Raises `ConnectionClosed`, and `CallTimeout` if `timeout` is not positive.
         """
         calls = self._calls
         if self.is_closed:
@@ -168,10 +169,11 @@ class Connection:
     def post_until(
         self, command: Request, deadline: float, timeout: float, done: Done, loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """Posts a request with a deadline on trio's clock. `timeout` is for the error's text.
+        """Sends a request without waiting. `done` receives its answer, or an error at the latest at `deadline`.
 
-        If `loop.writes_here`, the request is sent only when no other call is under way and the socket accepts it at
-        once. Otherwise nothing is sent, and None is returned.
+        Returns a function that abandons the call. `deadline` is on trio's clock, `timeout` is for the error's text. If
+        `loop.writes_here` (in another thread than the loop's), the request is sent only if no other call is under way
+        and the socket accepts it at once. Otherwise nothing is sent, and None is returned.
         """
         if loop.writes_here:
             return self._post_from_thread(command, deadline, timeout, done)
@@ -196,7 +198,7 @@ class Connection:
             raise
 
     def post_all(self, form: RequestForm, requests: Iterable[BulkCall], *, timeout: float) -> None:
-        """Posts requests of one form, which are written together. On a closed connection each of them fails at once."""
+        """Sends many requests together, encoded by the template `form`. On a closed connection all fail at once."""
         if self.is_closed:
             for bulk_call in requests:
                 bulk_call.end(self._calls.closed(form.code, self._close_reason, left=False))
@@ -210,7 +212,10 @@ class Connection:
             self._broken(error)
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Lets the answers to bulk calls be views of received bytes, with unparsed headers where these match `form`."""
+        """Lets the answers to bulk calls share memory with the receive buffer, which saves copying their bodies.
+
+        Headers that the regular expression `form` matches are not parsed until a further field of them is used.
+        """
         self._decoder.lends, self._decoder.answer_form = True, form
 
     def answer(self, request: Command, answer: Command) -> None:

@@ -38,7 +38,7 @@ def _cause(error: Exception) -> str:
 
 
 def not_running(_: Callable[[], None]) -> None:
-    """Raises an error. A connection that does not run has it in place of the function that calls into the loop."""
+    """Raises `AssertionError`. A connection that does not run calls it in place of `run_sync_soon` of its loop."""
     raise AssertionError("a connection that does not run")
 
 

@@ -47,7 +47,7 @@ class Outgoing:
     started: bool
 
     def set_frame(self, head: bytes, body: Chunk) -> None:
-        """Sets the bytes to write. It replaces `__init__` (see `Call`), so it must be called first."""
+        """Sets the bytes to write. It must be called before other methods: there is no `__init__` (see `Call`)."""
         body_bytes = len(body)
         self.started = False
         self.size_bytes = len(head) + body_bytes
@@ -152,7 +152,10 @@ class Outbox:
         self._waiting.append(frame)
 
     def wake_senders(self) -> None:
-        """Wakes some of the senders that wait for room in the outbox. Each of them writes, and then wakes more."""
+        """Wakes up to 64 senders that wait for room in the outbox. Their writes then wake the next senders.
+
+        Also wakes handlers that wait in `wait_turn`.
+        """
         if self._noted_bytes:
             self._report_queued()
         self._drained.set()
@@ -170,7 +173,7 @@ class Outbox:
                 await self._drained.wait()
 
     async def wait_turn(self) -> None:
-        """Waits until less than `TURN_BYTES` are queued. Without a need to wait there is no checkpoint."""
+        """Waits until less than `TURN_BYTES` are queued. If they are already, returns without a checkpoint of trio."""
         while self.queued_bytes >= TURN_BYTES:
             if self._turns is None:
                 self._turns = trio.lowlevel.ParkingLot()

@@ -33,7 +33,7 @@ class PeerConnection(Protocol):
 
 
 class Peer:
-    """The other end of a connection for a handler. It is equal only to itself.
+    """The other end of a connection, as passed to the handler of its requests. It is equal only to itself.
 
     `address` is `ip:port`. `connection` serves to call back and to answer later. `failure_line` limits the log lines
     about failing requests.
@@ -62,17 +62,20 @@ class Peer:
 
 
 class LateAnswer(ABC):
-    """An answer that has no task while it waits, since a connection may have thousands of them.
+    """An answer that can be made only later, and has no task until then, since thousands may wait on one connection.
 
-    The connection calls `wait` once. After `ready` was called, it awaits `make`. A handler that wraps another may
-    await the `LateAnswer`.
+    The connection calls `wait` once. When `ready` is called, it awaits `make` in a task, and sends the answer. A
+    handler that wraps another one may await the `LateAnswer` itself.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def wait(self, ready: Callable[[LateAnswer], None]) -> None:
-        """Begins the wait. At its end it calls `ready` on the loop, once, unless `drop` was called."""
+        """Begins to wait until the answer can be made. Calls `ready` then, on the loop, unless `drop` was called.
+
+        `ready` receives this object, once.
+        """
 
     @abstractmethod
     async def make(self) -> Command | None:

@@ -1,4 +1,4 @@
-"""Limits how many commands a connection handles before other tasks run, so that busy connections alternate."""
+"""The limit on the commands that a connection handles before other tasks run, so that busy connections take turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ SHARED_SECONDS: Final = 0.001
 
 
 class ReadTurns:
-    """The number of a server's connections that have commands to handle, and the lock by which they take turns."""
+    """The state that all connections of a server share: how many of them are handling commands (`reading`), and a fair
+    `lock` that lets one of them at a time continue with more commands.
+    """
 
     __slots__ = ("lock", "reading")
 
@@ -27,11 +29,12 @@ class ReadTurns:
 
 
 class ReadSlice:
-    """A limit on the work of a connection before other tasks run, in commands and in seconds.
+    """A limit on the commands, and on the seconds, that a connection handles before it lets other tasks run.
 
-    Trio looks for received bytes only when all runnable tasks have run. So a connection handles its first slice of
-    commands at once, and waits for its turn before the next. Of a hundred connections that flood a server, one works in
-    a round of the loop: a quiet client's request waits for one slice, not for a hundred.
+    Trio looks for received bytes only after all runnable tasks have run. So a connection handles its first slice of
+    commands at once, but acquires the lock that all connections share before each further slice. If a hundred
+    connections flood a server, only one of them continues in each pass of the event loop, and a request on a quiet
+    connection waits for one slice, not for a hundred.
     """
 
     __slots__ = ("_ends", "_has_turn", "_left", "is_over", "turns")
@@ -44,7 +47,10 @@ class ReadSlice:
         self.is_over = True
 
     def begin(self) -> None:
-        """Starts a slice after bytes were received. Its limit is lower while other connections are at work."""
+        """Starts the slice for commands that were just received.
+
+        It has fewer commands and less time if other connections are handling commands.
+        """
         self.turns.reading = reading = self.turns.reading + 1
         self.is_over = False
         if reading == 1:

@@ -33,11 +33,11 @@ _Reader = TypeVar("_Reader", bound=Reader)
 
 
 class SharedBytes(Generic[_Holder]):
-    """A limit on the bytes that all connections take together. Each connection reports its own.
+    """A limit of `most` bytes for the memory that all connections of a server use together.
 
-    Above `most`, `held`, if set, is called with each connection. It frees unused memory, and returns the bytes that
-    the connection still takes. If that is not enough, the largest connections are closed. The log names the kind of
-    bytes by `what`, and the limit by its `setting`.
+    Each connection reports its own use by `note`. Above the limit, `held` (unless None) is called with each connection:
+    it frees unused buffers and returns the bytes still in use. If the total is still too high, the connections that use
+    the most are closed. `what` (the kind of bytes) and `setting` (the name of the limit) are words of the log message.
     """
 
     def __init__(self, most: int, *, what: str, setting: str, held: Callable[[_Holder], int] | None) -> None:
@@ -86,7 +86,9 @@ class SharedBytes(Generic[_Holder]):
 
 
 class Memory(Generic[_Reader]):
-    """The limits on all connections of a server: for frames and requests under way, and for answers."""
+    """The two memory limits of a server, each for all its connections together: one for received data (unfinished
+    frames and unanswered requests), one for answers that clients have not read yet.
+    """
 
     def __init__(self, max_received_bytes: int, max_waiting_bytes: int) -> None:
         self.received: SharedBytes[_Reader] = SharedBytes(
@@ -103,7 +105,11 @@ class Memory(Generic[_Reader]):
         )
 
     def note_waiting(self, connection: _Reader, count: int) -> bool:
-        """Records how many bytes are queued for a connection. Returns True if each connection should queue fewer."""
+        """Records that `count` bytes of answers are queued for a connection.
+
+        Returns True if at least half of the limit for all connections is used, so that each connection should queue
+        less.
+        """
         self.waiting.note(connection, count)
         return self.waiting.is_tight
 

@@ -1,4 +1,4 @@
-"""Detects from a connection's activity that it idles, stalls or is stuck in a frame."""
+"""The detection of connections that idle, that wait too long for the rest of a frame, or whose peer stopped reading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ class ConnectionActivity:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """Limits in seconds: `idle` without traffic (None: no limit), `frame` for one frame, `stall` until a peer reads."""
+    """The times, in seconds, after which a connection is closed.
+
+    `idle` is the longest time without traffic and without open requests (None: no limit), `frame` the longest time to
+    complete a frame, `stall` the longest time in which a peer reads none of the bytes queued for it.
+    """
 
     idle: float | None = None
     frame: float = FRAME_TIMEOUT_SECONDS

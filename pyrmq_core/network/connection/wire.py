@@ -31,7 +31,10 @@ WIRE_ERRORS: Final = (OSError, ssl.SSLError, trio.BrokenResourceError, trio.Clos
 
 
 class Wire(Protocol):
-    """One end of a two-way flow of bytes. At most one task sends at a time, and at most one receives."""
+    """The local end of a connection, over which bytes are sent and received.
+
+    At most one task may send at a time, and at most one may receive.
+    """
 
     @property
     def address(self) -> str: ...
@@ -44,7 +47,10 @@ class Wire(Protocol):
         ...
 
     async def wait_sendable(self) -> bool:
-        """Waits until `send_nowait` is worth another try. Returns False for a wire that has only `send_all`."""
+        """Waits until the kernel accepts more bytes, so that `send_nowait` may succeed.
+
+        Returns False at once if the wire can send only by `send_all`.
+        """
         ...
 
     async def send_all(self, data: Chunk) -> None: ...
@@ -82,7 +88,10 @@ class SocketWire:
                 await trio.lowlevel.wait_writable(self.socket)
 
     async def receive(self, decoder: FrameDecoder) -> int:
-        """Receives bytes into the decoder and returns their number. Always lets other tasks run."""
+        """Receives bytes into the decoder's buffer and returns their number, 0 if the peer closed.
+
+        Each call is a trio checkpoint.
+        """
         if self._drained:
             await trio.lowlevel.wait_readable(self.socket)
         else:
@@ -105,7 +114,10 @@ class SocketWire:
 
 
 class StreamWire:
-    """A wire over a trio stream. Only the writer task sends: a cancelled send may have sent a part."""
+    """A wire over a trio stream, such as TLS. It sends by `send_all` only, and `send_nowait` always returns 0.
+
+    Only the connection's writer task may call `send_all`, because a cancelled call may have sent a part of the data.
+    """
 
     def __init__(self, stream: trio.abc.Stream, address: str, local_address: str) -> None:
         self.stream = stream

@@ -5,7 +5,7 @@ from typing import Final
 
 
 class RequestCode(enum.IntEnum):
-    """The operations of requests."""
+    """The codes of requests. Each stands for one operation of a server or a client."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -145,7 +145,7 @@ class RequestCode(enum.IntEnum):
 
 
 class ResponseCode(enum.IntEnum):
-    """The results of requests."""
+    """The codes of responses: SUCCESS, or the reason for which a request failed."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -64,7 +64,9 @@ class Command:
         return replace(self, body=bytes(self.body)) if isinstance(self.body, memoryview) else self
 
     def answered(self, answer: Command) -> Command:
-        """Returns `answer` as the response to this request: its opaque, its header encoding, the response bit."""
+        """Returns a copy of `answer` as the response to this request: with the request's opaque and header encoding,
+        and with the flag of a response.
+        """
         return replace(answer, opaque=self.opaque, flag=RESPONSE_BIT, serialization=self.serialization)
 
 

@@ -33,10 +33,10 @@ def maker_of(frozen: Callable[P, T]) -> Callable[P, T]:
 
 
 def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Callable[..., T]:
-    """Returns a function that makes a value of `of_class` from the values of the fields `names`, by position.
+    """Returns a function that makes an instance of `of_class` from the values of the fields `names`, by position.
 
-    `of_class` is `frozen`, a dataclass, or a subclass without slots of its own. Other fields are not set: the subclass
-    has class attributes for them.
+    Other fields are not set. `of_class` is the frozen dataclass `frozen` itself, or a subclass of it without slots of
+    its own, which has class attributes for the fields that are not set.
     """
     slots = tuple(field.name for field in dataclasses.fields(frozen))
     draft = type(f"{frozen.__name__}Draft", frozen.__bases__, {"__slots__": slots})
@@ -54,7 +54,10 @@ def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Ca
 
 
 def late_field(slot: Any, read_whole: Callable[[Any], None]) -> Any:
-    """Returns a property for a field that is parsed on first use: `read_whole` parses all fields of the object."""
+    """Returns a property for a field that is parsed on first use.
+
+    Reading it calls `read_whole`, which parses all fields of the object, and then returns the value in `slot`.
+    """
 
     def read(partial: Any) -> Any:
         read_whole(partial)

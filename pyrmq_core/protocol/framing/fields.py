@@ -1,4 +1,6 @@
-"""Maps a conversation's dataclass to header fields and back: `wire("queueId")` names a field as RocketMQ spells it.
+"""The mapping of a request's or response's dataclass to header fields and back.
+
+`wire("queueId")` declares a field with the name that RocketMQ gives it in the header.
 
 A field's type decides its text (remoting/protocol/RemotingCommand.java, makeCustomHeaderToNet): numbers are decimal,
 booleans are `true` and `false`, None is left out. A field without a default is required. A number made by `wire` is
@@ -30,7 +32,7 @@ def wire(name: str, default: Any = MISSING) -> Any:
 
 
 def wire_int(name: str, default: Any = MISSING) -> Any:
-    """Returns a dataclass field that is sent as header field `name` and holds 32 bits."""
+    """Returns a dataclass field for a whole number of 32 bits, which is sent as header field `name`."""
     return dataclasses.field(default=default, metadata={"wire": name, "read": parse_int})
 
 

@@ -54,7 +54,10 @@ LENGTH_BYTES: Final = LENGTH.size
 
 
 def encode_frame(command: Command) -> bytes:
-    """Returns a frame with header and body joined: one copy costs less than a second write."""
+    """Returns a command as the bytes of one frame.
+
+    Header and body are joined, since that copy costs less than a second write.
+    """
     return b"".join((encode_frame_head(command), command.body))
 
 
@@ -64,7 +67,7 @@ def encode_frame_head(command: Command) -> bytes:
 
 
 def encode_request_head(command: Request, opaque: int) -> bytes:
-    """Returns a request's frame without its body. `opaque` replaces the request's own number."""
+    """Returns the beginning of a request's frame, up to its body. `opaque` replaces the opaque in the request."""
     if isinstance(command, FormedRequest):
         return command.head(opaque)
     encode = encode_json if command.serialization is Serialization.JSON else encode_binary
@@ -123,9 +126,10 @@ class RequestForm:
 
 @dataclass(frozen=True, slots=True)
 class FormedRequest:
-    """A request as the values that differ from the other requests of its `RequestForm`, which encodes it fast.
+    """A request in a short form that is encoded fast: a `RequestForm`, which is a template for requests of one kind,
+    and the values that differ.
 
-    `numbers` and `text` are the values of the form's varying fields. `command()` returns the same request as a
+    `numbers` and `text` are the values of the template's varying fields. `command()` returns the same request as a
     `Command`, for hooks.
     """
 
@@ -155,7 +159,7 @@ def as_command(request: Request) -> Command:
 
 
 class FrameDecoder:
-    """A decoder that finds commands in received bytes.
+    """A decoder that divides a stream of received bytes into frames and returns them as commands.
 
     Either call `feed(data)`, or receive into `room()` and call `received(count)`. Then call `next_command()` until it
     returns None. The buffer grows with the bytes that arrive, not with a declared length: to at most twice
@@ -163,8 +167,9 @@ class FrameDecoder:
     frees a buffer of any size, so that a server's idle connections hold none. A header whose declared length exceeds
     `max_header_bytes` is refused at once.
 
-    With `lends`, longer bodies are views of a buffer that is not reused while a view of it exists. An answer whose
-    header matches `answer_form` is then returned as a `LentAnswer`.
+    If the attribute `lends` is set, bodies of 4 KiB or more are not copied. They are views of the buffer, which is not
+    reused while a view of it exists. An answer with such a body, and with a header that matches the regular expression
+    in the attribute `answer_form`, is then returned as a `LentAnswer`, with its header unparsed.
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
@@ -267,7 +272,11 @@ class FrameDecoder:
         return decode_json(header, body) if word == header_bytes else decode_binary(header, body)
 
     def next_rows(self) -> list[AnswerRow]:
-        """Returns the next complete answers with a header of `answer_form`, unparsed, up to the first other frame."""
+        """Returns the next answers in the buffer with their headers unparsed.
+
+        It stops at the first frame that is incomplete, has a short body, or has a header that does not match the
+        regular expression `answer_form`.
+        """
         rows: list[AnswerRow] = []
         form = self.answer_form
         if form is None or not self.lends:
@@ -322,7 +331,7 @@ class FrameDecoder:
         self._start, self._end = 0, len(unread)
 
     def _use_next(self) -> None:
-        """Replaces the lent buffer, which its views keep alive, and copies the unread bytes to the new buffer."""
+        """Replaces the buffer by another one, since returned bodies are views of it, and copies the unread bytes."""
         earlier, unread = self._earlier, self._view[self._start : self._end]
         for_frames = min(LENT_FRAMES * self._longest, MOST_LENT_BYTES)
         following = self._unused(max(LENT_BUFFER_BYTES, for_frames, 2 * len(unread)))

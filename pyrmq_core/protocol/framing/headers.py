@@ -1,11 +1,11 @@
-"""Encodes and decodes the two forms of a frame's header, JSON and ROCKETMQ.
+"""The encoding and decoding of a frame's header in its two formats, JSON and ROCKETMQ (binary).
 
 Sources: remoting/protocol/RemotingSerializable.java (JSON), RocketMQSerializable.java (ROCKETMQ), 5.3.3.
 
-Fast form: two kinds of JSON header, with keys in Java's own order, are read by regular expressions and keep their
-custom fields unparsed (`LazyFields`) until one is read. They are success answers up to `LAZY_OVER_BYTES`, which then
-cost half, and longer headers without a remark: the answer to a batch of 1,000 messages has 33 KB of ids that a bulk
-write never reads. Any other header takes the plain form in `decode_json`.
+Two kinds of JSON header, with keys in Java's own order, have a fast form: regular expressions read them and leave their
+custom fields unparsed (`LazyFields`) until one is used. The first kind is a success answer of up to `LAZY_OVER_BYTES`,
+which then costs half. The second is a longer header without a remark: the answer to a batch of 1,000 messages has 33 KB
+of message ids, which a bulk write never reads. `decode_json` parses all other headers as plain JSON.
 """
 
 from __future__ import annotations
@@ -104,9 +104,10 @@ def encode_header(command: Command) -> bytes:
 
 
 def encode_json(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """Returns the header in JSON as Java writes it: in Java's order, without spaces, with `?` for a lone surrogate.
+    """Returns the header as JSON like Java's: keys in Java's order, no spaces, and `?` for a lone surrogate.
 
-    `opaque` and `flag` replace the command's own, which saves a second command.
+    If given, `opaque` and `flag` are written instead of the command's own, so that the caller need not copy the
+    command.
     """
     flag = command.flag if flag is None else flag
     opaque = command.opaque if opaque is None else opaque
@@ -145,7 +146,10 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
 
 
 def encode_binary(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """Returns the header as ROCKETMQ. Raises `HeaderError` for a code above 32,767, which only JSON can hold."""
+    """Returns the header in the binary encoding ROCKETMQ.
+
+    Raises `HeaderError` for a value that only JSON can hold, such as a code above 32,767.
+    """
     flag = command.flag if flag is None else flag
     opaque = command.opaque if opaque is None else opaque
     try:
@@ -237,7 +241,7 @@ def _check_numbers(**members: object) -> None:
 
 
 def _text_fields(fields: object) -> dict[str, str]:
-    """Returns the fields as fastjson coerces a map of strings: numbers and booleans to text, null left out."""
+    """Returns custom header fields as texts, as fastjson does: numbers and booleans become text, null is left out."""
     if fields is None:
         return {}
     if not isinstance(fields, dict):

@@ -1,8 +1,9 @@
 """`LentAnswer`: an answer whose body is a view of the receive buffer, and whose header is parsed only if it is used.
 
-A range read receives thousands of answers, and uses three offsets of each. One regular expression, an `AnswerForm`,
-checks the header and finds them. The object becomes a plain `Command` when any other field is used. `decode_json` is
-the plain form, and reads every header that the form does not match.
+A bulk read receives thousands of answers to pulls, and needs only three offsets of each. A regular expression, the
+`AnswerForm`, checks the header and extracts these numbers. When another field of the header is used, `decode_json`
+parses the whole header, and the object becomes a plain `Command`. `decode_json` also reads every header that the
+expression does not match.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer
 
 
 def row_command(row: AnswerRow) -> LentAnswer:
-    """Returns the answer that a row of `FrameDecoder.next_rows` describes."""
+    """Returns the answer in a row, which is one item of the list that `FrameDecoder.next_rows` returned."""
     opaque, numbers, header, body = row
     return _make_lent(header, body, opaque, numbers)
 
@@ -45,7 +46,7 @@ def _read(answer: LentAnswer) -> None:
 
 
 class LentAnswer(Command):
-    """An answer whose header is not parsed yet. It equals the parsed `Command`."""
+    """An answer whose header is parsed when one of its fields is first used. It is equal to the parsed `Command`."""
 
     __slots__ = ()
 

@@ -1,7 +1,8 @@
 """Advice at the end of error messages: what to do about a server's refusal, or about bytes of another protocol.
 
-A remark decides before the code alone, since brokers refuse very different requests with one code. The remarks are from
-broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java and their neighbours (5.4.0).
+The advice depends on the response code and on the server's remark, since brokers refuse very different requests with
+the same code. The remarks are from broker/processor/AbstractSendMessageProcessor.java, AdminBrokerProcessor.java and
+their neighbours (5.4.0).
 """
 
 from __future__ import annotations

@@ -43,7 +43,10 @@ def load_key(text: str) -> dict[str, Any]:
 
 
 def dump_object(rows: Iterable[tuple[Any, bytes]]) -> bytes:
-    """Returns the text of a JSON object whose names are texts or objects. The values in `rows` are JSON texts."""
+    """Returns the text of a JSON object.
+
+    Each of the `rows` is a member: its name, which may be an object, and the JSON text of its value.
+    """
     return b"{" + b",".join([dumps(name) + b":" + value for name, value in rows]) + b"}"
 
 

@@ -38,7 +38,10 @@ def format_java_properties(properties: Mapping[str, str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yields lines without comments and empty lines. An odd number of backslashes at the end joins the next one."""
+    """Yields the logical lines of a text, without comments and blank lines.
+
+    A line that ends with an odd number of backslashes is joined with the next one.
+    """
     pending = ""
     for natural in _LINE_END.split(text):
         line = natural.lstrip(BLANKS)

@@ -1,14 +1,14 @@
 """Messages and their bytes.
 
-    payload          `Payload`, the content of a send request, and `RawPull`, the answer to a pull, and the rules for a
+    payload          `Payload`, the content of a send request, `RawPull`, the answer to a pull, and the rules for a
                      message before it is sent
-    split_payload    a refused batch divided in halves, and a message readdressed to another topic
+    split_payload    a refused batch divided in halves, and a message prepared for another topic
     record           the stored record of a message, in a commit log and in a pull's answer
     batch            the body of a batch: several messages in one request
-    batch_payloads   messages that share requests, checked, and cut into requests
+    batch_payloads   the division of messages into batches, one for each send request
     batch_topic      5.x topics whose brokers store a batch as one record
-    bodies           the check and the decompression of stored bodies
-    completeness     the check that an answer has every message of its range
+    bodies           stored bodies: the check of their CRC, and their decompression
+    completeness     the check that the answer to a pull holds every requested message
     compression      zlib, LZ4 and Zstandard
     properties       the properties string, and the properties that a message is sent with
     message_id       UNIQ_KEY and offset message id
@@ -18,5 +18,5 @@
     sysflag          the bits of a message's sysFlag
     trace            trace records, as Java's console reads them
 
-Read `record` and `batch` for the formats, `payload` for the functions that join them.
+Read `record` and `batch` for the formats, and `payload` for the functions that use them.
 """

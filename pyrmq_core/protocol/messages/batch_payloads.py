@@ -1,7 +1,8 @@
-"""Checks messages, encodes their properties, and divides them into batches, one batch for each send request.
+"""The division of messages into batches, one for each send request, after checks and encoding of their properties.
 
-Properties are encoded in two parts before the messages have ids. Compressed and plain bodies never share a request: a
-request has one sysFlag, and a broker stores it with every message of the request.
+The properties of a message are encoded before its id (UNIQ_KEY) exists, as two parts: the text before the id, and the
+text after it. Compressed and plain bodies never share a request: a request has one sysFlag, and a broker stores it with
+every message of the request.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ UNIQUE_ID: Final = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Checked messages of one topic and wait flag. `ends` are their encoded properties before and after UNIQ_KEY."""
+    """Messages that have passed all checks for one batch: they have one topic and one `wait_store_msg_ok`.
+
+    `ends` has two texts for each message: its encoded properties before UNIQ_KEY, and those after it.
+    """
 
     messages: tuple[Message, ...]
     ends: Sequence[tuple[str, str]]
@@ -37,7 +41,10 @@ class CheckedBatch:
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
-    """Checks that messages may share a request, apart from its size, and encodes their properties."""
+    """Returns messages with their encoded properties, after checking that they may share a request.
+
+    Only the size of the request is not checked. Raises `InvalidMessage`.
+    """
     batch = tuple(messages)
     for message in batch:
         check_message(message, max_message_bytes)

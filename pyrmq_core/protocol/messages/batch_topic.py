@@ -32,7 +32,10 @@ def is_batch_topic(attributes: Mapping[str, str]) -> bool:
 
 
 def can_be_one_record(payload: Payload) -> bool:
-    """Returns whether a batch topic can store a payload as one record: uncompressed, of one tag, not too many."""
+    """Returns whether a batch topic can store a payload as one record.
+
+    The payload has to be an uncompressed batch of at most 32,767 messages with the same tag.
+    """
     return payload.batch and payload.single_tag and not payload.sys_flag and payload.count <= MAX_RECORD_MESSAGES
 
 

@@ -28,10 +28,11 @@ MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BodyRules:
-    """The rules for reading bodies. Raises `InvalidArgument` for an impossible `max_body_bytes`.
+    """Options for reading bodies: the check of the CRC, the decompression, and the limit of size.
 
-    With `keep_undecodable` a body that cannot be decompressed, or not within `max_body_bytes`, is returned as stored.
-    With `keep_compressed` no body is decompressed. A batch record always is, since it holds the messages.
+    Raises `InvalidArgument` unless `max_body_bytes` is from 1 byte to 1 GiB. With `keep_undecodable`, a body that
+    cannot be decompressed, or not within `max_body_bytes`, is returned as stored. With `keep_compressed` no body is
+    decompressed, except that of a batch record, since it contains the messages.
     """
 
     verify_crc: bool = True
@@ -70,7 +71,10 @@ def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, add
 
 
 def too_much(queue: MessageQueue, offset: int) -> BodyTooLarge:
-    """Returns the error for bodies that exceed the limit together. `offset` is that of the first one beyond it."""
+    """Returns the error to raise when the decompressed bodies of one answer exceed 256 MiB together.
+
+    `offset` is that of the first message beyond this limit.
+    """
     return BodyTooLarge(
         f"the messages of one answer of {queue} before offset {offset} take {MAX_DECOMPRESSED_BYTES} bytes when they "
         f"are decompressed, which is all that is kept at once: decode up to offset {offset}, then from there on "

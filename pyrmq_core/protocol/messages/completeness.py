@@ -1,8 +1,11 @@
-"""The check that an answer holds every requested message. Queue offsets have no gaps, so a missing offset is data loss.
+"""The check that the answer to a pull holds every requested message.
+
+Queue offsets have no gaps, so a missing offset is data loss.
 
 A broker skips entries whose log file it has just deleted, and entries of a damaged queue. It reports this only if the
 answer would be empty otherwise (MESSAGE_WAS_REMOVING in DefaultMessageStore.getMessage, 5.4.0). The answer to a pull
-with a filter has gaps of its own. It is only checked to move forward, and not beyond the queue's end.
+with a filter may have gaps and is not checked here. The puller only requires that its next offset moves forward, and
+not beyond the queue's end.
 """
 
 from __future__ import annotations

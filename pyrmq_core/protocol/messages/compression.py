@@ -1,8 +1,8 @@
-"""Compressed bodies: zlib, and LZ4 and Zstandard where their libraries are installed.
+"""The compression of bodies: by zlib, and by LZ4 and Zstandard where their libraries are installed.
 
 Without the library `zstandard`, the module `compression.zstd` of Python 3.14 and later is used.
 
-Three bits of a body's sysFlag name its form. LZ4 bodies are LZ4 frames, Zstandard bodies are Zstandard frames.
+Three bits of a message's sysFlag name the algorithm. LZ4 bodies are LZ4 frames, Zstandard bodies are Zstandard frames.
 Sources: common/compression/CompressionType.java, ZlibCompressor.java, Lz4Compressor.java, ZstdCompressor.java (5.4.0).
 """
 
@@ -25,7 +25,7 @@ OWN_ZSTD: Final = "compression.zstd"
 
 
 class CompressionType(enum.Enum):
-    """The form of a compressed body. The value is in the sysFlag's bits 8 to 10."""
+    """The algorithm by which a body is compressed. The value is the number in bits 8 to 10 of the message's sysFlag."""
 
     LZ4 = 1
     ZSTD = 2
@@ -33,11 +33,11 @@ class CompressionType(enum.Enum):
 
     @property
     def sys_flag(self) -> int:
-        """The sysFlag bits of a body in this form."""
+        """The sysFlag bits of a message whose body is compressed by this algorithm."""
         return COMPRESSED | self.value << COMPRESSION_SHIFT
 
     def check_library(self) -> None:
-        """Raises `MissingLibrary` when the library for this form is not installed."""
+        """Raises `MissingLibrary` if the library for this algorithm is not installed."""
         compress(b"", self)
 
 
@@ -50,7 +50,10 @@ def compression_of(sys_flag: int) -> CompressionType | None:
 
 
 def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAULT_LEVEL) -> bytes:
-    """Returns the body in this form. LZ4 ignores `level`, like Java. Raises `MissingLibrary` without the library."""
+    """Returns the body compressed by the algorithm `kind`. LZ4 ignores `level`, as in Java.
+
+    Raises `MissingLibrary` if the algorithm's library is not installed.
+    """
     match kind:
         case CompressionType.ZLIB:
             return zlib.compress(body, level)
@@ -64,8 +67,8 @@ def decompress(body: bytes | memoryview, sys_flag: int, *, max_bytes: int) -> by
     """Returns the decompressed body. A body that is uncompressed by `sys_flag` is returned unchanged.
 
     Raises `BodyTooLarge` for a body that would grow beyond `max_bytes`, even if it declares less. Raises `RecordError`
-    for bytes that are not in the form that `sys_flag` names, or end too early, and `MissingLibrary` when the form's
-    library is not installed.
+    if `sys_flag` names an unknown algorithm, and for bytes that its algorithm cannot decompress or that end too early.
+    Raises `MissingLibrary` if the algorithm's library is not installed.
     """
     if not sys_flag & COMPRESSED:
         return bytes(body)

@@ -1,10 +1,11 @@
 """The queues of lite topics: a broker of 5.5 has one for each lite topic, beside the queues of the parent topic.
 
-    %LMQ%$orders$session-42     the name by which requests address the queue 0 of session-42 in orders
+    %LMQ%$orders$session-42     the name by which requests address queue 0 of lite topic session-42 in topic orders
 
-A record is stored once, with its place in the parent topic. Two properties name its other queues and its offsets in
-them. Two traps of 5.5.0: a pull of a queue without messages makes the queue, and a delayed or rolled back message may
-be in it. Sources: common/lite/LiteUtil.java, store/LmqDispatch.java (5.5.0).
+A record is stored once, with its offset in a queue of the parent topic. Two of its properties name the queues of lite
+topics that also contain it, and its offset in each. Two pitfalls of 5.5.0: a pull from a lite topic's queue without
+messages creates that queue, and the queue may contain delayed or rolled back messages. Sources:
+common/lite/LiteUtil.java, store/LmqDispatch.java (5.5.0).
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
 
 
 def lite_places(record: RawRecord) -> Mapping[str, int]:
-    """Returns the offset of a record in each of its lite queues, by the queue's name.
+    """Returns, by queue name, the offset of a record in the queue of each lite topic that contains it.
 
-    A copy in a retry topic or of a half message names queues of another topic, and is not in them. The properties of a
-    batch record come from its sender and are not read.
+    A copy in a retry topic, and a half message, still name the queues of the original topic. These do not contain the
+    copy, and are left out. The properties of a batch record come from its sender and are not read.
     """
     if OFFSETS_INSIDE not in record.properties or record.sys_flag & BATCH_RECORD == BATCH_RECORD:
         return {}

@@ -88,7 +88,10 @@ class UniqueIdMaker:
         return f"{self._prefix}{_since(now_ms, month_ms):08X}{counter & 0xFFFF:04X}"
 
     def run(self, now_ms: int, month_ms: int, counter: int, count: int) -> IdRun:
-        """Returns ids of consecutive counters. Raises `InvalidArgument` for more than 65,536, which would repeat."""
+        """Returns `count` UNIQ_KEYs of one millisecond, whose 16-bit counters begin at `counter`.
+
+        Raises `InvalidArgument` for more than 65,536, which would repeat.
+        """
         if count > 0x10000:
             raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter distinguishes 65,536")
         return IdRun(f"{self._prefix}{_since(now_ms, month_ms):08X}", counter, count)

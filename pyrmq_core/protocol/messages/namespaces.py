@@ -40,7 +40,10 @@ def without_namespace(name: str, namespace: str | None) -> str:
 
 
 def is_reachable(name: str, namespace: str | None) -> bool:
-    """Returns whether a client with this namespace can address the name: its own, or one of RocketMQ's."""
+    """Returns whether a client with this namespace can address a topic or group.
+
+    It can if the name has this namespace, or is reserved by RocketMQ. Without a namespace all names are reachable.
+    """
     return with_namespace(without_namespace(name, namespace), namespace) == name
 
 

@@ -1,7 +1,7 @@
-"""Turns a message into the content of a send request, and the records of a pull into messages.
+"""The encoding of a message into the content of a send request, and the decoding of a pull's records into messages.
 
-`Payload` is one request's content for `Sender`, and `RawPull` is one answer of `Puller`. `check_message` has the rules
-that a message keeps before it is sent (client/Validators.java, 5.4.0).
+`Payload` is the content of one request, which `Sender` sends. `RawPull` is the answer to one pull, which `Puller`
+returns. `check_message` has the rules that a message keeps before it is sent (client/Validators.java, 5.4.0).
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class Payload:
     """The content of one send request.
 
     It holds `count` messages of one topic. `properties` is the request's own properties string (header field `i`).
-    `unique_ids` name the messages in their order, or are None where they have none. `single_tag` is true if
-    all have the same tag or none: a batch topic may store such a batch as one record (`batch_topic.py`).
+    `unique_ids` are the UNIQ_KEYs of the messages, in their order, or None if the messages have none. In a batch,
+    `single_tag` is True if all messages have the same tag or none: a batch topic may then store them as one record
+    (`batch_topic.py`).
     """
 
     topic: str
@@ -87,12 +88,12 @@ make_payload: Final = maker_of(Payload)
 
 @dataclass(frozen=True, slots=True)
 class RawPull:
-    """The answer to one pull, not decoded: stored records of `queue`, from `start` or a little before it.
+    """The answer to one pull before decoding: stored records of `queue`, from offset `start` or a little before it.
 
-    `passes` is a filter for the client: a broker cannot filter the messages within the records of a batch topic, so
-    `decode` returns those whose properties pass. `is_unfiltered` says that every message was requested: each offset
-    from `start` to `next_offset` must then have one, or `decode` raises. `address` is the broker's address. With a
-    `namespace` the topics of the queue and the messages are without it.
+    `passes` is a filter that `decode` applies to the properties of each message, since a broker cannot filter the
+    messages inside a batch topic's records. `is_unfiltered` says that every message was requested: each offset from
+    `start` to `next_offset` must then have one, or `decode` raises. `address` is the broker's address. If `namespace`
+    is set, the topics of `queue` and of the decoded messages are given without it.
     """
 
     queue: MessageQueue
@@ -108,9 +109,9 @@ class RawPull:
     namespace: str | None = None
 
     def own(self, within: OffsetRange) -> OffsetRange:
-        """Returns the part of `within` that this pull covers.
+        """Returns the part of the range `within` that this pull covers, from `start` to `next_offset`.
 
-        The answer of a batch topic has complete batch records. Their messages outside this part belong to another pull.
+        The answer of a batch topic has complete batch records. Their messages outside this part belong to other pulls.
         """
         return OffsetRange(max(self.start, within.start), min(self.next_offset, within.end))
 
@@ -204,7 +205,10 @@ def decode(
 
 
 def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
-    """Returns the only message of a record, or raises `RecordError`, which begins with `what`."""
+    """Returns the message in a record that has to contain exactly one.
+
+    Otherwise raises `RecordError`, whose text begins with `what`.
+    """
     queue = MessageQueue("", broker_name, unpack_record(record, 0).queue_id)
     messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record))
     if len(messages) != 1:
@@ -215,7 +219,10 @@ def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
 def messages_of(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of a pull up to 256 MiB of bodies, and the first offset beyond that or None."""
+    """Returns the messages of a pull until their bodies exceed 256 MiB together.
+
+    The second value is the offset of the first message left out, or None if none is.
+    """
     items = _stored_items(pull, within, rules, allow_gaps=allow_gaps)
     if _are_read(items) and pull.passes is None and pull.namespace is None:
         return items, None

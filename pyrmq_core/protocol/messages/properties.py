@@ -147,7 +147,11 @@ def message_properties(
 def message_properties_string(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> str:
-    """Returns a message's properties string. Raises `InvalidMessage` for separators, empty texts and its length."""
+    """Returns a message's properties string.
+
+    Raises `InvalidMessage` if the string is too long, or if a name or value is empty, contains a separator or breaks
+    another rule.
+    """
     if unique_id is None or system_properties or (ends := plain_ends(message)) is None:
         text = _checked_string(message, message_properties(message, unique_id, system_properties))
     else:
@@ -163,7 +167,10 @@ def message_properties_string(
 
 
 def properties_around_id(message: Message) -> tuple[str, str]:
-    """Returns a message's properties before and after its later id, checked except for their length."""
+    """Returns a message's properties string in two parts, between which its UNIQ_KEY is inserted later.
+
+    All rules are checked except the limit of length.
+    """
     ends = plain_ends(message)
     return checked_ends(message, NO_PROPERTIES) if ends is None else ends
 
@@ -293,7 +300,10 @@ def _priority(message: Message) -> str:
 
 
 def _lite_topic(message: Message) -> str:
-    """Returns the lite topic's name. Raises `InvalidMessage` if it would harm brokers or does not fit the message."""
+    """Returns the name of the message's lite topic.
+
+    Raises `InvalidMessage` for a name against the rules, and for a message with a delay, a priority or a sharding key.
+    """
     name = message.lite_topic
     if name is None or not _is_text(name) or not LITE_TOPIC_NAME.fullmatch(name):
         raise InvalidMessage(f"topic {message.topic}: lite_topic is {shown(name)}; {LITE_TOPIC_RULE}")

@@ -40,7 +40,7 @@ def dump_queue_row(queue: MessageQueue, value: Any) -> bytes:
 
 
 def dump_number_row(topic: str, broker_name: str, queue_id: int, numbers: Mapping[str, int]) -> bytes:
-    """Returns what `dump_queue_row` returns for a JSON object of numbers, in a fifth of the time."""
+    """Returns the row of `dump_queue_row` for a value that is an object of whole numbers, in a fifth of the time."""
     members = ",".join([f'"{name}":{number}' for name, number in numbers.items()])
     key = f'{{"brokerName":{_quoted(broker_name)},"queueId":{queue_id},"topic":{_quoted(topic)}}}'
     return f"{key}:{{{members}}}".encode("utf-8", "replace")
@@ -56,10 +56,10 @@ def queue_table_from(value: Any) -> dict[MessageQueue, Any]:
 
 
 def queue_offsets_from(value: Any) -> dict[MessageQueue, int]:
-    """Returns a table of offsets by queue. Raises `KeyError`, `TypeError` or `ValueError` for any other value.
+    """Returns offsets by queue from a parsed JSON table by queue, or from a list of queues with a member `offset`.
 
-    A list of queues with a member `offset` is the form that brokers send when a C++ client made the request
-    (remoting/protocol/body/ResetOffsetBodyForC.java).
+    Raises `KeyError`, `TypeError` or `ValueError` for any other value. Brokers send the list when a C++ client made the
+    request (remoting/protocol/body/ResetOffsetBodyForC.java).
     """
     if isinstance(value, list):
         return {queue_from(members): long_member(members["offset"]) for members in value}

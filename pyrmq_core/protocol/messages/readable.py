@@ -47,10 +47,11 @@ def iterate_readable(
     offsets: Collection[int] | None = None,
     allow_gaps: bool = True,
 ) -> Iterator[Readable]:
-    """Yields the messages of a pull within a range, or at `offsets`, and an `UnreadableRecord` for each unreadable one.
+    """Yields the messages of a pull within a range (of these only the ones at `offsets`, if given), and an
+    `UnreadableRecord` for each record that cannot be read.
 
-    Skipped bodies are not decompressed. Without `allow_gaps`, raises `DataLost` at the end for an offset of an
-    unfiltered pull that has no message.
+    Bodies of skipped messages are not decompressed. Without `allow_gaps`, raises `DataLost` after the last message if
+    an offset has none. Only pulls without a filter are checked for this, and only without `offsets`.
     """
     records, position, reached = bytes(pull.records), 0, within.start
     present: list[int] = []

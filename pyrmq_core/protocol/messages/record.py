@@ -74,7 +74,9 @@ MIN_RECORD_BYTES: Final = FIXED_V4.size + BYTE.size + SHORT.size
 
 
 class RawRecord(NamedTuple):
-    """The undecoded fields of a record: packed hosts, texts as bytes, the body as stored."""
+    """The fields of a stored record before decoding: hosts are packed bytes, topic and properties are encoded text, and
+    `body` is as stored, perhaps compressed.
+    """
 
     store_size: int
     magic: int
@@ -98,7 +100,10 @@ class RawRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record's fields: `body` as stored, perhaps compressed, hosts as `ip:port`, `store_size` of the whole record."""
+    """The decoded fields of a stored record. `body` is as stored, perhaps compressed. Hosts are `ip:port`.
+
+    `store_size` is the size of the whole record in bytes.
+    """
 
     topic: str
     queue_id: int
@@ -119,7 +124,10 @@ class StoredRecord:
     magic: int
 
     def encode(self) -> bytes:
-        """Returns the record's bytes, with a new size, CRC and magic number. Raises `encode_record`'s errors."""
+        """Returns the bytes of a record with these fields. Its size, CRC and magic number are computed anew.
+
+        Raises the errors of `encode_record`.
+        """
         own = {name: getattr(self, name) for name in self.__slots__}
         del own["body_crc"], own["store_size"], own["magic"]
         return encode_record(**own)
@@ -252,7 +260,10 @@ def batch_base(records: bytes | memoryview) -> int | None:
 
 
 def put_numbers(buffer: bytearray, at: int, distance: int, packed: bytes, width: int) -> None:
-    """Writes packed numbers of `width` bytes each: the first at byte `at`, each next one `distance` bytes later."""
+    """Writes packed numbers into a buffer at regular distances. Each takes `width` bytes.
+
+    The first is written at byte `at`, each next one `distance` bytes later.
+    """
     for column in range(width):
         buffer[at + column :: distance] = packed[column::width]
 

@@ -34,9 +34,9 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 
 
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
-    """Returns a payload of one message for another topic, with added properties and without its delay.
+    """Returns the single message of a payload as a payload for `topic`, with added properties and without its delay.
 
-    Added properties that do not fit into a message's properties are left out. Only the last one is cut to fit.
+    Added properties that do not fit into a message's properties are left out, except that the last one is cut to fit.
     """
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:

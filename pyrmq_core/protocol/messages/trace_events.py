@@ -1,9 +1,9 @@
-"""Reads trace records back: the events of messages in the body of a trace message, of any release and sender.
+"""The parser of trace records, which returns the events in the body of a trace message from any client.
 
 The fields are those of `trace.py`. Older clients write a Pub record without `offsetMsgId`, later ones may add a field
-at its end, and hosted instances leave out the last two of SubAfter. Each record is therefore read by its length, as in
-Java. An unreadable record is passed over, since one sender's fault must not hide the records of others.
-Source: client/trace/TraceDataEncoder.java (decoderFromTraceDataString), 5.4.0 and 4.9.7.
+at its end, and hosted instances leave out the last two of SubAfter. So the number of its fields decides how a record is
+read, as in Java. An unreadable record is skipped, since it must not hide the records of other senders. Source:
+client/trace/TraceDataEncoder.java (decoderFromTraceDataString), 5.4.0 and 4.9.7.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""`UnreadMessage`: a `MessageExt` whose record is parsed when a field other than offset or body is first used.
+"""`UnreadMessage`: a `MessageExt` whose record is parsed on the first use of a field other than topic, queue, offset
+and body.
 
-Most handlers look at a message's body and a property or two. Reading the rest of a record is a third or more of the
-time of decoding a pull. The late fields are properties of this class over the same slots: the first use of one fills
-all, and the object becomes a plain `MessageExt`. `read_message` is the plain form.
+Most handlers look at a message's body and a property or two. Parsing the rest of a record is a third or more of the
+time of decoding a pull. So `UnreadMessage` replaces the other fields of `MessageExt` by properties: reading one of them
+parses the record, sets all fields, and makes the object a plain `MessageExt`. `read_message` is the plain form, which
+parses at once.
 """
 
 from __future__ import annotations
@@ -38,17 +40,20 @@ EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "pro
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns a message parsed on first use. Within a batch record, it has its own `properties` and `flag`."""
+    """Returns a message whose record `raw` is parsed on first use.
+
+    In a batch record, each message has its own `properties` and `flag`.
+    """
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
 
 def add_plain_messages(
     messages: list[Any], records: bytes, position: int, queue: MessageQueue, start: int, stop: int, *, crc: bool
 ) -> int:
-    """Appends messages with offsets from `start` to before `stop`, read from byte `position` on.
+    """Parses records from byte `position` on, and appends messages with offsets from `start` to before `stop`.
 
-    Returns the byte reached. Reading stops at the end, or at a record that only `unpack_record` reads: compressed, of a
-    batch topic, with IPv6 hosts, a long topic, a wrong CRC, or damage.
+    Returns the byte that it reached: the end of `records`, or the first record that only `unpack_record` can read. Such
+    a record is compressed, of a batch topic or damaged, or has IPv6 hosts, a long topic or a wrong CRC.
     """
     broker_name, queue_id, available = queue.broker_name, queue.queue_id, len(records)
     topic_bytes, topic = b"", ""

@@ -79,7 +79,10 @@ def topic_config_members(config: TopicConfig) -> dict[str, Any]:
 
 
 def topic_config_from_members(members: Mapping[str, Any]) -> TopicConfig:
-    """Returns a topic's configuration with Java's defaults. Raises `BodyError` for no name or a member's wrong type."""
+    """Returns a topic's configuration from the members of a JSON object, with Java's defaults for missing ones.
+
+    Raises `BodyError` if the name is missing or a member has the wrong type.
+    """
     try:
         attributes = members.get("attributes")
         return TopicConfig(

@@ -1,4 +1,4 @@
-"""`AccessControl`: the access control that a server's settings choose: plain ACL, users with policies, or none."""
+"""`AccessControl`: a server's access control, which its settings choose: plain ACL, users with policies, or none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from pyrmq_core.servers.access.user_file import UserFile, user_file, user_verdic
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """The guard of a server, and the rules behind it. Without a guard every request is handled."""
+    """The access control of a server: `guard` checks its requests, by the rules in `plain` or in `users`.
+
+    Without a guard every request is handled.
+    """
 
     guard: Guard | None = None
     plain: PlainAcl | None = None

@@ -1,7 +1,9 @@
-"""`Guard`: the check before a server's handler. A request that is denied reaches no handler and changes nothing.
+"""`Guard`: the check of requests before a server's handler.
 
-A verdict is a pure function of the request and its sender's address. Only bodies that name groups and topics are read
-for it, up to a limit, and only after the signature is found valid.
+A request that is denied reaches no handler and changes nothing.
+
+The decision, a `Verdict`, is a pure function of the request and its sender's address. It reads a body only if the body
+names groups or topics, only up to a limit of size, and only after the signature is found valid.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ LOG_SECONDS: Final = 10.0
 
 
 class Guard:
-    """The check of a server's requests by its access rules. Denials are logged at most every 10 s."""
+    """The check of a server's requests by the function `verdict`, which returns the refusal of a request, or None if it
+    is allowed. Denials are logged at most every 10 s.
+    """
 
     def __init__(self, verdict: Verdict, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.max_body_bytes = max_body_bytes

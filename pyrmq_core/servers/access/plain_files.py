@@ -46,7 +46,10 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class PlainAcl:
-    """A broker's plain ACL. A change by request is written to its file before it takes effect."""
+    """The rules of a broker's plain ACL, which are read from YAML files.
+
+    A change that an administrator requests is written to its file before it takes effect.
+    """
 
     def __init__(self, home: Path) -> None:
         self.rules = PlainRules()
@@ -107,9 +110,9 @@ class PlainAcl:
         return True
 
     async def put_white_addresses(self, addresses: Sequence[str], file: str) -> bool:
-        """Sets the global white addresses of a file, or of `plain_acl.yml` if the name is empty.
+        """Sets the client addresses that a file of plain ACL allows without a signature (globalWhiteRemoteAddresses).
 
-        Returns False for a file that was not read as one of plain ACL's, so that no other file can be written.
+        An empty `file` means `plain_acl.yml`. Returns False, with nothing written, if `file` is no file of plain ACL.
         """
         path = Path(file) if file else self._default
         if path != self._default and path not in self.documents:
@@ -124,7 +127,10 @@ class PlainAcl:
             self._stamp = await trio.to_thread.run_sync(self._stamps)
 
     def _changed(self, path: Path, change: Callable[[dict[str, Any]], None]) -> Documents:
-        """Changes one document, checks the new rules, writes the file and returns all documents."""
+        """Applies `change` to the content of the file `path`, and writes it if all rules are valid afterwards.
+
+        Returns the contents of all files of plain ACL.
+        """
         documents = self._read()
         document = documents.setdefault(path, {})
         change(document)

@@ -1,7 +1,7 @@
-"""A server's settings of access control under RocketMQ's names, and the combinations of them that are refused.
+"""The settings of a server's access control, by RocketMQ's names, and the checks that refuse some of their values.
 
-Sources: auth/config/AuthConfig.java (5.4.0), common/BrokerConfig.java (`aclEnable`, `rocketmqHome`). A setting is
-refused by its name if this server would protect less than the setting says.
+A value is refused, by an error that names its setting, if this server would protect less than RocketMQ does with it.
+Sources: auth/config/AuthConfig.java (5.4.0), common/BrokerConfig.java (`aclEnable`, `rocketmqHome`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _secret(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user's name and password, or an account's keys."""
+    """A user's name and password, or an access key and its secret key."""
 
     name: str
     password: str = dataclasses.field(repr=False)
@@ -54,8 +54,10 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """The settings of plain ACL and of users. Passwords are absent from `repr`, and hidden in `to_settings` by
-    default."""
+    """The settings of access control: of plain ACL (4.x), and of users with policies (5.x).
+
+    Passwords are absent from `repr`, and hidden in `to_settings` by default.
+    """
 
     acl_enable: bool = wire("aclEnable", False)
     rocketmq_home: str = wire("rocketmqHome", "")
@@ -80,7 +82,7 @@ class AccessSettings:
 
     @property
     def home(self) -> Path | None:
-        """RocketMQ's home folder, which has plain ACL's `conf`: the setting rocketmqHome or the environment's."""
+        """The folder above plain ACL's `conf`: rocketmqHome, or else the variable ROCKETMQ_HOME, or None."""
         text = self.rocketmq_home or os.environ.get(HOME_VARIABLE, "")
         return Path(text).expanduser() if text else None
 
@@ -98,7 +100,7 @@ class AccessSettings:
         return settings if secrets else {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these settings. Ignores other names. Raises `InvalidArgument` for a bad value."""
+        """Returns a copy with those settings that are of access control. Raises `InvalidArgument` for a bad value."""
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & own.keys():
             own[name] = own[name].lower() or "false"

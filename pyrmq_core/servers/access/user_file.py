@@ -39,7 +39,10 @@ class UserFile:
         self._turn = trio.Lock()
 
     def load(self, settings: AccessSettings) -> None:
-        """Reads the file, and adds the settings' users as super users if they are missing. May raise `StoreError`."""
+        """Reads the users' file, and adds the users that `settings` name as super users, unless they exist.
+
+        Raises `StoreError` if the file cannot be read or written.
+        """
         if self._path is not None and self._path.exists():
             try:
                 self.rules = read_rules(self._path.read_bytes())
@@ -56,7 +59,10 @@ class UserFile:
             log.warning("there is no user, and initAuthenticationUser names none: every request is denied")
 
     async def change(self, change: Callable[[UserRules], UserRules]) -> None:
-        """Applies a change and writes the file. Raises `InvalidArgument` or `StoreError`, with nothing changed."""
+        """Replaces the users and policies by the result of `change`, once that is written to the file.
+
+        Raises `InvalidArgument` or `StoreError`, with nothing changed.
+        """
         async with self._turn:
             rules = change(self.rules)
             if rules is self.rules:
@@ -79,7 +85,11 @@ class UserFile:
 
 
 def user_file(settings: AccessSettings, folder: Path | None) -> UserFile | None:
-    """Returns the loaded users, or None unless `authenticationEnabled`. `authConfigPath` is preferred to `folder`."""
+    """Returns a server's users and policies, read from their file, or None if authenticationEnabled is false.
+
+    The file lies in the folder of the setting authConfigPath, or else in `folder`. Without both, nothing is stored on
+    disk.
+    """
     if not settings.authentication_enabled:
         return None
     chosen = Path(settings.auth_config_path).expanduser() if settings.auth_config_path else folder

@@ -1,7 +1,8 @@
-"""Administration of users and policies: 3001 to 3010, for both servers.
+"""Administrators' requests about users and policies (codes 3001 to 3010), as brokers and NameServers answer them.
 
-Source: broker/processor/AdminBrokerProcessor.java (createUser, ...), 5.4.0, with its codes and texts. Passwords are in
-the answers to 3004 and 3005, which need Get on the cluster, as in RocketMQ.
+Source: broker/processor/AdminBrokerProcessor.java (createUser, ...), 5.4.0, with its response codes and error texts. As
+in RocketMQ, the answers to 3004 and 3005, which show users, contain passwords. These requests need the action Get on
+the cluster.
 """
 
 from __future__ import annotations

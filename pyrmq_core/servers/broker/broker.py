@@ -1,4 +1,7 @@
-"""`Broker`: the parts of one broker, grouped as the broker's folders are. `server.make_broker` makes them."""
+"""`Broker`: holds all parts of one broker, in groups such as its tables and its clients.
+
+`server.make_broker` creates it.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +68,8 @@ class Tables:
 class Clients:
     """The connected clients and what belongs to them: held pulls, locks, notices.
 
-    `calls` are requests that the broker passes from administrators to consumers. `replies` are messages that answer
-    another message (request/reply), which the broker passes to its sender.
+    `calls` are requests of administrators that the broker passes on to consumers. `replies` are reply messages
+    (request/reply), which the broker passes on to the client that sent the request message.
     """
 
     table: ClientTable

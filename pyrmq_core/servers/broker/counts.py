@@ -1,4 +1,4 @@
-"""`Counts`: counts a broker's events, both for requests that query figures and for the page of metrics."""
+"""`Counts`: a broker's counters of events, for the requests for statistics and for the page of Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from pyrmq_core.servers.exporter.series import Labels
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A broker's counters: `figures` for requests, and `measures` for Prometheus if metricsExporterType=PROM."""
+    """A broker's counters: `figures` for the requests for statistics, `measures` for Prometheus alone.
+
+    `measures` is None unless metricsExporterType is PROM.
+    """
 
     figures: BrokerFigures
     measures: Measures | None

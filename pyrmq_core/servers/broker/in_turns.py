@@ -57,9 +57,10 @@ class BoundedWork:
     async def run(
         self, work: Callable[[], Awaitable[T]], ready: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
     ) -> T | None:
-        """Returns the result of `work`, or None if too many tasks wait already, or no place becomes free in time.
+        """Runs `work` as soon as fewer than `at_once` tasks work, and returns its result.
 
-        While it may wait, the task first awaits `ready`.
+        Returns None, without running it, if too many tasks work or wait, or if it would wait too long. The coroutine
+        `ready` is awaited first, within the same time limit.
         """
         if self.tasks >= self.most:
             return None

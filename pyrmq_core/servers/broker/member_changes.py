@@ -1,4 +1,4 @@
-"""`MemberChanges`: what the broker does when the members or subscriptions of a consumer group change."""
+"""`MemberChanges`: the broker's reactions to changed members or subscriptions of consumer groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 
 @dataclass(frozen=True, slots=True)
 class MemberChanges:
-    """Reports changed consumer groups to their clients, and groups without clients to the table of filters."""
+    """The reactions to changed consumer groups.
+
+    The clients of a group get a notice. If it has no clients left, its filters are marked as unused.
+    """
 
     settings: LiveSettings
     clients: ClientTable

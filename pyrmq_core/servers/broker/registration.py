@@ -221,9 +221,9 @@ class BrokerRegistration:
         return True
 
     async def _register_singly(self, server: _NameServer, topics: Sequence[TopicConfig]) -> bool:
-        """Registers topics by a request each. Returns False after logging why the NameServer did not accept them.
+        """Registers topics with a NameServer by a request each. Returns False after logging why it did not accept them.
 
-        It is queried first, since even a NameServer that does not know the broker answers success.
+        The NameServer is first asked if it knows this broker, since it would answer success even if it does not.
         """
         version, broker_name = self._topics.data_version, self._header.broker_name
         try:

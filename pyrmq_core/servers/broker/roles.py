@@ -116,7 +116,10 @@ class SlaveRole:
             await self._wait_for_topics(address)
 
     async def _wait_for_topics(self, address: str) -> None:
-        """Waits for the master's topics, which decide the kinds of queues. An empty store raises `CannotFollow`."""
+        """Waits for a fetch of the master's topics, on which the kinds of the copied queues depend.
+
+        Raises `CannotFollow` if this broker's store is empty and the topics could not be fetched.
+        """
         self.tables.want()  # the master that is back gets the offsets committed here before consumers fetch
         await self.tables.tried.wait()
         if not self._store.end and not self.tables.has_topics.is_set():
@@ -219,9 +222,10 @@ class MasterRole:
         return count
 
     async def _take_levels(self, ask: Ask) -> int:
-        """Adopts the slave's offsets of delay levels that are greater than this broker's. Returns their number.
+        """Adopts the slave's next offsets of delay levels that are greater than this broker's. Returns their number.
 
-        If the slave's log is longer, this master may have lost delivered messages, and delivers them again.
+        If the slave's log is longer, none is adopted: this master may have lost delivered messages, and delivers them
+        again.
         """
         bounds = log_bounds(await ask(RequestCode.GET_BROKER_RUNTIME_INFO))
         if bounds is None or bounds[1] > self.store.end:

@@ -124,7 +124,7 @@ async def run_broker(
 
 
 async def _keep_services(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Keeps a nursery for the port and connections open when cancelled, so that the broker can stop in order."""
+    """Runs the nursery of the port and connections, shielded from cancellation, so that the broker stops in order."""
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as services:
             task_status.started(services)
@@ -176,7 +176,7 @@ async def _leave(running: RunningBroker) -> None:
 def make_broker(
     config: BrokerConfig, parts: StoreParts, services: trio.Nursery, ha_port: int, access: AccessControl
 ) -> Broker:
-    """Creates the parts of a broker besides its store's `parts`. `ha_port` is the port for slaves."""
+    """Creates the broker from its store's `parts` and all other parts. `ha_port` is the port for slaves."""
     store, files, topics, offsets = parts.store, parts.store.files, parts.topics, parts.offsets
     settings, identity = LiveSettings(config), Identity(config.advertised_ip, config.listen_port)
     groups = GroupTable(files, auto_create=config.auto_create_subscription_group)

@@ -15,7 +15,10 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class TopicAnnouncer:
-    """Creates topics, and waits until the NameServers have answered the announcement or a timeout passes."""
+    """The creation of topics, and their announcement to the NameServers.
+
+    An announcement ends when all registered NameServers have answered, or after a timeout.
+    """
 
     topics: TopicTable
     registration: BrokerRegistration
@@ -24,11 +27,11 @@ class TopicAnnouncer:
     sends_to_new_topics: trio.Lock = field(default_factory=trio.Lock)
 
     async def announce(self, *topics: TopicConfig, behind_file: bool = False) -> None:
-        """Creates or changes topics, and returns when the NameServers are informed. If the caller is cancelled, both
-        still happen.
+        """Creates or changes topics, and waits until they are announced to the NameServers.
 
-        The topics' file is written in the background, or with `behind_file` before the NameServers are informed. If
-        that write fails, `StoreError` is raised, and the next registration announces the topics.
+        Both happen even if the caller is cancelled. The topics' file is written in the background, or with
+        `behind_file` before the announcement. If that write fails, `StoreError` is raised, and the next registration
+        announces the topics.
         """
         for topic in topics:
             self.topics.put(topic, clock.now_ms())

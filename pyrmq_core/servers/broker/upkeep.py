@@ -43,10 +43,10 @@ def rarely_written(broker: Broker) -> dict[str, GroupOffsets | OrderedQueues | C
 
 
 async def keep_written(broker: Broker) -> None:
-    """Writes the changed tables to their files at intervals. A failed write is repeated at the next interval.
+    """Writes changed tables to their files, at every flushConsumerOffsetInterval.
 
-    The log is synced first. Otherwise a committed offset could survive a power cut that loses the checkpoint of popped
-    messages before it.
+    A failed write is repeated at the next interval. The commit log is synced before a write. Otherwise a committed
+    offset could survive a power cut that loses the checkpoint of popped messages before it.
     """
     while True:
         await trio.sleep(broker.settings.config.flush_consumer_offset_interval / 1000)

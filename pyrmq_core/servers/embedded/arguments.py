@@ -73,7 +73,10 @@ def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
 
 
 def broker_ports(first: int, count: int) -> list[int]:
-    """Returns a port for each broker, ten apart since it also uses neighbouring ports, or zeros for free ports."""
+    """Returns a port for each of `count` brokers: `first`, `first` + 10 and so on, or zeros for free ports if it is 0.
+
+    They are ten apart, since a broker also uses neighbouring ports.
+    """
     if type(first) is not int or not 0 <= first <= 65535 or (first and first + PORTS_APART * (count - 1) > 65535):
         raise InvalidArgument(f"broker_port={first!r}: a port is wanted, with room for {count} brokers ten apart, or 0")
     return [first + PORTS_APART * number if first else 0 for number in range(count)]
@@ -129,7 +132,7 @@ def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str
 
 
 def checked_timeout(timeout: object) -> float:
-    """Returns the seconds. Raises `InvalidArgument` unless they are above 0."""
+    """Returns a timeout in seconds as a float. Raises `InvalidArgument` unless it is above 0."""
     if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout={timeout!r}: a number of seconds above 0 is wanted")
     return timeout

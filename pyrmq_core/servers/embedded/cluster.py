@@ -108,7 +108,7 @@ class EmbeddedCluster:
         raise InvalidState("this EmbeddedCluster is opened by `async with`; `with` opens that of pyrmq_core.blocking")
 
     def __exit__(self, *_: object) -> None:
-        """Is never called, since `with` fails at its start."""
+        """Does nothing. It is never called, since `with` raises `InvalidState` at its start."""
 
     async def __aenter__(self) -> Self:
         if self._nursery is not None:

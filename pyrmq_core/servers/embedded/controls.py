@@ -23,7 +23,10 @@ ControlFunction: TypeAlias = Callable[[Command, Peer], Awaitable[Command | Pass 
 
 @dataclass(eq=False, slots=True)
 class Control:
-    """A rule of `EmbeddedCluster.control`. `seen` has the requests that it handled, oldest first."""
+    """A rule of `EmbeddedCluster.control`: `function` handles the requests with `code` at `server`, or at all servers.
+
+    The rule ends after `times` requests, if that is not None. `seen` has the requests that it handled, oldest first.
+    """
 
     code: int
     server: str | None
@@ -43,7 +46,7 @@ class Control:
 
 
 class Controls:
-    """The rules by which a test handles requests in place of a cluster's servers, in the order of creation."""
+    """All rules (`Control`) of an embedded cluster. The first one that applies to a request handles it."""
 
     def __init__(self) -> None:
         self._rules: list[Control] = []
@@ -52,7 +55,7 @@ class Controls:
         self._rules.append(rule)
 
     def wrapping(self, server: str) -> Callable[[Handler], Handler]:
-        """Returns a wrapper that tries the rules before the server's handler."""
+        """Returns a wrapper for the request handler of `server`, which is called only for requests without a rule."""
 
         def wrap(handler: Handler) -> Handler:
             def controlled(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:

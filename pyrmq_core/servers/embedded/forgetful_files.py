@@ -1,8 +1,9 @@
 """`ForgetfulFiles`: files that record which pages are not synced, so that a simulated power cut can undo them.
 
-A page's last synced content is kept from its first write until its file is synced. A power cut also removes a new file
-whose name is not synced. Other changes of names count as synced at once, since the store syncs them itself. A failed
-sync drops its pages, as in Linux: they are read as written until the power cut, and no later sync saves them.
+A page's content at the last sync is kept from the first write after it until the file is synced again. A power cut also
+removes a new file whose name is not synced. Removing or moving a file counts as synced at once, since the broker's
+store syncs that itself. If a sync fails, the file's unsynced pages are lost at the power cut, as in Linux: they are
+read as written, and a later sync does not save them unless they are written again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NAME: Final = -1
 
 
 class ForgetfulFiles:
-    """A directory of other `Files` that records what is not synced, for a simulated `power_cut`."""
+    """A wrapper around the `files` of a broker's store that records unsynced writes, which `power_cut` undoes."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -153,7 +154,7 @@ class _ForgetfulFile:
         self._file.write(position, data)
 
     def zero_from(self, position: int) -> None:
-        """Writes zeros over pages that are not zero, so that few pages must be recorded."""
+        """Writes zeros from `position` to the end, except over pages of zeros, so that few pages are recorded."""
         while position < self.size:
             count = min(PAGE_BYTES - position % PAGE_BYTES, self.size - position)
             if any(self._file.read(position, count)):

@@ -1,4 +1,4 @@
-"""Pairs of running masters and slaves, and waits until a slave follows its master, or has all its data."""
+"""`Pair`: a running master with a running slave, and functions that wait until slaves follow or have all data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pair:
     slave: RunningBroker
 
     def follows(self) -> bool:
-        """Returns True if the master has received the slave's first report."""
+        """Returns True if the slave replicates: the master has received the first offset that the slave reports."""
         client = self.slave.broker.cluster.ha_client
         if client is None or client.master is None:
             return False
@@ -41,7 +41,7 @@ def pairs_of(running: Mapping[str, RunningBroker]) -> list[Pair]:
 
 
 async def follow(pairs: Iterable[Pair]) -> None:
-    """Waits until each slave follows its master, or has logged why it cannot."""
+    """Waits up to `FOLLOW_SECONDS` until each slave follows its master, or has logged why it cannot."""
     async with trio.open_nursery() as nursery:
         for pair in pairs:
             nursery.start_soon(_follow, pair)

@@ -1,4 +1,4 @@
-"""One server of a cluster, which is started on the port that it had before, and stopped in order or as by a crash."""
+"""`Server`: a NameServer or broker of an embedded cluster. It keeps its port when it is stopped and started again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ class Server(Generic[R]):
         return running
 
     async def end(self, end: Callable[[R], None]) -> None:
-        """Calls `end` with the running server and waits for its end. Raises `InvalidState` if it is not running."""
+        """Calls `end` with the running server, such as to stop or kill it, and waits until it has ended.
+
+        Raises `InvalidState` if the server is not running.
+        """
         if self.running is None:
             raise InvalidState(f"{self.name} is not running")
         end(self.running)

@@ -1,4 +1,5 @@
-"""Serves a server's metrics to Prometheus (extra `metrics`).
+"""The exporter of a server's metrics to Prometheus (extra `metrics`).
 
-A server yields `families`, which are plain values. `page` formats them, and `server` serves the page.
+The server describes its metrics as plain values (`families`), `page` formats them as text, and `server` serves the text
+over HTTP.
 """

@@ -1,7 +1,7 @@
-"""`RpcLatency`: how long a server's requests took, by RocketMQ's name and labels (RemotingMetricsManager, 5.4.0).
+"""`RpcLatency`: a histogram of a server's request times, as in RocketMQ (RemotingMetricsManager, 5.4.0).
 
-A held pull counts with the time that it was held, as in RocketMQ, and its label `is_long_polling` is true. A request
-that is not answered, since its connection or its server ended, is not counted.
+The time of a pull includes its wait for messages, as in RocketMQ, and its label `is_long_polling` is then true. A
+request that is not answered, since its connection or its server ended, is not counted.
 """
 
 from __future__ import annotations

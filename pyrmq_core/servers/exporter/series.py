@@ -26,7 +26,10 @@ class _Series:
 
 
 class Histogram:
-    """A histogram by labels, with a bucket up to each bound. Labels beyond the first `max_series` share one."""
+    """A histogram for each combination of labels. After `max_series` combinations, all further ones share one.
+
+    `bounds` are the upper bounds of the buckets. One more bucket has no bound.
+    """
 
     def __init__(self, bounds: tuple[float, ...], *, max_series: int = MAX_SERIES) -> None:
         self.bounds = bounds
@@ -48,7 +51,7 @@ class Histogram:
 
 
 class Counts:
-    """Sums by the values of labels. Values beyond the first `max_series` share one sum."""
+    """A sum for each combination of labels. After `max_series` combinations, all further ones share one."""
 
     def __init__(self, *, max_series: int = MAX_SERIES) -> None:
         self._max_series = max_series
@@ -65,5 +68,5 @@ class Counts:
 
 
 def bounded(labels: Labels, series: int, most: int) -> Labels:
-    """Returns `labels`, or if there are `most` combinations already, OTHER in place of each."""
+    """Returns `labels`, or `OTHER` in place of each label if `series`, their present number, has reached `most`."""
     return labels if series < most else (OTHER,) * len(labels)

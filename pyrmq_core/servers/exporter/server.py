@@ -1,4 +1,4 @@
-"""`serve_metrics`: serves a server's metrics at /metrics, with limits on connections and waits."""
+"""`serve_metrics`: serves a server's metrics at /metrics, to few connections and to each for a limited time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ async def serve_metrics(
     common: dict[str, str],
     task_status: trio.TaskStatus[BytePort] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled. `nursery.start` returns the port. Raises `NetworkError` if it cannot listen."""
+    """Serves metrics over HTTP until cancelled. `nursery.start` returns the port.
+
+    `collect` returns the metrics, and `common` has labels that are added to each. Raises `NetworkError` if the port
+    cannot be opened.
+    """
     page, config = MetricsPage(collect, common), _config()
 
     async def application(scope: dict[str, Any], receive: object, send: Send) -> None:

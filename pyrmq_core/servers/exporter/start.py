@@ -32,7 +32,11 @@ def check_exporter(name: str) -> None:
 async def start_exporter(
     nursery: trio.Nursery, collect: Collect, host: str, port: int, *, common: dict[str, str]
 ) -> str:
-    """Starts the exporter and returns its address. Raises `MissingLibrary`, or `NetworkError` with the setting."""
+    """Starts serving metrics in the nursery, and returns the address.
+
+    Raises `MissingLibrary` without the extra `metrics`. If the port cannot be opened, raises `NetworkError`, which
+    names the setting of the port.
+    """
     try:
         from pyrmq_core.servers.exporter.server import serve_metrics
     except ModuleNotFoundError as missing:

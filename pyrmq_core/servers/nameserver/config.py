@@ -161,17 +161,17 @@ class NameServerConfig:
 
     @property
     def kv_config_file(self) -> Path | None:
-        """The file of the KV configuration, or None to keep it in memory, as by default for port 0."""
+        """The file of the KV configuration, or None (memory only) if the port is 0 and `kvConfigPath` is empty."""
         return self._file(self.kv_config_path, f"kvConfig-{self.listen_port}.json")
 
     @property
     def config_store_file(self) -> Path | None:
-        """The file for changed settings, or None to keep them in memory, as for port 0."""
+        """The file for changed settings, or None (memory only) if the port is 0 and `configStorePath` is empty."""
         return self._file(self.config_store_path, f"namesrv-{self.listen_port}.properties")
 
     @property
     def users_folder(self) -> Path | None:
-        """The folder of users and policies, or None to keep them in memory, as for port 0 without `authConfigPath`."""
+        """The default folder of users and policies (see `authConfigPath`), or None (memory only) if the port is 0."""
         return self._file("", f"auth-{self.listen_port}")
 
     @property
@@ -232,7 +232,7 @@ class NameServerConfig:
 
 
 def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the names that are not settings, each with the most similar setting, or an empty text without one."""
+    """Returns the names that are no settings of a NameServer, each with the most similar setting, or an empty text."""
     names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT, *TLS_NAMES, *ACCESS_NAMES]
     return {name: next(iter(difflib.get_close_matches(name, names, 1)), "") for name in settings if name not in names}
 

@@ -247,7 +247,10 @@ def delete_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
 
 
 async def _saved(server: NameServer) -> Command:
-    """Saves the KV configuration. Unlike in Java, the answer is an error if that fails."""
+    """Saves the changed KV configuration, and returns the answer to the client.
+
+    Unlike in Java, the answer is an error if the file cannot be written.
+    """
     try:
         await server.kv.save()
     except StoreError as error:

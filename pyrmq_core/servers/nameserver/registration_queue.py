@@ -33,7 +33,7 @@ Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], 
 
 
 class RegistrationQueue:
-    """The registrations that wait. Those of one broker name are applied in the order of their arrival."""
+    """The registrations that wait for decoding. Those of one broker name are applied in the order of their arrival."""
 
     def __init__(
         self,
@@ -48,7 +48,10 @@ class RegistrationQueue:
         self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger bodies
 
     def take(self, register: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
-        """Applies a registration and returns the answer, or an awaitable of it. Raises `BodyError` for a bad body."""
+        """Applies a registration at once and returns the answer, or queues it and returns an awaitable of the answer.
+
+        Raises `BodyError` for an invalid body. The answer is SYSTEM_BUSY if too many registrations wait already.
+        """
         header, size = register.header, len(register.raw_body)
         is_short = size <= SHORT_BODY_BYTES and not header.compressed
         if is_short and header.broker_name not in self._lines:

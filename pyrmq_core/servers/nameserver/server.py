@@ -1,4 +1,4 @@
-"""`run_nameserver`: a NameServer that listens, removes silent brokers, and stops in order."""
+"""`run_nameserver`: runs a NameServer, which removes silent brokers, and saves its KV configuration when it ends."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ class RunningNameServer:
         return self.server.config
 
     def stop(self) -> None:
-        """Stops as SIGTERM does: `run_nameserver` ends in order."""
+        """Stops the NameServer as SIGTERM does: it closes its connections and saves its KV configuration."""
         self.scope.cancel()
 
     def kill(self) -> None:
-        """Stops as SIGKILL does: KV configuration that is not yet in its file is lost."""
+        """Stops the NameServer as SIGKILL does: changes of its KV configuration that are not yet saved are lost."""
         self.is_killed = True
         self.scope.cancel()
 

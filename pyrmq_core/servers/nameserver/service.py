@@ -93,7 +93,10 @@ class NameServer:
 
     @property
     def is_ready(self) -> bool:
-        """True if routes may be answered: with `needWaitForService` after a wait, or once a route was found."""
+        """True if routes may be answered: at once, or with `needWaitForService` some seconds after the start.
+
+        The seconds are `waitSecondsForService`. Once a route was returned it stays True.
+        """
         waited_ms = now_ms() - self._started_ms
         waits = self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000
         return self.found_a_route or not waits
@@ -205,7 +208,11 @@ class _CachedAnswer(NamedTuple):
 
 
 class RouteCache:
-    """A cache of encoded routes by identity, since the tables return the same object until a route changes."""
+    """A cache of encoded routes by topic.
+
+    An entry is valid while the tables return the same `TopicRouteData` object for the topic, and its order
+    configuration is equal.
+    """
 
     def __init__(self) -> None:
         self._bytes = 0

@@ -1,7 +1,7 @@
 """EXCHANGE_BROKER_HA_INFO (906): a master's address, and the address from which its slaves fetch the log.
 
-A master sends it to a slave before it registers. A slave sends it without fields to its master, whose answer has the
-fields. Sources: remoting/protocol/header/ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java.
+A master sends both to a slave before the master registers. A slave sends an empty request to its master, whose answer
+has both. Sources: remoting/protocol/header/ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java.
 """
 
 from __future__ import annotations

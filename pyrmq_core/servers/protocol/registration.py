@@ -194,7 +194,7 @@ class _Texts:
 
 
 def _topic_text(config: TopicConfig) -> str:
-    """Formats a topic in five parts without attributes, as 4.9 requires, else in six."""
+    """Formats a topic as words: five without attributes, the only form that 4.9 reads, or else six."""
     five = (
         f"{config.topic} {config.read_queue_nums} {config.write_queue_nums} {int(config.perm)} "
         f"{config.topic_filter_type}"

@@ -52,7 +52,10 @@ class RocketMQMessageTrigger(BaseEventTrigger):  # type: ignore[misc] # Airflow 
         return f"{__name__}.{type(self).__qualname__}", self.arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yields one event, however long it takes. Messages of an event that Airflow does not accept come again."""
+        """Waits for messages without a time limit, and yields one event with them.
+
+        If Airflow does not accept the event, the messages are delivered again.
+        """
         topic, group, nameserver, tags, sql, max_messages, conn_id = self.arguments.values()
         keys = {}
         if conn_id is not None:

@@ -53,7 +53,7 @@ def topic() -> None:
 )
 @json_option
 def list_topics(connection: Connection, cluster: str | None, all_topics: bool, as_json: bool) -> None:
-    """List the topics that the NameServer knows."""
+    """List the users' topics, or with -a all topics that the NameServer knows."""
 
     async def work(admin: Admin) -> None:
         topics = await admin.topics.list(cluster=cluster) if all_topics else await users_topics(admin, cluster)
@@ -229,7 +229,10 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 
 
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
-    """Returns the brokers that have the topic, or none if only its order configuration is left. Raises otherwise."""
+    """Returns the names of the brokers that have the topic, or [] if only its order configuration is left.
+
+    Raises `ClickException` if there is neither, or if no broker of the cluster has the topic.
+    """
     try:
         route_data = await admin.route(name)
     except NoRoute:

@@ -105,7 +105,10 @@ class Connection:
         return replace(self, nameserver=nameserver, nameserver_url=None)
 
     async def nameservers(self) -> tuple[str, ...]:
-        """Returns the NameServers of the option, or the list at its URL, which is empty if that cannot be read."""
+        """Returns the NameServers' addresses: those of the option, or those in the list at `nameserver_url`.
+
+        Returns an empty tuple if the URL cannot be read.
+        """
         if self.nameserver_url is None:
             return tuple(address for address in re.split(r"[;,\s]+", self.nameserver or "") if address)
         async with self.client() as client:

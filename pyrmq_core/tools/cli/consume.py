@@ -101,7 +101,7 @@ async def consume_topic(
 
 
 async def _end_at_a_refusal(consumer: PushConsumer) -> None:
-    """Raises the error of a server that no later try would change, such as for a wrong key or a missing group."""
+    """Waits for a lasting error of the consumer, such as for a wrong key or a missing group, and raises it."""
     import trio
 
     while True:

@@ -121,7 +121,7 @@ def check_python(environment: Mapping[str, str]) -> list[Check]:
 
 
 def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Returns the variable that selects Spark's Python and that Python, or "" and `python3` without one."""
+    """Returns the environment variable that selects Spark's Python, and its value. Without one: "" and `python3`."""
     for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
         if environment.get(name):
             return name, environment[name]
@@ -129,7 +129,10 @@ def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
-    """Returns the checks of a Python by its report (the output of `PROBE`) and the variable that selected it."""
+    """Returns the checks of the Python that Spark would use, from `has`, the output of `PROBE` in it.
+
+    `name` is the environment variable that selected it, `use_this` the advice to use this Python instead.
+    """
     versions, errors = has["versions"], has["errors"]
     checks = [_at_least("pyspark", MIN_PYSPARK, versions, errors)]
     missing = next((package for package in ("pyrmq_core", "pyrmq_spark") if package in errors), None)
@@ -246,7 +249,7 @@ def _at_least(package: str, minimum: tuple[int, ...], versions: Mapping[str, str
 
 
 def _settings_that_harm(environment: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    """Yields settings of Spark's Python that would mislead it, each with its remedy."""
+    """Yields warnings of settings by which Spark starts or finds sources with another Python, each with a remedy."""
     driver, workers = environment.get("PYSPARK_DRIVER_PYTHON"), environment.get("PYSPARK_PYTHON")
     if driver and driver != workers:
         yield (

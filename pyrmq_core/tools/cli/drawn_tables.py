@@ -58,7 +58,7 @@ def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> lis
 def _wrapped(
     columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], widths: Sequence[int] = ()
 ) -> Table:
-    """Returns a table that wraps cells with several words. With `widths` it folds all cells to these widths."""
+    """Returns a table whose cells are wrapped between words, or with `widths` folded to these column widths."""
     table = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         words = any(" " in row[number] for row in cells)

@@ -135,7 +135,7 @@ async def _export(
 
 
 def _say_unfinished(target: str) -> None:
-    """Prints the unfinished files of other exports to `target`, which may still be running."""
+    """Prints the names of the unfinished files that other exports to `target` left, or are still writing."""
     for path in sorted(glob.glob(f"{glob.escape(target)}.*.part")):
         click.echo(
             visible_text(f"{path} is the unfinished file of another export; remove it if that runs no more"), err=True
@@ -194,7 +194,7 @@ class Undecodable:
 
 
 class Copy:
-    """A file of messages, written in a thread, one decompressed body at a time."""
+    """The base class of an export's file writer. It writes in a thread, one decompressed body at a time."""
 
     def __init__(self, tags: TagFilter, undecodable: Undecodable) -> None:
         self._tags = tags

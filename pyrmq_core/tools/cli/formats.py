@@ -92,7 +92,11 @@ FORMS: Final[Mapping[str, MessageLine]] = {
 
 
 def message_form(text: str, *, raw: bool = False) -> MessageLine:
-    """Returns the form with a name, or of a template. Raises `BadParameter`, which lists the forms, for other texts."""
+    """Returns the function that formats a message as text, json or raw, or by a template.
+
+    With `raw`, characters that control the terminal are kept. Raises `BadParameter`, which lists the formats, for
+    another text.
+    """
     if text in FORMS:
         return _unstripped(functools.partial(text_line, raw=True)) if raw and text == "text" else FORMS[text]
     if "{" not in text:

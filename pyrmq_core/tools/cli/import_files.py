@@ -86,7 +86,7 @@ async def _import(connection: Connection, file: IO[bytes], topic: str, form: str
 
 
 class _Import:
-    """The import of one file: the queue of each message, and the numbers of stored messages."""
+    """The state of one import: the queue that each message is sent to, and the number of messages stored so far."""
 
     def __init__(self, producer: Producer, queues: Sequence[MessageQueue], source: str, skip: int) -> None:
         self._producer = producer
@@ -122,7 +122,10 @@ class _Import:
         return part
 
     async def send(self, part: dict[MessageQueue | None, list[Message]]) -> None:
-        """Sends to all queues at once, in order within each. Raises `ClickException` at the end if a send failed."""
+        """Sends the messages of all queues at the same time, in order within each queue.
+
+        Raises `ClickException` if a send failed, after all other queues have ended.
+        """
         import trio
 
         errors: list[RocketMQError] = []

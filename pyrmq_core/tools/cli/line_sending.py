@@ -116,7 +116,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of input lines whose messages are sent together, and the number of these messages."""
+    """A range of input lines whose messages are sent in one request. `count` leaves out blank lines."""
 
     first: int
     last: int
@@ -128,7 +128,7 @@ UnderWay: TypeAlias = tuple[Span, PendingSend | PendingBatch]
 
 
 class LineSending:
-    """Sends the lines of the inputs, prints results in order, and counts failures."""
+    """The sender of input lines: it sends them in batches, prints the results in order, and counts failures."""
 
     def __init__(self, producer: Producer, form: LineForm, report: Report, line: ProgressLine) -> None:
         self._producer = producer
@@ -167,7 +167,10 @@ class LineSending:
             raise self._failure(*self._first)
 
     async def _send_lines(self, lines: Lines, give: trio.MemorySendChannel[UnderWay]) -> None:
-        """Sends lines in batches of the size of a request. A line that fits into no batch is sent alone."""
+        """Sends lines in batches of up to `LIST_MESSAGES` messages and `LIST_BYTES`.
+
+        A line that fits into no batch is sent alone.
+        """
         lines_to_send: Lines = []
         messages: list[Message] = []
         room = LIST_BYTES
@@ -257,7 +260,7 @@ class LineSending:
                     self._line.update(self._report.stored, self._bytes)
 
     def _fail_at_call(self, lines: Lines, error: RocketMQError) -> None:
-        """Counts lines that could not be sent at all, unless earlier lines failed so already."""
+        """Notes that lines were not sent at all because of `error`. Does nothing if earlier lines have failed."""
         if not self._reading.cancel_called:
             span = _span(lines)
             self._last = span.last

@@ -133,7 +133,10 @@ def checked_message(message: Message) -> Message:
 
 
 async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
-    """Yields numbered lines without line ends as soon as they arrive. A thread reads, and may be abandoned."""
+    """Yields lists of numbered lines, without line ends, as soon as they can be read from a file descriptor.
+
+    A thread reads them. If the caller is cancelled, it does not wait for the thread.
+    """
     tail, number = b"", 1
     _widen_pipe(descriptor)
     while chunk := await trio.to_thread.run_sync(os.read, descriptor, CHUNK_BYTES, abandon_on_cancel=True):

@@ -19,7 +19,11 @@ SECONDS: Final = 1.0
 
 
 async def users_topics(admin: Admin, cluster: str | None = None) -> list[str]:
-    """Returns the users' topics: without RocketMQ's own, retries, dead letters, manifests, and names of servers."""
+    """Returns the topics that users created.
+
+    These are all except RocketMQ's own, retry and dead-letter topics, topics named after brokers and clusters, and
+    manifests, the topics in which committed writes record their batches.
+    """
     from pyrmq_core import is_dead_letter_topic, is_retry_topic, is_system_topic
 
     info = await admin.cluster_info()

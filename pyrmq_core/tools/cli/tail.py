@@ -173,7 +173,7 @@ async def _tail_committed(connection: Connection, topic: str, wanted: Wanted, fo
 
 
 class _CommittedRows:
-    """Prints committed rows. After a failure the same batches are read again, without the rows already printed."""
+    """The printer of committed rows. When it reads batches again after a failure, it skips rows already printed."""
 
     def __init__(self, consumer: PullConsumer, topic: str, form: MessageLine, limit: int | None) -> None:
         self._consumer = consumer
@@ -184,7 +184,11 @@ class _CommittedRows:
         self.printed = 0
 
     async def echo(self, begin: int, end: int) -> None:
-        """Prints the new rows whose commit records are in the manifest from offset `begin` to before `end`."""
+        """Prints the rows that are committed by the manifest's records from offset `begin` to before `end`.
+
+        The manifest is the topic in which committed writes record their batches. Rows printed before a failure are
+        skipped.
+        """
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.bodies import BodyRules
         from pyrmq_core.protocol.messages.payload import iterate_messages
@@ -280,7 +284,7 @@ async def _begins(
 
 
 class _Messages:
-    """Decodes the messages of pulls, one at a time. A record that cannot be decoded is printed and counted."""
+    """A decoder of pulled messages, one at a time. It prints and counts records that cannot be decoded."""
 
     def __init__(self, wanted: Wanted) -> None:
         from pyrmq_core.client.consumer.group.subscriptions import filter_of
@@ -291,7 +295,10 @@ class _Messages:
         self.unreadable = 0
 
     async def of(self, pull: RawPull, within: OffsetRange) -> AsyncGenerator[MessageExt, None]:
-        """Yields a pull's messages within a range. Raises the error of an undecodable one if the options say so."""
+        """Yields the messages of a pull in an offset range.
+
+        With `--on-undecodable fail` raises the error of a record that cannot be decoded.
+        """
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.readable import UnreadableRecord, iterate_readable
 
@@ -312,7 +319,7 @@ class _Messages:
 
 
 class _Reader:
-    """Reads all queues. Its tasks share a set of unreachable brokers, so that each is reported once."""
+    """The reader of all queues, with a task for each. It reports an unreachable broker once for all its queues."""
 
     def __init__(self, consumer: PullConsumer, wanted: Wanted) -> None:
         self._consumer = consumer
@@ -339,7 +346,11 @@ class _Reader:
         nursery: trio.Nursery,
         channel: trio.MemorySendChannel[Part],
     ) -> None:
-        """Starts a reader for each new queue of the topic, for `latest` at the time at which the command `began`."""
+        """Starts a reader for each queue that the topic gets after the start of the command.
+
+        If the command reads from the end of queues, the reader begins with the messages stored since `began`, so that
+        none is missed.
+        """
         import trio
 
         from pyrmq_core.client.consumer.pull.range_reader import passes
@@ -374,7 +385,7 @@ class _Reader:
         return await raw_pull(self._consumer, queue, offset, tags=wanted.tags, sql=wanted.sql, wait=wait)
 
     async def _pull_patiently(self, queue: MessageQueue, offset: int) -> RawPull:
-        """Pulls, and tries again while the broker is unreachable. Raises other errors."""
+        """Pulls messages from an offset. Tries again while the broker is unreachable, and raises other errors."""
         import trio
 
         from pyrmq_core.client.consumer.pull.range_reader import passes

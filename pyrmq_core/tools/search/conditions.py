@@ -1,6 +1,6 @@
-"""The conditions of a search: bytes in a body, a regular expression in its text, or a `Where`.
+"""The conditions of a search: a text in the body, a regular expression, or an expression over fields (`Where`).
 
-Each decides about one message. `TextIn` and `Pattern` can also be decided for whole columns of bodies. Pure.
+Each is tested on one message. `TextIn` and `Pattern` can also be tested on a whole Arrow column of bodies. Pure.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The condition that a `Where` is true for the message."""
+    """The condition that an expression over the message's fields (`Where`) is true."""
 
     where: Where
 
@@ -84,7 +84,10 @@ class Condition(Protocol):
 
 
 def condition_of(contains: str | None, where: str | None, regex: str | None) -> Condition:
-    """Returns the one condition that is not None. Raises `InvalidArgument` for none, several, or an invalid one."""
+    """Returns the condition for the one argument that is not None.
+
+    Raises `InvalidArgument` if there is none, if there are several, or if it is invalid.
+    """
     match (contains, where, regex):
         case (str(), None, None):
             return TextIn(contains)

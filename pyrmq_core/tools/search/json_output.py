@@ -1,4 +1,4 @@
-"""Formats JSON for commands without characters that control a terminal, and values for errors."""
+"""JSON texts of commands, without characters that control a terminal, and shortened values for errors."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Ranges = Sequence[tuple[MessageQueue, OffsetRange]]
 async def ranges_of(
     consumer: PullConsumer, queues: Iterable[MessageQueue], since: datetime | None, until: datetime | None
 ) -> list[tuple[MessageQueue, OffsetRange]]:
-    """Returns by queue the offsets of messages stored at or after `since` and before `until`, if there are any."""
+    """Returns the offsets of messages stored at or after `since` and before `until`, for each queue that has some."""
     bounds = await consumer.offset_bounds(queues)
     held = [queue for queue, bound in bounds.items() if bound.start < bound.end]
     begins = {queue: bounds[queue].start for queue in held}

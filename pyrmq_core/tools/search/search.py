@@ -1,7 +1,7 @@
 """`Search`: reads ranges of a topic in slices of time, the newest first, and yields the messages that meet a condition.
 
-Its progress is recorded, so that a search that is interrupted or reaches its limit can report what it has read. A
-broker that fails, and a record that cannot be decoded, only lack their own part. Bodies are decompressed and compared
+Its progress is recorded, so that a search that is interrupted or reaches its limit can report what it has read. If a
+broker fails or a record cannot be decoded, the search goes on without that part. Bodies are decompressed and compared
 in a thread, one at a time. With Arrow a text or pattern is compared with whole columns of bodies, and only messages
 that match are decoded.
 """
@@ -74,8 +74,9 @@ class SearchAccount:
 class SearchForm:
     """The settings of a search: its filters at the broker, its limits, its order, and what it keeps of a match.
 
-    `keep` shortens a match before the next body is decompressed. `most` limits the matches that are kept of a slice of
-    time. The search ends after `max_bytes` of records or bodies, but not within the first slice.
+    The search ends after `max_bytes` of records or bodies, but not within the first slice of time. It waits `patience`
+    seconds for a failing broker. `keep` shortens a match before the next body is decompressed. `most` limits the
+    matches that are kept of a slice.
     """
 
     tags: str = "*"
@@ -124,10 +125,10 @@ class Search:
 
     @asynccontextmanager
     async def matches(self) -> AsyncIterator[AsyncIterator[list[MessageExt]]]:
-        """Yields lists of matching messages, in the order of store times.
+        """Runs the search, and yields an iterator over lists of matching messages, in the order of their store times.
 
-        Failed brokers are listed in the account. Raises `RecordError` for a record that cannot be decoded, if
-        `on_undecodable` says so.
+        The newest come first, unless the search is `oldest_first`. Failed brokers are listed in the account. Raises
+        `RecordError` for a record that cannot be decoded, if `on_undecodable` says so.
         """
         async with open_owned_nursery() as nursery, aclosing(self._lists()) as lists:
             nursery.start_soon(self._run)
@@ -242,7 +243,11 @@ class Search:
             await self._by_message(pull, self._match)
 
     async def _by_columns(self, pulls: Sequence[RawPull], columns: ModuleType) -> Sequence[RawPull]:
-        """Collects the matches batch by batch. Returns the pulls from the first undecodable record on."""
+        """Collects the matches in pulls, comparing bodies as Arrow columns.
+
+        Returns the pulls that are left to compare message by message, from the first record on that Arrow cannot
+        decode.
+        """
         schema, max_body_bytes = columns.schema_of(COLUMNS), self._form.max_body_bytes
         batches = columns.decode_batches(
             pulls, schema, tags=self._filter, allow_gaps=True, max_body_bytes=max_body_bytes

@@ -29,9 +29,9 @@ MAX_MS: Final = 10**14
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The part of the ranges to search next. All messages after it were stored before `rest_bound`.
+    """The offsets to search next, by queue. The messages of all later slices were stored before `rest_bound`.
 
-    If the oldest come first, they were stored at or after it. It is None if nothing is left.
+    If the oldest come first, they were stored at or after it. It is None for the last slice.
     """
 
     ranges: Ranges
@@ -39,9 +39,10 @@ class Slice:
 
 
 class TimeSlices:
-    """Divides the `ranges` of many queues into slices by store time. `failures` has the brokers that did not answer.
+    """The division of the `ranges` of many queues into slices by store time.
 
-    All messages were stored before `bound`, or with `oldest_first` at or after it.
+    All messages were stored before `bound`, or with `oldest_first` at or after it. `failures` has the errors of brokers
+    that did not answer.
     """
 
     def __init__(self, consumer: PullConsumer, ranges: Ranges, bound: datetime, *, oldest_first: bool) -> None:
@@ -57,7 +58,7 @@ class TimeSlices:
         self._left.pop(queue, None)
 
     def adapt(self, slice_bytes: int) -> None:
-        """Makes the next slices longer or shorter, by the size in bytes of the last one, decompressed."""
+        """Makes the next slices longer or shorter. `slice_bytes` is the decompressed size of the last one."""
         if slice_bytes < LIGHT_BYTES:
             self._messages = min(MOST_MESSAGES, 4 * self._messages)
         elif slice_bytes > HEAVY_BYTES:

@@ -73,7 +73,10 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Values of messages by the texts that select them. `reads_json` says whether one reads bodies."""
+    """Parsed expressions for columns, such as `json.user.id, tags`: for each text the function that returns its value.
+
+    `reads_json` is True if one of them reads the body.
+    """
 
     values: Mapping[str, Value]
     reads_json: bool
@@ -94,7 +97,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """One side of a comparison: its value in a row, its position in the text, and its first name or literal."""
+    """One side of a comparison: a function that returns its value, its position in the text, its root or literal."""
 
     value: Value
     position: int

@@ -67,7 +67,7 @@ def json_lines(text: Any) -> Callable[[MessageExt], object]:
 
 
 def csv_rows(text: Any, *, quotes_formulas: bool = False) -> Callable[[MessageExt], object]:
-    """Writes the head of a CSV file, and returns the function that writes a message as a row.
+    """Writes the header line of a CSV file to `text`, and returns the function that writes a message as a row.
 
     With `quotes_formulas` a `'` is put before each cell that a spreadsheet would compute.
     """

@@ -204,7 +204,10 @@ def _chosen(request: Request, cookie: str, value: str) -> Response:
 
 
 class Download(Response):
-    """A response with a body or matches as bytes that no browser renders, `MAX_DOWNLOADS` at a time."""
+    """A download: a message's body or the matches of a search, which the browser saves and does not show.
+
+    `MAX_DOWNLOADS` are sent at a time.
+    """
 
     def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
         disposition = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(len(body))}

@@ -41,10 +41,10 @@ class BodyText:
 
 
 def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
-    """Returns a part of the body in the requested form, or in a form that can show it.
+    """Returns one part of a message's body in the requested form, or in a form that can show it.
 
     No part begins within a character. Layout adds only blanks and line ends to JSON, so the joined parts are the
-    complete JSON. A body of more than `JSON_BYTES` is not laid out. A part takes at most a second.
+    complete JSON. A body of more than `JSON_BYTES` is not laid out. Formatting takes at most a second.
     """
     if form != "hex" and (form == "text" or _text(body[:PART_BYTES], len(body) <= PART_BYTES) is not None):
         parts, number = _parts(body, PART_BYTES, part)

@@ -58,7 +58,10 @@ class ChangeLog:
         return list(reversed(self._entries))
 
     async def begin(self, viewer: Viewer, what: str) -> LogEntry:
-        """Adds a change before it is made. Raises `ChangeNotLogged` if the file cannot be written."""
+        """Logs a change before it is made, and returns its entry.
+
+        Raises `ChangeNotLogged` if the file cannot be written.
+        """
         self._number += 1
         entry = LogEntry(self._number, datetime.now(UTC), viewer, what)
         await self._write(entry)
@@ -66,7 +69,10 @@ class ChangeLog:
         return entry
 
     async def end(self, entry: LogEntry, state: str, result: str) -> None:
-        """Adds the result of a change, even if its task is cancelled. If writing fails, `result` says so."""
+        """Logs the result of a change, even if the task is cancelled.
+
+        If the file cannot be written, `entry.result` says so.
+        """
         entry.state, entry.result = state, result
         with trio.CancelScope(shield=True):
             try:

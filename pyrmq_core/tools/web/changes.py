@@ -1,8 +1,8 @@
-"""`Changes`: the changes that the page can make, if allowed, each after a confirmation that is valid once.
+"""`Changes`: the changes that users may make on the web page, if changes are allowed at all.
 
-A form is first answered with a page that describes the change and has a ticket. Only the ticket makes the change, so
-reloading a page does not repeat it. The change is prepared once more before it is made: if its page would show anything
-else by then, the page shows that and asks again.
+A submitted form changes nothing yet: the answer is a page that describes the change and asks to confirm it. The
+confirmation carries a ticket, a random text that is valid once, so reloading a page does not repeat the change. Before
+a confirmed change is made, it is prepared again. If its description is another one by then, the user is asked again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Item = TypeVar("Item")
 
 
 class Changes:
-    """The changes of one page server, those that wait for confirmation, and those that can be undone."""
+    """The changes that users of one page server request, confirm and undo."""
 
     def __init__(self, admin: Admin, producer: Producer, look_ups: LookUps, log: ChangeLog, resends: Resends) -> None:
         self.log = log
@@ -71,7 +71,10 @@ class Changes:
         self._undone: dict[str, Result] = {}
 
     async def prepare(self, path: str, form: Form) -> Shown:
-        """Returns the page that asks to confirm the form's change. Raises `InvalidArgument` or `NoRoute`."""
+        """Returns a page that describes the change in a form and asks to confirm it. Nothing is changed yet.
+
+        `path` is the form's address. Raises `InvalidArgument` for invalid fields, `NoRoute` for an unknown topic.
+        """
         return self._announce(path, form, await PREPARED_BY[path](self, form))
 
     def _announce(self, path: str, form: Form, change: Change, *, is_other: bool = False) -> Shown:
@@ -89,9 +92,10 @@ class Changes:
         return Shown("confirm.html", values)
 
     async def perform(self, form: Form, viewer: Viewer) -> Shown:
-        """Makes the confirmed change, and returns a page with its result. A confirmation is valid once.
+        """Makes the change that `form` confirms by its ticket, and returns a page with its result.
 
-        Raises `ChangeNotLogged`, with nothing changed, if the log cannot be written.
+        If the prepared change differs from the one that was shown, changes nothing and asks again. Raises
+        `ChangeNotLogged`, with nothing changed, if the log cannot be written.
         """
         waiting = self._waiting.pop(form.get("ticket", ""), None)
         if waiting is None:
@@ -136,7 +140,10 @@ class Changes:
         return Shown("done.html", values)
 
     async def _offsets_moved(self, path: str, form: Form, change: Change) -> tuple[OffsetChange, ...]:
-        """Returns the offsets that moved since they were shown, or all of them if they cannot be looked up."""
+        """Returns the offset changes of a failed change, each with the queue's present offset as `after`.
+
+        Returns them as they were planned if the present offsets cannot be looked up.
+        """
         try:
             again = await PREPARED_BY[path](self, form) if change.offsets else change
         except RocketMQError:
@@ -194,7 +201,7 @@ class Changes:
         return Change(sentence, perform, link("/group", group=group), offsets, group=group, fixed=fixed)
 
     async def _undo(self, form: Form) -> Change:
-        """Prepares to undo a change of offsets, by setting each queue back to its former offset."""
+        """Returns a change that gives a group the offsets that it had before an earlier change, named by its ticket."""
         former = self._undone.get(form.get("ticket", ""))
         if former is None:
             raise InvalidArgument(Text("the way back is no longer kept; the log of changes may have its offsets"))
@@ -363,7 +370,7 @@ class Changes:
         return await topic_change(self._admin, form)
 
     async def _check_users_topic(self, topic: str) -> None:
-        """Raises `InvalidArgument` for a system topic, such as the one that has the name of a broker."""
+        """Raises `InvalidArgument` for an invalid topic name, and for a topic of RocketMQ itself."""
         check_topic(topic)
         if topic_kind(topic, await self._look_ups.topics()) == ROCKETMQ:
             raise InvalidArgument(Text("topic {topic} is RocketMQ's own", topic=topic))
@@ -384,7 +391,7 @@ ONCE_MORE: Final = Text(
 
 
 def _kept(table: dict[str, Item], item: Item, most: int) -> str:
-    """Adds an item to a table under a new ticket, which it returns. Beyond `most` items the oldest is dropped."""
+    """Stores an item in a table under a new random key, which it returns. Drops the oldest item beyond `most`."""
     ticket = secrets.token_urlsafe(16)
     table[ticket] = item
     if len(table) > most:

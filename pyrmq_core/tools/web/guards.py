@@ -49,7 +49,7 @@ MAX_REQUESTS: Final = 64
 
 
 class FormToken:
-    """A secret of this process in its forms, which no other site can read."""
+    """The random secret of this server in all of its forms, which detects requests forged by other sites (CSRF)."""
 
     def __init__(self) -> None:
         self.text = secrets.token_urlsafe(32)
@@ -60,10 +60,11 @@ class FormToken:
 
 
 class Guards:
-    """The ASGI layer that accepts requests for one of `hosts`, and changes, if allowed, from this page's own forms.
+    """The outermost ASGI layer: it refuses requests for other hosts than `hosts`, and changes from other sites.
 
-    A request takes a `RequestSlot` from the end of its body to the start of its response, which must come within
-    `ANSWER_WITHIN_SECONDS`. Slow peers take no slot.
+    Without `allow_changes` it refuses all changes. The number of requests in progress is limited (`RequestSlots`). A
+    request counts from the end of its body to the start of its response, so that slow peers do not count. It is
+    answered with status 503 if the limit is reached, or if its response does not start within `ANSWER_WITHIN_SECONDS`.
     """
 
     def __init__(self, app: App, hosts: Iterable[str], *, allow_changes: bool) -> None:
@@ -191,17 +192,17 @@ def _with_headers(send: Send) -> Send:
 
 @dataclass(eq=False, slots=True)
 class RequestSlot:
-    """The place of a request in progress. Its scope is cancelled when the place is taken for another address."""
+    """A request in progress from the IP address `host`. `scope` is cancelled if another address gets its slot."""
 
     host: str
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class RequestSlots:
-    """The places of requests in progress, at most `most` or `MAX_REQUESTS`, the oldest first.
+    """The requests in progress, at most `most` or `MAX_REQUESTS` of them, each with a slot, the oldest first.
 
-    A single address, such as a proxy's, may have all places. When all are taken, a request of an address with fewer
-    places replaces the oldest request of the address with the most.
+    A single address, such as a proxy's, may have all slots. When all are taken, a request of an address with at least
+    two slots fewer than the address with the most replaces the oldest request of the latter.
     """
 
     def __init__(self, most: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`HealthLooks`: the problems of the cluster, checked each minute while the first page is viewed."""
+"""`HealthLooks`: health checks of the cluster, made each minute while the server's first page is viewed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ MOST_LINES: Final = 20
 
 
 class HealthLooks:
-    """The last health check of the cluster. `take` makes a check, and compares it with the one before, or None."""
+    """The latest health check of the cluster, repeated each minute while a page shows it.
+
+    `take` makes a check. It gets an earlier check to compare with, the oldest of the last `LOOKS_KEPT`, or None.
+    """
 
     def __init__(self, take: Callable[[Health | None], Awaitable[Health]]) -> None:
         self._take = take
@@ -41,7 +44,7 @@ class HealthLooks:
         return self._looks[-1] if self._looks and self.error is None else None
 
     async def view(self) -> None:
-        """Schedules health checks for a while, and waits a moment for the first one."""
+        """Keeps health checks running for `VIEWED_SECONDS`. Waits up to `PATIENCE_SECONDS` for the first result."""
         self._viewed_until = trio.current_time() + VIEWED_SECONDS
         self._viewed.set()
         with trio.move_on_after(PATIENCE_SECONDS):
@@ -67,7 +70,7 @@ class HealthLooks:
 
 
 def address_of(check: HealthCheck) -> str:
-    """Returns the path of the page that shows what the check found, which may be empty."""
+    """Returns the path of the page about the subject of a health check, such as a group, or an empty text for none."""
     match check.check:
         case _ if not check.subject or check.check == "nameserver":
             return ""

@@ -42,7 +42,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The figures of a curve's lines at one time, in seconds since 1970."""
+    """The values of a curve's lines (`figures`) at one time (`seconds` since 1970)."""
 
     seconds: float
     figures: Mapping[str, float]
@@ -57,14 +57,17 @@ class _Samples:
 
 
 class History:
-    """The samples of the last `MAX_CURVES` viewed curves. Times are arguments."""
+    """The samples of the curves that pages showed, at most `MAX_CURVES`. The current time is always an argument."""
 
     def __init__(self) -> None:
         self.acknowledged = AcknowledgedRates()
         self._curves: dict[Curve, _Samples] = {}
 
     def watch(self, curve: Curve, now: float) -> None:
-        """Keeps the curve sampled for a while. Beyond `MAX_CURVES`, the one viewed longest ago is dropped."""
+        """Records that a page shows the curve, so that `due` returns it for a while.
+
+        Beyond `MAX_CURVES` curves, the one that was shown longest ago is dropped.
+        """
         samples = self._curves.pop(curve, None) or _Samples(0)
         samples.watched_until, samples.remembered_until = now + WATCHED_SECONDS, now + REMEMBERED_SECONDS
         self._curves[curve] = samples
@@ -84,7 +87,7 @@ class History:
         return True
 
     def add(self, curve: Curve, sample: Sample) -> None:
-        """Adds a sample, unless it is not later than the last, or no page has shown the curve."""
+        """Adds a sample to a curve, if it is later than the curve's last sample, and the curve is kept."""
         samples = self._curves.get(curve)
         if samples is not None and (not samples.kept or samples.kept[-1].seconds < sample.seconds):
             samples.kept.append(sample)
@@ -99,14 +102,20 @@ class History:
 
 
 class AcknowledgedRates:
-    """The messages a second that groups acknowledged over the last 30 s to 60 s, for the last `MAX_RATED` keys."""
+    """The rates at which groups acknowledge, in messages a second, each under a key that the caller chooses.
+
+    A rate is usually that of the last 30 s to 60 s. The rates of the `MAX_RATED` keys that were added last are kept.
+    """
 
     def __init__(self) -> None:
         self._looks: dict[Hashable, tuple[GroupProgress, GroupProgress]] = {}
         self._rates: dict[Hashable, float | None] = {}
 
     def add(self, key: Hashable, progress: GroupProgress) -> None:
-        """Adds the offsets of a group under a key. They must be later than those before."""
+        """Records the present offsets of the group with this key, and computes its rate since an earlier call.
+
+        `progress` must be later than that of the call before.
+        """
         look = replace(progress, description=None, reasons=())
         older, newer = self._looks.pop(key, (look, look))
         if look.at - newer.at > FORGOTTEN_AFTER:
@@ -118,5 +127,5 @@ class AcknowledgedRates:
             del self._looks[oldest], self._rates[oldest]
 
     def get(self, key: Hashable) -> float | None:
-        """Returns the messages a second that a key's group acknowledged lately, or None before the second look-up."""
+        """Returns the rate of the group with this key, in messages a second, or None before the second `add`."""
         return self._rates.get(key)

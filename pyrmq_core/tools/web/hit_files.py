@@ -44,7 +44,10 @@ class HitFile:
                 self._content += line
 
     def end(self, rest: str) -> bytes:
-        """Ends the file and returns its bytes. Its last line says what did not fit and what was not searched."""
+        """Ends the file and returns its bytes. Its last line says which matches did not fit.
+
+        The same line has `rest`, the caller's text about messages that were not searched.
+        """
         self._content += self._written()  # the head of a file without messages
         if rest := "; ".join(filter(None, (self.rest, rest))):
             if self.form == JSONL:

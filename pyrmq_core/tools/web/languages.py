@@ -35,7 +35,10 @@ WEIGHT: Final = re.compile(r"q\s*=\s*([01](?:\.\d{0,3})?)")
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language: its code in HTML, its own name, and its texts by the English ones, for pages and for page.js."""
+    """A language of the page. `code` is its tag in HTML, `name` its own name.
+
+    `texts` has the translation of each English text, `script` those that page.js needs.
+    """
 
     code: str
     name: str
@@ -60,7 +63,7 @@ class Language:
 
 
 def read_languages() -> dict[str, Language]:
-    """Reads the languages by code, English first, which is shown where a translation is missing."""
+    """Returns the languages of the page by code, English first, with their translations read from files."""
     parts: dict[str, dict[str, str]] = json.loads((TABLES / "zh-CN.json").read_text(encoding="utf-8"))
     texts = {key: text for part in parts.values() for key, text in part.items()}
     english = Language("en", "English", {key: key for key in texts}, {})

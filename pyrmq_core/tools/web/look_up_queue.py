@@ -1,4 +1,6 @@
-"""`LookUpQueue`: limits look-ups per second and at a time, and shares them fairly among viewers' addresses."""
+"""`LookUpQueue`: limits the page's queries to brokers, per second and at a time, and shares them fairly among
+addresses.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,10 @@ class TooManyLookUps(Exception):
 
 @dataclass(eq=False, slots=True)
 class WaitingLookUp:
-    """A look-up that waits for its turn, perhaps for viewers at several addresses.
+    """A look-up, which is a query to brokers, that waits until `LookUpQueue` lets it begin.
 
-    `called` is set when its turn comes, for the address `called_for`.
+    Viewers at several addresses may wait for the same one. `called` is set when it may begin. It then counts as a
+    look-up of the address `called_for`.
     """
 
     called: trio.Event = field(default_factory=trio.Event)
@@ -34,10 +37,10 @@ class WaitingLookUp:
 
 
 class LookUpQueue:
-    """The waiting look-ups, one line for each address. Addresses with the fewest look-ups in progress come first.
+    """The look-ups (queries to brokers) that wait to begin, in one line for each viewer's address.
 
-    Of several such addresses each is next in turn. At most `at_once` look-ups are in progress. A look-up waits for its
-    turn for `longest_wait` seconds at most.
+    The next look-up is that of the address with the fewest in progress. Addresses with equally many take turns. At most
+    `at_once` look-ups are in progress. One that cannot begin within `longest_wait` seconds fails.
     """
 
     def __init__(self, at_once: int = LOOK_UPS_AT_ONCE, longest_wait: float = LONGEST_WAIT_SECONDS) -> None:
@@ -50,7 +53,7 @@ class LookUpQueue:
         self._next_at = -math.inf
 
     def join(self, look_up: WaitingLookUp, address: str) -> None:
-        """Adds a waiting look-up to the line of an address, even if it is in another line, too."""
+        """Adds a look-up to the waiting line of an address, unless it may begin already. It may be in several lines."""
         if not look_up.called.is_set():
             self._lines.setdefault(address, {})[look_up] = None
 

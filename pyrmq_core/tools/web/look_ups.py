@@ -1,4 +1,4 @@
-"""`LookUps`: all queries of the pages to brokers. Equal queries share their answers (`SharedAnswers`)."""
+"""`LookUps`: all queries of the pages to brokers and NameServers. Equal queries share one answer (`SharedAnswers`)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,11 @@ SEARCH_WAIT_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """The names of all topics, and those among them that are named after brokers and clusters, or are manifests."""
+    """The names of all topics, and those names by which topics of RocketMQ itself are recognized.
+
+    `of_servers` are the names of brokers and clusters and of clusters' reply topics. `manifests` are the topics in
+    which committed writes record their batches.
+    """
 
     names: tuple[str, ...]
     of_servers: frozenset[str]
@@ -78,7 +82,11 @@ class TopicNames:
 
 
 class LookUps:
-    """The queries of one page server, by its own client, for the viewer at `address`."""
+    """All queries that the pages of one server make to brokers and NameServers. Viewers share the answers, which are
+    cached.
+
+    `of_viewer` returns a copy for a viewer's address, since the limit of queries is divided fairly among addresses.
+    """
 
     def __init__(self, admin: Admin, consumer: PullConsumer, masks: Masks) -> None:
         self.masks = masks
@@ -102,7 +110,7 @@ class LookUps:
         return await self._shared.get(key, look_up, fresh_seconds, address=self._address, size_of=_size_of)
 
     async def brokers(self, *, watch: bool = False) -> tuple[BrokerStatus, ...]:
-        """Returns every registered broker with its figures or error. With `watch` the clusters' rates are sampled."""
+        """Returns every registered broker with its figures or error. With `watch`, each cluster's rates are sampled."""
 
         async def look_up() -> tuple[float, tuple[BrokerStatus, ...]]:
             return time.time(), await self._admin.brokers.list()
@@ -149,7 +157,7 @@ class LookUps:
         return await self._get(("consumers", topic), look_up, GROUPS_FRESH_SECONDS)
 
     async def rates(self, topic: str) -> TopicRates:
-        """Returns the rates of the topic and of its groups with most lag, and keeps them as a sample."""
+        """Returns the rates of a topic and of its groups with most lag, and adds them to the topic's curve."""
         groups = [consumer.group for consumer in (await self.consumers(topic)).consumers[:MAX_GROUPS_DRAWN]]
 
         async def look_up() -> TopicRates:
@@ -180,7 +188,7 @@ class LookUps:
         return await self._get(("stack", group, client_id), partial(self._admin.groups.stack, group, client_id))
 
     async def progress(self, group: str) -> GroupProgress:
-        """Returns a group's progress in each queue with its members, and keeps its lag as a sample if it is viewed."""
+        """Returns a group's progress in each queue, with its members. Adds its lag to its curve, if that is kept."""
 
         async def look_up() -> GroupProgress:
             progress = await self._admin.groups.progress(group, members=True)
@@ -196,14 +204,14 @@ class LookUps:
         return await self._get("producers", self._admin.producers.list)
 
     async def by_key(self, wanted: Wanted, key: str) -> FoundMessages:
-        """Returns the messages with a key that were stored in the range of time."""
+        """Returns the topic's messages with this key that were stored from `wanted.since` to before `wanted.before`."""
         last = None if wanted.before is None else wanted.before - timedelta(milliseconds=1)
         by_key, most = self._admin.messages.by_key, SHOWN_MESSAGES
         query = partial(by_key, wanted.topic, key, max_num=most, begin=wanted.since, end=last)
         return await self._found(("key", wanted, key), wanted, query)
 
     async def by_id(self, wanted: Wanted, message_id: str) -> FoundMessages:
-        """Returns the messages with a `msg_id`. A repeated send leaves several."""
+        """Returns the topic's messages with this `msg_id`, which are several if the producer repeated a send."""
         query = partial(self._admin.messages.by_unique_key, wanted.topic, message_id)
         return await self._found(("id", wanted, message_id), wanted, query)
 
@@ -227,9 +235,10 @@ class LookUps:
         return await self._reads.message_at(queue, offset)
 
     async def shown(self, queue: MessageQueue, offset: int, form: str, part: int) -> ShownMessage | None:
-        """Returns the message at an offset with one part of its body, or None if there is none.
+        """Returns the message at an offset of a queue, with one part of its body formatted, or None without a message.
 
-        Raises `TooManyLookUps` if a long body cannot be laid out in time.
+        `form` is the format, `part` the number of the part. Raises `TooManyLookUps` if a long body cannot be formatted
+        in time.
         """
 
         async def look_up() -> ShownMessage | None:
@@ -245,19 +254,25 @@ class LookUps:
         return wanted.condition()
 
     async def search(self, wanted: Wanted) -> FoundMessages:
-        """Returns the newest matches, by default of the last hour. Raises `TooManyLookUps` after a long wait."""
+        """Returns the newest messages that match a search, by default among those stored in the last hour.
+
+        Raises `TooManyLookUps` if the search cannot begin in time.
+        """
         condition = self._condition(wanted)
         look_up = partial(self._reads.search, wanted, condition)
         return await self._searches.get(wanted, look_up, address=self._address, size_of=_size_of)
 
     async def tail(self, wanted: Wanted, place: TailPlace | None) -> TailPart:
-        """Returns the matching messages from a place on. Viewers of the same tail share them for a second."""
+        """Returns the messages that match a search and arrived since `place`, where the call before ended.
+
+        `place` is None in the first call. Viewers that would get the same answer share it for a second.
+        """
         condition = self._condition(wanted)
         key = ("tail", wanted, None if place is None else place.text())
         return await self._get(key, partial(read_tail, self._reads, wanted, condition, place), TAIL_FRESH_SECONDS)
 
     async def hits(self, wanted: Wanted, form: str) -> bytes:
-        """Returns the matches of a search as a file, in a form of `hit_files.WRITERS`."""
+        """Returns all messages that match a search as a file to download, in the format `form`: jsonl or csv."""
         condition = self._condition(wanted)
         return await self._searches.once(partial(self._reads.hits, wanted, condition, form), self._address)
 
@@ -278,7 +293,7 @@ class LookUps:
             self.history.watch(curve, trio.current_time())
 
     async def sample(self) -> None:
-        """Samples the viewed curves until cancelled, several at a time, so that a slow broker delays no others."""
+        """Takes samples of the curves that pages show until cancelled, several at once since a broker may be slow."""
 
         async def brokers(_: str) -> object:
             return await self.brokers()

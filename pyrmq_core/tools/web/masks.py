@@ -31,9 +31,9 @@ Path = tuple[bytes, ...]
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """The masked members of JSON bodies, each by the names on its path, and the masked properties.
+    """The values to hide in messages: members of JSON bodies, each by the names on its path, and properties by name.
 
-    The name `*` stands for any member. Items of a list have the path of the list.
+    The name `*` stands for any name. Lists do not count in a path, which holds for each item of a list.
     """
 
     members: frozenset[Path] = frozenset()
@@ -41,7 +41,10 @@ class Masks:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Masks:
-        """Parses texts of the form `json.NAME`, with further names after more points, and `properties.NAME`."""
+        """Parses masks such as `json.NAME`, `json.NAME.NAME` and `properties.NAME`.
+
+        Raises `InvalidArgument` for any other text.
+        """
         members, properties = set[Path](), set[str]()
         for text in texts:
             root, _, rest = text.partition(".")

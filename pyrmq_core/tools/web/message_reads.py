@@ -1,7 +1,8 @@
 """`MessageReads`: the messages that pages show: the newest of a topic, the matches of a search, and one in full.
 
-Bodies are decompressed one at a time in a thread, and lists keep only their beginnings, so that large messages do no
-harm. A record that cannot be decoded is shown without its body, and a broker that fails only lacks its own part.
+Bodies are decompressed one at a time in a thread, and lists keep only the beginning of each, so that large messages do
+not fill the memory. A record that cannot be decoded is shown without its body. If a broker fails, only its own messages
+are missing.
 """
 
 from __future__ import annotations
@@ -91,7 +92,10 @@ class FoundMessages:
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """A message with one part of its body to show. `fault` is why the body is shown as it is stored."""
+    """A message with one part of its body, formatted for display.
+
+    `fault` is empty, or says why the body could not be decoded and is shown as it is stored.
+    """
 
     message: MessageExt
     body: BodyText
@@ -100,12 +104,12 @@ class ShownMessage:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A search of a topic: times, conditions on the message, filters at the broker, and queues' names separated by
-    blanks.
+    """A search of a topic. Without a condition or filter it is false, and requests the newest messages instead.
 
-    Empty texts and None set no condition. `columns` are what lists show instead of bodies (`Columns.parse`). The first
-    `skip` matches are left out. The object is false if only times and queues are set: then the newest messages are read
-    without a search.
+    `since` and `before` limit the time of storing. `contains`, `where` and `regex` are conditions on the message,
+    `tags` and `sql` filters at the broker. Empty texts and None set no condition. `queue` has the names of queues,
+    separated by blanks. `columns` are values that lists show in place of bodies (`Columns.parse`). The first `skip`
+    matches are left out.
     """
 
     topic: str
@@ -132,7 +136,7 @@ class Wanted:
 
 
 class MessageReads:
-    """Reads messages for the pages of the web server, with masked values hidden."""
+    """The reader of messages for the pages of the web server. It hides the values that `masks` names."""
 
     def __init__(self, admin: Admin, consumer: PullConsumer, masks: Masks = NO_MASKS) -> None:
         self.masks = masks
@@ -176,7 +180,7 @@ class MessageReads:
         keep: Callable[[MessageExt], MessageExt],
         most: int | None = None,
     ) -> tuple[Search, datetime]:
-        """Returns a search, whose matches pass through `keep`, and the time of the oldest messages that it reads."""
+        """Returns the search to run, and the store time from which on it reads. `keep` converts each match."""
         since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
         queues = queues_named(await self.consumer.message_queues(wanted.topic), wanted.queue.split())
         ranges, failures = await ranges_that_answer(
@@ -197,7 +201,10 @@ class MessageReads:
         return search, since
 
     async def newest(self, wanted: Wanted) -> FoundMessages:
-        """Returns the newest messages in the range of time, of all queues of the topic or of the named ones."""
+        """Returns a topic's newest messages that were stored from `wanted.since` to before `wanted.before`.
+
+        They are from the queues that `wanted.queue` names, or from all, but from `MAX_QUEUES_READ` queues at most.
+        """
         since, before = wanted.since, wanted.before
         stats = await self.admin.topics.stats(wanted.topic)
         named = queues_named(stats.queues, wanted.queue.split())
@@ -244,10 +251,10 @@ class MessageReads:
         matches: Callable[[MessageExt], bool] = lambda message: True,
         is_over: Callable[[], bool] = lambda: False,
     ) -> tuple[list[MessageExt], int]:
-        """Returns the messages of a short range with shortened bodies, and the offset up to which all were read.
+        """Returns the matches in a short offset range, with shortened bodies, and the offset before which all is read.
 
-        Adds the errors of unreadable messages to `faults`. The broker uses the filters of `wanted`. Once `is_over`, no
-        message after the first is read.
+        The broker applies the filters of `wanted`. The errors of unreadable messages are added to `faults`. Reading
+        stops early when `is_over` returns True, but not before the first message.
         """
         messages: list[MessageExt] = []
         tags, sql, shortened = wanted.tags or "*", wanted.sql or None, self.shortening(wanted)
@@ -302,10 +309,9 @@ class MessageReads:
         return ShownMessage(shortened(item, self.masks), await self.body_text(item.body, form, part, address), fault)
 
     async def body_text(self, body: bytes, form: str, part: int, address: str) -> BodyText:
-        """Returns a part of a body to show. Long JSON is laid out in a thread, when it is the turn of the viewer's
-        address.
+        """Returns one part of a body, formatted for display in the format `form`.
 
-        Raises `TooManyLookUps` if that cannot begin in time.
+        Long JSON waits for the turn of the viewer's `address`. Raises `TooManyLookUps` if that does not come in time.
         """
         if form != "json" or len(body) <= PART_BYTES:
             return await in_thread(body_text, body, form, part)
@@ -313,7 +319,7 @@ class MessageReads:
             return await trio.to_thread.run_sync(body_text, body, form, part)
 
     def shortening(self, wanted: Wanted) -> Callable[[MessageExt], MessageExt]:
-        """Returns the function that reduces a message to what lists show."""
+        """Returns a function that masks a message, and reduces its body to the beginning or to the chosen columns."""
         if wanted.columns:
             return partial(in_columns, masks=self.masks, columns=Columns.parse(wanted.columns))
         return partial(shortened, masks=self.masks)
@@ -328,7 +334,10 @@ def _first(pull: RawPull, offset: int) -> Readable | None:
 
 
 async def _run(search: Search, take: Callable[[list[MessageExt]], Awaitable[bool]]) -> bool:
-    """Passes matches to `take` until the search or its time ends, or it returns True. Returns whether all was read."""
+    """Passes a search's matches to `take`, in lists, until it returns True, all are found, or `SEARCH_SECONDS` pass.
+
+    Returns whether all messages of the search were read.
+    """
     is_whole = is_full = False
     with trio.move_on_after(SEARCH_SECONDS):
         async with search.matches() as lists:
@@ -372,7 +381,10 @@ def _found(
 
 
 def newest_first(messages: list[MessageExt], failures: dict[str, str], faults: Mapping[MessageKey, str]) -> None:
-    """Sorts messages, the newest first, and adds the errors in `faults` without a message to `failures`."""
+    """Sorts messages by the time of storing, the newest first. Errors of records without a message go to `failures`.
+
+    `faults` has the errors by broker name, queue id and offset.
+    """
     keys = set(map(_key_of, messages))
     failures |= {f"{key[0]}/{key[1]}@{key[2]}": text for key, text in faults.items() if key not in keys}
     messages.sort(key=lambda message: (message.store_timestamp_ms, message.queue_offset), reverse=True)
@@ -386,7 +398,7 @@ def shortened(message: MessageExt, masks: Masks) -> MessageExt:
 
 
 def in_columns(message: MessageExt, masks: Masks, columns: Columns) -> MessageExt:
-    """Returns the message with its masked values for the columns, as a JSON list, in place of its body."""
+    """Returns the message with the values of the chosen columns, masked and as a JSON list, in place of its body."""
     is_long = columns.reads_json and len(message.body) > QUICK_BYTES
     masked = masks.of(replace(message, body=b"") if is_long else message)
     document = None

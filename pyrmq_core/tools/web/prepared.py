@@ -1,4 +1,4 @@
-"""A prepared change: what is shown before it is confirmed, and its result."""
+"""`Change`: a change that is described to the user but not made yet. `Result`: its result, and how to undo it."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ class QueueMove:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A prepared change: the sentence that describes it, its action, and the page that follows.
+    """A change that is prepared, but not made yet: the sentence that describes it, and the function that makes it.
 
-    `offsets` are the changes of a reset of `group`, `differences` those of settings. `ends` are the ends of the queues
-    that a deletion takes away. `fixed` are fields of the form by which it is prepared again: a time in place of an age.
+    `back` is the page to return to. `offsets` are the changes of `group`'s offsets, `differences` those of settings.
+    `ends` has the end offset of each queue of a topic to delete, so that messages stored since then are noticed.
+    `fixed` replaces fields of the form before the change is prepared again: a time in place of an age.
     """
 
     sentence: str
@@ -60,7 +61,7 @@ class Change:
 
     @property
     def announced(self) -> Announced:
-        """The sentence, and all else that the confirmation shows of the change or its action depends on."""
+        """The sentence and the details of the change, by which a difference between two preparations is noticed."""
         return self.sentence, (self.offsets, self.warnings, self.differences, self.ends)
 
 
@@ -88,6 +89,6 @@ class Result:
 
 
 def check_whole(failures: Mapping[str, RocketMQError]) -> None:
-    """Raises the first of the brokers' errors. Without the settings of all brokers a change could not be undone."""
+    """Raises the first error in `failures`, by broker, if any: without all answers a change cannot be undone."""
     for error in failures.values():
         raise error

@@ -48,7 +48,7 @@ def _number(value: float | None) -> str:
 
 
 def _share(value: float | None, most: float) -> str:
-    """Returns the CSS classes of the bar behind a figure, in 20 steps up to the greatest figure of the list."""
+    """Returns the CSS classes of a figure with a bar behind it, whose length is the figure's share of `most`."""
     steps = 0 if not value or most <= 0 else max(1, round(20 * min(1.0, value / most)))
     return f"n s s{steps}" if steps > 0 else "n"
 
@@ -85,7 +85,7 @@ def link(path: str, **parameters: object) -> str:
 
 
 class Pages:
-    """The templates of one page server, and the values on every page: NameServers, and whether changes are allowed."""
+    """The HTML templates of one page server. `shared` are the values that every page may show, by name."""
 
     def __init__(self, **shared: object) -> None:
         self._templates = Environment(

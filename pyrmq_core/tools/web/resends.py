@@ -34,7 +34,10 @@ class Letters:
 
 @dataclass(slots=True)
 class Run:
-    """The progress of one run: the letters that were sent, were missing, or failed, with the last error."""
+    """The progress of sending a group's dead letters again: how many were sent, were missing, or failed.
+
+    `rate` is in messages a second. `fault` is the last error.
+    """
 
     group: str
     number: int
@@ -56,7 +59,7 @@ class Run:
 
 
 class Resends:
-    """The runs by which this server sends dead letters again. `read` returns the message at an offset, or None."""
+    """The runs in which this server sends dead letters again. `read` returns the message at an offset, or None."""
 
     def __init__(
         self,

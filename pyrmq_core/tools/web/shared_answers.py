@@ -21,7 +21,10 @@ MAX_ANSWERS_BYTES: Final = 64 << 20
 
 @dataclass(slots=True)
 class _Slot:
-    """The look-up of one key: in progress until `done` is set, then its answer or its error."""
+    """The cache entry of one key: its answer or error once `done` is set, which is valid until the time `until`.
+
+    `lost` means that the viewer whose request began the look-up has gone, so that another has to begin it.
+    """
 
     look_up: WaitingLookUp = field(default_factory=WaitingLookUp)
     done: trio.Event = field(default_factory=trio.Event)
@@ -71,8 +74,9 @@ class SharedAnswers:
             return answer
 
     async def once(self, look_up: Callable[[], Awaitable[Answer]], address: str = "") -> Answer:
-        """Looks up an answer that is not kept. Waits for the address's turn. Raises `TooManyLookUps` if that is
-        long.
+        """Returns the result of `look_up`, which is not cached, after waiting for the turn of the viewer's `address`.
+
+        Raises `TooManyLookUps` if `look_up` cannot begin in time.
         """
         async with self._queue.admitted(WaitingLookUp(), address):
             return await look_up()

@@ -1,7 +1,7 @@
-"""`read_tail`: the messages that arrived in a topic since a `TailPlace`, which the page's address contains.
+"""`read_tail`: the messages that arrived in a topic since a position (`TailPlace`), for a page that follows the topic.
 
-The server keeps no state of a tail. A place moves only over messages that were read, so messages that were left out by
-a limit or a failure are part of a later answer.
+The server keeps no state for such a page, whose address has the position. It moves only over messages that were read,
+so messages that were left out by a limit or a failure are part of a later answer.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class TailPart:
 async def read_tail(
     reads: MessageReads, wanted: Wanted, condition: Condition | None, place: TailPlace | None
 ) -> TailPart:
-    """Returns the matching messages from `place` on.
+    """Returns the messages that match and arrived since `place`, and the place for the next call.
 
-    Without a place it begins at the time `wanted.since`, and without that at the queues' current ends.
+    Without a place, reading begins at the time `wanted.since`, or without that at the current end of each queue.
     """
     now = datetime.now(UTC)
     stats = await reads.admin.topics.stats(wanted.topic)
@@ -125,7 +125,10 @@ async def read_tail(
 
 @dataclass(slots=True)
 class _Part:
-    """One part of a tail: its matches so far, and the offsets read. Reading stops at the monotonic time `until`."""
+    """The state of one call of `read_tail`: the matches so far, and the next offset of each queue.
+
+    Reading stops at the monotonic time `until`.
+    """
 
     reads: MessageReads
     wanted: Wanted

@@ -1,7 +1,7 @@
-"""`TopicFigures`: the figures of topics in viewed lists, queried at a limited rate however many topics there are.
+"""`TopicFigures`: messages, rates and lags of the topics in lists that pages show, queried at a limited rate.
 
 A broker has no request for the offsets of all its topics, so each topic takes a few requests. A list shows the figures
-known so far, and adds others when they arrive. Without a viewer nothing is queried.
+that are known, and the others when they arrive. While no page shows a list, nothing is queried.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def zone_of(request: Request) -> Zone:
 
 
 def is_zone_open(request: Request) -> bool:
-    """Returns whether the viewer has not chosen a zone yet, on a page that can be loaded again."""
+    """Returns whether the page may choose the browser's zone: none is chosen yet, and the page can be reloaded."""
     return request.method == "GET" and COOKIE not in request.cookies
 
 

@@ -47,7 +47,10 @@ class Starts(Protocol):
 
 @dataclass(eq=False, slots=True)
 class AssignedQueue:
-    """A queue that this consumer reads, with its pulled messages, its `Intake`, and the number that handlers have."""
+    """A queue that this consumer reads, with its pulled messages and the `Intake` that pulls them.
+
+    `in_handlers` is the number of messages that handlers have now, and `counts` the statistics of the topic.
+    """
 
     process_queue: ProcessQueue
     intake: Intake
@@ -130,7 +133,7 @@ class AssignedQueue:
 
 
 class AssignedQueues:
-    """The table of the queues that this consumer reads. `new_intake` makes the `Intake` of a queue.
+    """The queues that this consumer reads. `new_intake` creates for a new queue the `Intake`, which pulls its messages.
 
     `starts` decides the first offset of a queue, and `store` keeps its consumed offset. `on_added` is called with each
     new queue, and `on_changed` with each topic whose queues changed. Only orderly consumers have `locks`.
@@ -178,11 +181,11 @@ class AssignedQueues:
         return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Adds and drops queues of the topic, to read exactly `wanted`. Returns False if the next call has to go on.
+        """Adds and drops queues of the topic, until this consumer reads exactly `wanted`. Returns True if it does now.
 
-        That is so while a dropped queue is still in use here, or a new one is locked by another member.
-
-        A queue whose pulling has stalled is dropped and added again.
+        Otherwise it has to be called again: a handler still has messages of a dropped queue, another member has locked
+        a new queue, or the offset at which to start it could not be read. A queue whose pulling has stalled is dropped
+        and added again.
         """
         kept = frozenset(wanted)
         async with self._changing:
@@ -205,7 +208,11 @@ class AssignedQueues:
         return not held
 
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
-        """Drops queues and stores other offsets for them. With `only`, that must still be the queue's process queue."""
+        """Drops the queues that are keys of `offsets`, and stores their values as the group's offsets.
+
+        With `only`, a queue is dropped only if `only` is its present process queue. Queues that this consumer does not
+        read are skipped.
+        """
         async with self._changing:
             moved = [self._table[queue] for queue in offsets if queue in self._table]
             moved = [entry for entry in moved if only in (None, entry.process_queue)]
@@ -214,9 +221,9 @@ class AssignedQueues:
             await self._drop_all(moved, holds=False)
 
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
-        """Drops a queue's pulled messages and continues at another offset. Returns False if it is no longer assigned.
+        """Drops a queue's pulled messages, and continues to read it at another offset. Returns True if it did.
 
-        With `only`, the queue is restarted only if that is still its process queue.
+        It returns False if the queue is no longer assigned, or if its process queue is no longer `only`.
         """
         async with self._changing:
             before = self._table.get(queue)
@@ -298,8 +305,8 @@ class AssignedQueues:
     ) -> int:
         """Stops pulling, waits up to `grace` seconds for running handlers, stores the offsets, and releases locks.
 
-        Returns the number of queues that are not dropped yet. With `holds` a locked queue keeps its lock while its
-        handler works, since the next owner would overtake the handler's messages.
+        With `holds`, a locked queue whose handler still works stays locked for up to 20 s, since the next owner would
+        overtake the handler's messages. Returns the number of these queues, which the caller has to drop again later.
         """
         if not dropped:
             return 0

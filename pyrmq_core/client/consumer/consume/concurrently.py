@@ -46,7 +46,10 @@ class Worker:
 
 
 class ConcurrentService:
-    """Calls the handler in up to `workers` tasks. Failed messages go to `send_back`, or are dropped without it."""
+    """A service that calls the handler in up to `workers` tasks.
+
+    `send_back` sends failed messages back to the broker. Without it, as in a broadcasting group, they are dropped.
+    """
 
     def __init__(
         self,
@@ -238,9 +241,10 @@ class ConcurrentService:
                     worker.scope.cancel()
 
     async def _timed_out(self, worker: Worker) -> None:
-        """Settles a cancelled run: its finished batches are acknowledged, and later ones go back into the queue.
+        """Settles a run of batches in which a handler call took longer than `consume_timeout` and was cancelled.
 
-        The messages of the cancelled call are sent back to the broker, unless their queue is dropped.
+        Its finished batches are acknowledged, and later ones go back into the queue. The messages of the cancelled call
+        are sent back to the broker, unless their queue is dropped.
         """
         assigned, run = worker.queue, worker.run
         worker.queue = worker.run = None

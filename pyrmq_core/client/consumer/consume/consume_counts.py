@@ -1,6 +1,7 @@
-"""`ConsumeCounts`: messages pulled, consumed and failed by topic, and their rates over the last minute. Pure.
+"""`ConsumeCounts`: counts of pulled, consumed and failed messages by topic, and their rates over the last minute.
 
-`mqadmin consumerStatus` shows them. Source: client/stat/ConsumerStatsManager.java, 5.4.0.
+Pure: it takes the time as an argument. `mqadmin consumerStatus` shows the rates. Source:
+client/stat/ConsumerStatsManager.java, 5.4.0.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ TIMEOUT_DELAY_LEVEL = 3
 
 
 class Delivery:
-    """One message: `async with delivery as message:`. The end of the block acknowledges it, an exception gives it back.
+    """One received message, for `async with delivery as message:`. It is acknowledged when the block ends.
 
-    The exception is raised to the caller, except `ConsumeLater` and `SuspendCurrentQueue`, which only decide about the
-    message.
+    If the block raises an exception, the message is delivered again. The exception is then raised to the caller, except
+    `ConsumeLater` and `SuspendCurrentQueue`, which only decide about the message.
     """
 
     def __init__(self, message: MessageExt) -> None:
@@ -62,7 +62,10 @@ def is_order(error: BaseException | None) -> bool:
 
 
 class Deliveries:
-    """An iterator of a consumer's deliveries. A message not settled within `timeout` seconds is delivered again."""
+    """An iterator of a consumer's deliveries.
+
+    A message whose `async with` block does not end within `timeout` seconds is delivered again.
+    """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -70,7 +73,7 @@ class Deliveries:
         self._open: set[Delivery] = set()
 
     async def deliver(self, messages: Sequence[MessageExt]) -> None:
-        """Passes each message to the iterating task, and waits until the message is settled before the next."""
+        """Passes the messages to the iterating task one by one, each after the block of the previous one has ended."""
         for index, message in enumerate(messages):
             delivery = Delivery(message)
             try:

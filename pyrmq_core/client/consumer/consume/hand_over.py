@@ -17,9 +17,9 @@ from pyrmq_core.model import MessageExt, MessageQueue
 
 
 class HandOver:
-    """The queues with messages for the next polls, and the messages of the last poll.
+    """The queues that have messages for the next polls, and the messages that the last poll returned.
 
-    Queues take turns. `number` counts the polls that returned messages.
+    Each poll takes the messages of one queue, in turn. `number` is the number of polls that returned messages.
     """
 
     def __init__(self, batch_size: int, observer: PollObserver) -> None:
@@ -67,10 +67,10 @@ class HandOver:
             await self._arrival.wait()
 
     def settle(self, received: int | None = None) -> None:
-        """Records that the messages of the last poll are consumed.
+        """Ends the last poll. Its messages are consumed, or, if they did not reach the caller, go back into the queue.
 
-        `received` is the number of the last poll whose messages reached the caller. If that is an earlier poll, the
-        messages of the last one are returned again. None means that the last poll's messages reached it.
+        `received` is the `number` of the last poll whose messages reached the caller. None means that those of the last
+        poll did.
         """
         returned, self._returned = self._returned, None
         if returned is None:
@@ -86,7 +86,7 @@ class HandOver:
         self.arrived(assigned)
 
     def close(self) -> None:
-        """Ends every wait. The messages of the last poll count as failed unless they were settled."""
+        """Ends a poll that waits for messages. Messages of the last poll are reported as failed unless settled."""
         self.is_closed = True
         self._arrival.set()
         returned, self._returned = self._returned, None

@@ -43,10 +43,10 @@ MOST_BATCHES_A_RUN: Final = 64
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one handler call: the messages that `failed`, and the exception as `reason`, or None.
+    """The result of one handler call: the messages that `failed`, and the exception that is the `reason`, or None.
 
-    `later` and `suspend` are the handler's exceptions, if it raised one of these. If `left` is True, no handler got the
-    messages, and they are not sent back to the broker for a retry.
+    `later` and `suspend` are this exception if it is a `ConsumeLater` or `SuspendCurrentQueue`. If `left` is True, the
+    handler did not get the messages, and they are not sent back to the broker for a retry.
     """
 
     failed: Messages = ()
@@ -98,10 +98,11 @@ class CallRun:
 
 
 class HandlerCalls:
-    """Calls a handler. A plain function runs in worker threads, at most `threads` of them at once.
+    """A caller of the user's handler. A plain function runs in worker threads, at most `threads` of them at once.
 
-    `batches_a_run` is the number of batches for one run: as many as the handler lately finished in a run's time, at
-    most `most_batches`. Without `warns`, the handler's exceptions are not logged.
+    `batches_a_run` is the number of batches to pass to the handler one after another: as many as it lately finished in
+    a few milliseconds, at most `most_batches`. Without `warns`, the handler's exceptions are logged only at the level
+    INFO.
     """
 
     def __init__(
@@ -201,7 +202,7 @@ class Stoppable(Protocol):
 
 
 async def stop_consumer(consumer: Stoppable, timeout: float | None, is_handler: bool) -> None:
-    """Stops a consumer and waits until it has stopped. Its own handler (`is_handler`) does not wait."""
+    """Stops a consumer and waits until it has stopped. Does not wait if its own handler calls this (`is_handler`)."""
     if is_handler:
         HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
     await consumer.stop(timeout)

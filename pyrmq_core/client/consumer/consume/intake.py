@@ -50,8 +50,8 @@ PULL: Final = "pulling"
 class IntakeSettings:
     """The settings of pulling that all queues of a consumer share. Times are in seconds.
 
-    A broker may hold a pull for `hold` if there is no message, and the pull fails `timeout` after that. A hanging
-    broker is thus noticed after `timeout`. `interval` is the pause after a pull.
+    If there is no message, a broker may hold a pull for `hold`. The pull fails if `timeout` more passes without an
+    answer, so that a hanging broker is noticed. `interval` is the pause after a pull.
     """
 
     batch_size: int = 32
@@ -60,10 +60,10 @@ class IntakeSettings:
     interval: float = 0.0
 
     def times(self, failures: int) -> tuple[float, float]:
-        """Returns two times in seconds: how long the broker may hold the next pull, and after what more the pull fails.
+        """Returns the seconds for which the broker may hold the next pull, and those after which the pull then fails.
 
         `failures` is the number of failed pulls in a row. After a failure a pull is not held, so that a hanging broker
-        is soon noticed. The second time doubles twice, for answers that take longer over a slow connection.
+        is soon noticed. The second time is then doubled, and after two failures quadrupled, for slow connections.
         """
         if failures == 0:
             return self.hold, self.timeout
@@ -107,7 +107,7 @@ class Gate:
 
 
 class Intake:
-    """Pulls one queue while it is assigned, and puts its messages into `process_queue`, which holds at most `limits`.
+    """A task that pulls one assigned queue, and puts its messages into `process_queue`, which holds at most `limits`.
 
     `receiver` decodes and filters the messages. `arrivals` receives reports of new messages and of corrected offsets.
     `pulled_at` is the time of the broker's last answer, on the loop's clock.
@@ -161,14 +161,14 @@ class Intake:
             self._room.set()
 
     def pull_anew(self, receiver: Receiver | None = None) -> None:
-        """Ends the present pull or pause and pulls at once. `receiver` has a new filter, None if it stays."""
+        """Cancels the present pull or pause, and pulls again at once. `receiver` has a new filter, None if it stays."""
         self.receiver = receiver or self.receiver
         self._current.cancel()
 
     async def _pull_some(self) -> None:
         """Sends one pull, which the broker holds while there is no message, and reads ahead if many more are stored.
 
-        A proxy gets pulls of one queue at a time, except held pulls of queues without messages.
+        At a proxy only one queue of the client is pulled at a time, except for pulls held until a message is stored.
         """
         hold, timeout = self._settings.times(self._failures)
         turn = self._puller.turn(self.process_queue.queue)
@@ -198,8 +198,8 @@ class Intake:
     async def _pull_once(self, hold: float, timeout: float) -> int:
         """Pulls once, and passes the messages on. Without a message the broker holds the pull for up to `hold` seconds.
 
-        The pull fails `timeout` seconds after that. Returns the offset of the queue's end if so many more messages are
-        stored that reading ahead pays, otherwise 0.
+        The pull fails `timeout` seconds after that. Returns the offset after the queue's last message if so many more
+        messages are stored that reading ahead pays, otherwise 0.
         """
         process_queue = self.process_queue
         commit = process_queue.offset_to_commit if self._arrivals.commits_with_pulls() else None
@@ -227,7 +227,10 @@ class Intake:
         return pull.max_offset if pull.status is PullStatus.FOUND and more > READ_AHEAD_MESSAGES else 0
 
     async def _read_ahead(self, end: int, *, waits: bool = True) -> None:
-        """Reads up to offset `end`. When the process queue is full, waits for room, or returns if not `waits`."""
+        """Reads up to offset `end` by many pulls at once, and puts the messages into the process queue.
+
+        While the process queue is full, it waits until handlers have consumed messages, or returns if `waits` is False.
+        """
         process_queue, limits = self.process_queue, self.limits
         window = ReadWindow(
             messages=max(1, min(4000, limits.messages)),

@@ -30,7 +30,7 @@ LONGEST_SUSPENSION_SECONDS: Final = 30.0
 
 
 class OrderlyService:
-    """Calls the handler with one batch of a queue at a time, for at most `workers` queues at once.
+    """A service that calls the handler with one batch of a queue at a time, for at most `workers` queues at once.
 
     Broadcasting consumers have no `locks`, because each reads every queue. `most_tries` is None without a limit.
     """
@@ -151,7 +151,10 @@ class OrderlyService:
         return again
 
     async def _is_dead(self, message: MessageExt) -> bool:
-        """Returns whether a message has no tries left and was sent to the retry topic, which leads to dead letters."""
+        """Sends a message that has no tries left to the group's retry topic, and returns True if it is stored there.
+
+        The broker moves it to the dead-letter topic. Returns False for a message with tries left.
+        """
         if self._send_back is None or self._most_tries is None or message.reconsume_times < self._most_tries:
             return False
         # Sent without a delay, since 4.9 would apply it to a dead letter as well.

@@ -1,4 +1,4 @@
-"""`ProcessQueue`: the messages of one queue that were pulled and are not consumed yet. Pure.
+"""`ProcessQueue`: the messages of one queue that were pulled and are not consumed yet. Pure: no I/O, no clock.
 
 Messages are consumed in any order, and the offset to commit is the lowest unconsumed offset. So a slow message holds
 back the committed offset, but not later messages. Source: client/impl/consumer/ProcessQueue.java, 5.4.0.
@@ -26,9 +26,9 @@ class FlowLimits:
 class ProcessQueue:
     """The pulled messages of one queue, until they are consumed.
 
-    `position` is the offset of the next pull. `waiting` are the messages that no handler has yet, in their order. A
-    dropped queue accepts no messages, although the answer to its last pull may still arrive. `corrected` is the
-    offset to which its broker moved the group, or None.
+    `position` is the offset of the next pull, and `waiting` the messages that no handler has yet, in their order. A
+    queue that was dropped accepts no more messages, although the answer to its last pull may still arrive. `corrected`
+    is the offset to which the broker moved the group, for example by a reset, or None.
     """
 
     __slots__ = (
@@ -61,7 +61,8 @@ class ProcessQueue:
     def offset_to_commit(self) -> int:
         """The lowest offset that is not consumed, or `position` if all pulled messages are consumed.
 
-        After a correction it is the corrected offset, even when further messages are consumed.
+        Once the broker has moved the group to another offset (`corrected`), it is that offset, even if handlers still
+        finish messages.
         """
         if self.corrected is not None:
             return self.corrected

@@ -33,7 +33,7 @@ LOCK: Final = "locking queues at"
 
 
 class QueueLocks:
-    """The locks that one client of a group holds. Times are in seconds of the loop's clock."""
+    """The locks on queues that brokers hold for one client of a group. Times are in seconds of the loop's clock."""
 
     def __init__(self, client: ClientSession, group: str, problems: Problems) -> None:
         self._client = client

@@ -22,7 +22,11 @@ RULES: Final = BodyRules(verify_crc=True, max_body_bytes=MAX_BODY_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """A decoder of one queue's pulls, with the subscription's `filter` and the consumer's `namespace`."""
+    """A decoder of the records pulled from one queue into the messages that pass the subscription's `filter`.
+
+    Topics of these messages are without the consumer's `namespace`, and a message of the retry topic has its original
+    topic.
+    """
 
     filter: Filter
     namespace: str | None = None

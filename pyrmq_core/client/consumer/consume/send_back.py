@@ -42,7 +42,10 @@ DEAD_LETTER: Final = -1
 
 
 class SendBack:
-    """Sends messages of one group back for retry. `max_reconsume_times` is the number of tries after the first."""
+    """The path by which failed messages of one group go back to their brokers, to be delivered again.
+
+    `max_reconsume_times` is the number of tries after the first.
+    """
 
     def __init__(self, client: ClientSession, group: str, max_reconsume_times: int) -> None:
         self._client = client

@@ -94,7 +94,7 @@ class Membership:
     async def join(self, member: ConsumerMember) -> None:
         """Joins the group: sends a heartbeat to the brokers of all known routes. `member` receives their requests.
 
-        Raises `InvalidState` if the client has a consumer of the group.
+        Raises `InvalidState` if the client already has a consumer of this group.
         """
         self._client.callbacks(ConsumerRequests).register(self._group, member)
         self._client.heartbeats.add_consumer(self._group, self._data)
@@ -124,9 +124,10 @@ class Membership:
             await self._client.heartbeats.remove(consumer=self._group)
 
     async def report_differences(self) -> None:
-        """Compares this consumer's subscriptions with those of the group at each broker. Logs each difference once.
+        """Logs where this consumer's subscriptions differ from those that brokers keep for its group, each once.
 
-        Brokers keep the newest subscription of a group for all members, so members with others lose messages.
+        A broker keeps the newest subscription to a topic for all members. So members with different subscriptions lose
+        messages.
         """
         for broker in self._client.routes.brokers:
             if broker.master is None:

@@ -1,7 +1,8 @@
-"""`LocalOffsetStore`: the offsets of a broadcasting consumer, in a file of its client (LocalFileOffsetStore.java).
+"""`LocalOffsetStore`: keeps a broadcasting consumer's offsets in a local file (LocalFileOffsetStore.java).
 
-The file is read and written in a worker thread. Its folder has Java's name for a client with an instance name
-(`offsets_id`). A consumer without an instance name has no stored offsets when it starts again.
+The file is read and written in a worker thread. If the client has an instance name, the file's folder is named as in
+Java, `ip@instance`, and is found again at the next start. Without an instance name the folder has the client id, which
+is new at each start, so the consumer then begins without stored offsets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ log = line_logger(__name__)
 
 
 class LocalOffsetStore(OffsetsInMemory):
-    """Stores a broadcasting consumer's offsets in a file, by default below `~/.rocketmq_offsets`, as in Java."""
+    """The store of a broadcasting consumer's offsets in a file, by default below `~/.rocketmq_offsets`, as in Java."""
 
     def __init__(self, client_id: str, group: str, directory: Path | None = None) -> None:
         super().__init__()

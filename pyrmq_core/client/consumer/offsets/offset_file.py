@@ -3,9 +3,10 @@
 The file is `<directory>/<client id>/<group>/offsets.json`, and its previous version has the suffix `.bak`. Java can
 read both. Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java (string2File).
 
-fastjson writes a queue as an object where JSON has a name. A name may also be that object's text, or the text of
-`MessageQueue.toString`, as Jackson writes it. 5.4.0 does not read back an offset beyond 32 bits. Source:
-client/consumer/store/OffsetSerializeWrapper.java, 5.4.0 and 4.9.7.
+The table's keys are queues. Java's fastjson writes such a key as a JSON object, which standard JSON does not allow.
+This module also reads keys that are strings: the text of that object, or of `MessageQueue.toString`, which Jackson
+writes. 5.4.0 does not read back an offset beyond 32 bits. Source: client/consumer/store/OffsetSerializeWrapper.java,
+5.4.0 and 4.9.7.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def load_offset_file(body: bytes, what: str) -> dict[MessageQueue, int]:
 
 
 def dump_offset_file(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """Returns the file's text in lines with tabs, as 5.4.0 writes it, in the order of the mapping."""
+    """Returns the text of an offset file, indented with tabs as Java 5.4.0 does, with queues in the given order."""
     entries = b",\n".join(_entry(queue, offset) for queue, offset in offsets.items())
     table = b"{\n" + entries + b"\n\t}" if entries else b"{}"
     return b'{\n\t"offsetTable":' + table + b"\n}"
@@ -63,7 +64,7 @@ ESCAPED: Final = "="
 
 
 class OffsetFile:
-    """One consumer's file. If the file cannot be read, its `.bak` is read instead, as in Java."""
+    """The offset file of one broadcasting consumer. If it is missing, empty or damaged, its `.bak` is read instead."""
 
     def __init__(self, directory: Path | None, client_id: str, group: str) -> None:
         above = _default_folder() if directory is None else directory
@@ -74,9 +75,9 @@ class OffsetFile:
         return self._read()[0]
 
     def merge(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Writes these queues' offsets, and keeps those of others.
+        """Writes the offsets of these queues to the file, which keeps its offsets of all other queues.
 
-        After a `StoreError` the old offsets are readable.
+        Raises `StoreError` if the file cannot be read or written. The old offsets can then still be read.
         """
         present, is_readable = self._read()
         for _ in self.writing({**present, **offsets}, keep_previous=is_readable):

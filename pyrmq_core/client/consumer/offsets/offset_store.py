@@ -38,9 +38,10 @@ class OffsetStore(Protocol):
     def known(self, queue: MessageQueue) -> int | None: ...
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the stored offset, or None. It becomes the offset in memory, unless that is newer and not stored yet.
+        """Returns the queue's stored offset, or None, and makes it the offset in memory.
 
-        Raises `RocketMQError` if the offset cannot be read now.
+        An offset in memory that is not stored yet stays. Raises `RocketMQError` if the stored offset cannot be read
+        now.
         """
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
@@ -54,7 +55,7 @@ class OffsetStore(Protocol):
 
 
 class RemoteOffsetStore(OffsetsInMemory):
-    """Stores a clustering consumer's offsets at the brokers, for its group."""
+    """The store of a clustering consumer's offsets at the brokers, for its group."""
 
     def __init__(self, lookups: QueueOffsets, problems: Problems) -> None:
         super().__init__()
@@ -68,9 +69,10 @@ class RemoteOffsetStore(OffsetsInMemory):
         """Does nothing, since the offset of a queue is read when the queue starts."""
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the group's offset at the broker, or None.
+        """Returns the group's committed offset at the broker, or None if there is none.
 
-        Without an offset a broker answers 0 if the queue still has its first message, and a 4.9 broker for every queue.
+        If the group has committed none, a broker may answer 0 all the same: a 4.9 broker does so for every queue, a
+        later one for a queue that still has its first message.
         """
         before = self.known(queue)
         offset = await self._lookups.committed(queue, zero_if_young=True)
@@ -84,7 +86,8 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
         """Sends the changed offsets as one-way requests, or with `confirmed` as requests that brokers answer.
 
-        The first request to each broker always has an answer, since brokers refuse one-way requests silently.
+        In each call, the first request to each broker is one that it answers: a refused one-way request would go
+        unnoticed.
         """
         now = trio.current_time()
         if self._all_sent_at is None:
@@ -103,7 +106,7 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def _persist_at(
         self, broker_name: str, queues: list[MessageQueue], confirmed: bool, permits: trio.Semaphore
     ) -> None:
-        """Stores the offsets of one broker's queues: the first alone, and the others only if the broker answered."""
+        """Stores the changed offsets of one broker's queues: first one alone, and the others if the broker answered."""
         async with self._locks.setdefault(broker_name, trio.Lock()):
             changed = list(self._changed(queues, confirmed=confirmed).items())
             if changed and await self._commit(*changed[0], True, permits):
@@ -135,8 +138,9 @@ DEFAULT_AGE: Final = timedelta(minutes=30)
 
 
 class StartOffsets:
-    """The rule for the first offset of an assigned queue. If `where` is TIMESTAMP, it is found by the time `timestamp`.
+    """The rule for the offset at which a consumer begins to read an assigned queue.
 
+    It is the stored offset, or without one the offset by `where`: the first, the last, or that of the time `timestamp`.
     Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
     """
 
@@ -153,7 +157,10 @@ class StartOffsets:
         self._when_ms = first_millisecond(datetime.now(UTC) - DEFAULT_AGE if timestamp is None else timestamp)
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the stored offset, or that of `consume_from_where`. Raises `RocketMQError` if it cannot be read."""
+        """Returns the queue's stored offset, or without one the offset by the consumer's `consume_from_where`.
+
+        Raises `RocketMQError` if an offset cannot be read from its broker or file.
+        """
         stored = await self._store.stored(queue)
         if stored is not None:
             return stored

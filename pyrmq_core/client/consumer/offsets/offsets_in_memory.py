@@ -1,7 +1,7 @@
-"""`OffsetsInMemory`: the consumed offsets in memory, and which of them are stored already.
+"""`OffsetsInMemory`: the consumed offsets of queues, and for each the value that was last sent to a broker or file.
 
-Values show which offsets changed, so an offset that changes while it is being stored is stored again the next time.
-Source: client/consumer/store/ControllableOffset.java (5.4.0).
+An offset counts as changed if it differs from the value sent last. So one that advances while it is being sent is sent
+again the next time. Source: client/consumer/store/ControllableOffset.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class OffsetsInMemory:
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
         """Sets the consumed offset of the queue in memory. A frozen queue keeps its offset.
 
-        With `increase_only` the higher of the old and the new offset counts. Otherwise the new offset counts, and is
-        sent the next time even if it equals the value that was sent last.
+        With `increase_only` an offset that is lower than the present one changes nothing. Otherwise the offset may go
+        back, and is sent the next time even if it equals the value that was sent last.
         """
         entry = self._offsets.get(queue)
         if entry is None:
@@ -80,10 +80,10 @@ class OffsetsInMemory:
         return {queue: entry for queue, entry in entries.items() if entry.is_changed(confirmed=confirmed)}
 
     def _adopt(self, queue: MessageQueue, stored: int, before: int | None) -> None:
-        """Takes over an offset read from the broker or file, unless memory changed or has a newer one to store.
+        """Sets the offset in memory to the `stored` one of the broker or file, unless a newer one waits to be stored.
 
-        `before` is the offset in memory when the read began. Java's OffsetStore.readOffset does this too, since a later
-        pull would otherwise commit the older value in memory.
+        `before` is the offset in memory when the read began: if it has changed since, it stays. Java's
+        OffsetStore.readOffset does this too, since a later pull would otherwise commit the older value in memory.
         """
         entry = self._offsets.get(queue)
         if entry is None and before is None:

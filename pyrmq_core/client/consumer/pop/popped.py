@@ -30,7 +30,10 @@ class Popped:
 
 
 def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPull]:
-    """Yields the records of an answer in order, in parts of one queue each. Raises `RecordError`."""
+    """Splits the records in a pop's answer into one `RawPull` for each run of records of the same queue, in order.
+
+    Raises `RecordError` for a record whose end cannot be found.
+    """
     records, begin, position, queue_id = memoryview(answer.records), 0, 0, -1
     while position < len(records):
         raw = unpack_record(records, position)
@@ -44,7 +47,11 @@ def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPul
 
 
 def readable_part(pull: RawPull, rules: BodyRules) -> list[Readable]:
-    """Returns messages and unreadable records, up to 256 MiB of bodies. The rest is popped again later."""
+    """Returns the messages of a pull, and an `UnreadableRecord` for each record that cannot be decoded.
+
+    The result ends before the message with which the decompressed bodies would exceed 256 MiB. The messages after that
+    stay unacknowledged, so the broker delivers them again.
+    """
     items: list[Readable] = []
     plain_bytes = 0
     for item in iterate_readable(pull, EVERYTHING, rules):

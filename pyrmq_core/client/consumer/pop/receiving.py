@@ -1,8 +1,8 @@
 """`Receiving`: waits for messages of a topic at its brokers, and makes deliveries of them.
 
-If the topic has one broker, that broker holds the pop while there is no message, so an idle worker sends a request in
-15 s. With several brokers, held pops could return more messages than were requested. So each broker is popped
-without a wait, and then they report by NOTIFICATION when one has a message.
+If the topic has one broker, a pop request waits there until a message arrives, so an idle worker sends one request
+every 15 s. With several brokers, waiting pops could together return more messages than were requested. So each broker
+is popped without a wait, and then NOTIFICATION requests wait until a broker has a message.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class _Pop:
 
 
 class OutsideReceive:
-    """A receive for a caller outside of trio's loop.
+    """A receive of popped messages by a caller outside of trio's loop, such as a thread or an asyncio task.
 
-    Such a caller can be cancelled or interrupted while received messages are on their way to it. After `leave` they are
-    given back, whether they were received before or are received later.
+    Such a caller can be cancelled or interrupted while received messages are on their way to it. It then calls `leave`,
+    which gives these messages back to the broker, and also those that arrive later.
     """
 
     def __init__(self, receive: Callable[[Any], Awaitable[list[PopDelivery]]]) -> None:
@@ -75,9 +75,10 @@ class Receiving:
         self._lost_attempts: dict[tuple[str, str], str] = {}
 
     async def receive(self, options: PopOptions, wait: float) -> list[PopDelivery]:
-        """Returns the first messages that a broker has within `wait` seconds, or none.
+        """Returns messages of the first broker that has any within `wait` seconds, or an empty list.
 
-        Raises `ResponseError` for refusals, `NetworkError`s, and `RecordError` for records whose end cannot be found.
+        Raises `ResponseError` if a broker refuses, `NetworkError` if it cannot be reached, and `RecordError` if the
+        answer has a record whose end cannot be found.
         """
         deadline, pause, is_quick = trio.current_time() + wait, FIRST_PAUSE_SECONDS, False
         while True:
@@ -169,10 +170,10 @@ class Receiving:
             raise
 
     def _wanted(self, popped: Sequence[Popped], options: PopOptions) -> list[PopDelivery]:
-        """Returns the deliveries of a pop for the caller.
+        """Returns deliveries of the popped messages that pass the filter and can be read.
 
-        Messages with another tag of the same hash are acknowledged. A message whose invisible time ended too often
-        moves to the dead-letter topic. An unreadable message stays invisible, and comes again.
+        A broker filters by hashes of tags: messages whose tag only has the same hash are acknowledged. A message that
+        was delivered too often moves to the dead-letter topic. An unreadable message stays invisible, and comes again.
         """
         namespace, most_tries = self._settings.namespace, self._settings.max_reconsume_times
         deliveries = []

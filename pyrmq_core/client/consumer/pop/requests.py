@@ -1,7 +1,8 @@
-"""`PopRequests`: the requests of one group that pops, to the brokers of a topic. Names contain the namespace.
+"""`PopRequests`: sends the pops, acknowledgements and other pop requests of a consumer group to brokers.
 
-Acknowledgements to one broker are sent one after another, and those that arrive meanwhile share the next request. A
-broker before 5.1.3 does not answer shared requests, so there each acknowledgement has a request of its own.
+Topics and the group include the namespace. Acknowledgements to one broker are sent one after another, and those that
+arrive meanwhile share the next request. A broker before 5.1.3 does not answer shared requests, so there each
+acknowledgement has a request of its own.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ class _Ack:
 
 
 class PopRequests:
-    """The requests of one consumer. Acknowledgements run in `nursery`: a cancelled caller does not cancel them."""
+    """The pop requests of one consumer to brokers.
+
+    Acknowledgements are sent in `nursery`, so that a cancelled caller does not cancel them.
+    """
 
     def __init__(self, session: ClientSession, settings: PopSettings[Any], group: str, nursery: trio.Nursery) -> None:
         self._session = session
@@ -77,7 +81,10 @@ class PopRequests:
         self._takes_no_batch: set[str] = set()
 
     async def brokers(self, topic: str) -> list[str]:
-        """Returns the brokers with queues to read. Raises `NoRoute`, and `ResponseError` if none may be read."""
+        """Returns the names of the brokers from which the topic may be read.
+
+        Raises `NoRoute` if the topic is unknown or has no queues, and `ResponseError` if no broker permits reading it.
+        """
         route = await self._session.routes.route(topic)
         names = list(dict.fromkeys(queue.broker_name for queue in subscribe_queues(topic, route)))
         if not names:
@@ -146,7 +153,10 @@ class PopRequests:
             raise entry.error
 
     async def finish(self) -> None:
-        """Waits for the open acknowledgements, for the time of one request. Those without an answer then fail."""
+        """Waits, for at most the time of one request, until brokers have answered all acknowledgements.
+
+        Calls of `ack` that still have no answer then raise `InvalidState`.
+        """
         with trio.move_on_after(self._settings.timeout):
             for ack in list(self._open):
                 await ack.ended.wait()

@@ -64,7 +64,11 @@ class RunningPop:
         self.free = self.at_once
 
     async def work(self, nursery: trio.Nursery) -> None:
-        """Receives for ever, and handles messages in the nursery. Raises refusals that last."""
+        """Receives messages until it is cancelled, and calls the handler for them in tasks of the nursery.
+
+        Failed requests are repeated. Raises an error that would come again each time (`is_final`), such as a refused
+        expression.
+        """
         nursery.start_soon(self._extend_in_turn)
         while True:
             await self._wait_until(lambda: self.free > 0 and len(self.handled) < MOST_UNSETTLED * self.at_once)
@@ -81,7 +85,7 @@ class RunningPop:
                 self._begin(nursery, deliveries)
 
     async def finish(self) -> None:
-        """Waits until no message is handled."""
+        """Waits until all received messages are acknowledged or given back."""
         await self._wait_until(lambda: not self.handled)
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:

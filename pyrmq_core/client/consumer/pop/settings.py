@@ -31,8 +31,8 @@ class PopSettings(ConsumerSettings[AnyClient]):
     """The parameters of a pop consumer. `AnyClient` is the trio, blocking or asyncio `Client`.
 
     A message that came again `max_reconsume_times` times moves to the group's dead-letter topic. While its handler
-    works it stays invisible for up to `consume_timeout` seconds. At the end, running handlers have `stop_timeout`
-    seconds.
+    works it stays invisible for up to `consume_timeout` seconds. After `stop`, running handlers have `stop_timeout`
+    seconds to finish.
     """
 
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.FIRST_OFFSET

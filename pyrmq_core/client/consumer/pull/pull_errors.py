@@ -12,12 +12,12 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 def may_pass(pull: RawPull, end: int) -> bool:
-    """Returns whether the same pull may get a usable answer a moment later. `end` is the end of its range.
+    """Returns whether the same pull may get a usable answer a moment later. `end` is the end of the range that is read.
 
-    A message that was just acknowledged may not be readable yet. A slave that lags answers code 20
-    (PULL_RETRY_IMMEDIATELY) with the same offset, where its master would answer 19 or 21. After a reset of the group a
-    broker moves a pull from an offset that it keeps. A 4.9 broker may once return messages beyond the queue's end that
-    it reports, during writes.
+    The reasons are these. A message that was just acknowledged may not be readable yet. A slave that lags answers code
+    20 (PULL_RETRY_IMMEDIATELY) with the same offset, where its master would answer 19 or 21. After a reset of the
+    group's offset, a broker answers OFFSET_ILLEGAL once even though it keeps the requested offset. During writes, a 4.9
+    broker may return messages beyond the queue's maximum offset in the same answer.
     """
     if pull.status is PullStatus.OFFSET_ILLEGAL:
         return pull.min_offset <= pull.start <= pull.max_offset
@@ -46,7 +46,7 @@ def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordErr
 
 
 def no_progress(pull: RawPull) -> RecordError:
-    """Returns the error for an answer that does not move forward, whose pull would be repeated for ever."""
+    """Returns the error for an answer whose next offset is not after its start: a reader would pull it for ever."""
     return RecordError(
         f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
         f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
@@ -54,7 +54,7 @@ def no_progress(pull: RawPull) -> RecordError:
 
 
 def _is_beyond(pull: RawPull, end: int) -> bool:
-    """Returns whether the answer's next offset is beyond the queue's end that it reports."""
+    """Returns whether an answer's next offset is beyond the queue's maximum offset in the same answer."""
     return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, end) > pull.max_offset
 
 

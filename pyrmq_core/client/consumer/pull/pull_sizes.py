@@ -38,10 +38,10 @@ class ReadWindow:
 
 
 class PullSizer:
-    """Predicts how many messages the broker returns, and divides a range of offsets into slices of that size.
+    """A forecast of how many messages the broker returns at once, and the division of a range into slices of that size.
 
-    The broker of a batch topic returns complete batches, whatever the request (`is_batched`). Slices of a batch's
-    length pull each batch once, even if they begin inside a batch.
+    The broker of a batch topic returns complete batches, whatever number is requested (`is_batched`). Slices of a
+    batch's length pull each batch once, even if they begin inside a batch.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,11 @@ class PullSizer:
         self.learn(first, first.next_offset, larger=False)
 
     def learn(self, pull: RawPull, end: int, larger: bool) -> None:
-        """Adjusts the slice size after a pull of a slice up to `end`. A `larger` one had more than `size` messages."""
+        """Adjusts the slice size to the answer to a pull of a slice that ended at offset `end`.
+
+        `larger` is True if the slice had more than `size` offsets, so that its answer may show that a broker returns
+        more.
+        """
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True
         if self.is_batched:
@@ -75,7 +79,10 @@ class PullSizer:
             self._answer_bytes += (answer_bytes / count - self._answer_bytes) * (1 - (1 - 1 / BYTES_SHARE) ** count)
 
     def plan(self, start: int, end: int, count: int) -> list[tuple[int, bool]]:
-        """Returns up to `count` slices from `start` on, as pairs of the end and whether it is a double slice."""
+        """Returns the next slices from `start` on, at most `count`: each one's end, and whether it has double size.
+
+        A slice of double size shows from time to time whether the broker returns more messages than `size` at once.
+        """
         size, is_batched, planned, slices = self.size, self.is_batched, self._planned, list[tuple[int, bool]]()
         for number in range(planned + 1, planned + count + 1):
             is_larger = number % LARGER_EVERY == 0 and not is_batched

@@ -64,11 +64,12 @@ JOIN_MESSAGES: Final = 16_384
 
 
 class Puller:
-    """Pulls for one consumer group over a client's connections.
+    """The pulls of one consumer group, over a client's connections: single pulls, and reads of whole ranges.
 
     Groups and queues in arguments and results are without the `namespace`, and requests contain it. With `is_member` it
-    pulls as members of a group do: a queue from the slave that the broker's last answer suggested
-    (PullAPIWrapper.recalculatePullFromWhichNode), and a range only up to an answer that moves the group's offset.
+    pulls as members of a group do: from the slave that the broker's last answer suggested for the queue
+    (PullAPIWrapper.recalculatePullFromWhichNode), and a range only up to an answer by which a broker moves the group to
+    another offset.
     """
 
     def __init__(
@@ -142,10 +143,11 @@ class Puller:
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
         """Reads the queue from `start` to before `end`, in pulls in offset order that cover the range.
 
-        A pull covers the offsets from its `start` to `next_offset`. Messages of its records outside that belong to
-        another pull (batch topics). After network failures it retries for `window.patience` seconds. Raises `DataLost`
-        if the range is no longer kept, but `BrokerNotFound` while the broker has no master. A member's read ends with
-        the pull that moves its group to another offset (OFFSET_ILLEGAL), since the broker reports that only once.
+        A pull covers the offsets from its `start` to before its `next_offset`. On a batch topic its records may contain
+        messages outside these offsets, which belong to another pull. After network failures it retries for
+        `window.patience` seconds. Raises `DataLost` if the range is no longer kept, but `BrokerNotFound` while the
+        broker has no master. A member's read ends with the pull that moves its group to another offset
+        (OFFSET_ILLEGAL), since the broker reports that only once.
         """
         async with self._reader(queue, start, end, tags, window) as reader, aclosing(reader.pulls()) as pulls:
             yield pulls
@@ -162,7 +164,10 @@ class Puller:
         join_bytes: int = JOIN_BYTES,
         join_messages: int = JOIN_MESSAGES,
     ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
-        """Reads a range as `read` does, in lists of pulls. A list is full at `join_bytes` or `join_messages`."""
+        """Reads a range as `read` does, but yields lists of consecutive pulls.
+
+        A list ends when its pulls have about `join_bytes` of records or `join_messages` messages.
+        """
         async with (
             self._reader(queue, start, end, tags, window) as reader,
             aclosing(reader.joined(join_bytes, join_messages)) as lists,
@@ -178,10 +183,11 @@ class Puller:
         window: ReadWindow = READ_WINDOW,
         share_lists: bool = False,
     ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
-        """Reads several ranges, one after another, in lists as `read_joined` does.
+        """Reads several ranges, one after another, in lists of pulls as `read_joined` does.
 
-        A list is of one range, or, with `share_lists`, of several small ones. The next few ranges are pulled meanwhile,
-        each within a window of its own. An error of a range is raised after all pulls before it.
+        A list has pulls of one range, or, with `share_lists`, of several small ranges. While one range is read, the
+        next few are pulled already. The limits of `window` hold for each range. An error of a range is raised after all
+        pulls before it.
         """
         wanted = tuple(ranges)
         with suppress(RocketMQError):  # the route shows whether it is a proxy, where ranges are read one at a time
@@ -200,7 +206,10 @@ class Puller:
                 several.close()
 
     async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
-        """Returns the address to pull from: the slave that the broker suggested, its master, or the lowest slave."""
+        """Returns the address to pull from: of the slave that the broker suggested, else its master, else a slave.
+
+        Without a master it is the slave with the lowest id. Raises `BrokerNotFound` if the broker has no address.
+        """
         try:
             broker = self._client.routes.broker(queue.broker_name)
         except BrokerNotFound:
@@ -220,9 +229,10 @@ class Puller:
         return self._proxy_of(queue) is not None
 
     def turn(self, queue: MessageQueue) -> trio.Lock | None:
-        """Returns the lock under which a member pulls queues at a proxy one after another, None if there is no proxy.
+        """Returns the lock that members of a group hold while they pull through the queue's proxy, or None without one.
 
-        A proxy drops answers that are too large together: see `PROXY_BYTES`.
+        It makes pulls through one proxy follow one another, since a proxy drops answers that are too large together
+        (see `PROXY_BYTES`).
         """
         proxy = self._proxy_of(queue)
         return None if proxy is None else self._client.pull_turns[proxy]
@@ -256,7 +266,11 @@ class Puller:
         return address == master
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
-        """Returns a `QueuePulls` for the queue. Call `pull` first, which detects a batch topic."""
+        """Returns the requests with which a range of the queue is pulled, filtered by `tags`.
+
+        Call `pull` first, which finds out whether this is a batch topic: there the messages are filtered here, not by
+        the broker.
+        """
         if tags.passes_all or not self._client.batch_topics.is_known(self._on_wire(queue), queue.broker_name):
             return QueuePulls(self._consumer_group, queue, tags, namespace=self._namespace)
         return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate(), namespace=self._namespace)
@@ -332,9 +346,10 @@ class QueuePulls:
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns the pull, cut at `end`, or None if the answer does not move forward from `start`.
+        """Returns an ordinary answer to a pull as a `RawPull` that ends at `end` at most, or None for any other answer.
 
-        It moves forward by messages, or by offsets whose messages a filter dropped, but never beyond the queue's end.
+        An ordinary answer has messages from `start` on, or skips offsets whose messages the filter rejects. Its next
+        offset is after `start`, and not beyond the queue's maximum offset.
         """
         status = FOUND
         if answer.code:
@@ -347,8 +362,9 @@ class QueuePulls:
         return self._plain([(start, offsets, answer.body)], end, status, address)[0]
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer's pull, cut at `end`, or None if its offsets do not move forward or exceed the queue's
-        end.
+        """Returns each answer as a `RawPull` that ends at `end` at most, in order.
+
+        An answer becomes None if its next offset is not after its start, or is beyond the queue's maximum offset.
         """
         return self._plain([(call.numbers[0], row[1], row[3]) for call, row in answers], end, FOUND, address)
 

@@ -1,8 +1,8 @@
 """`RangeReader`: reads one range of a queue by many pulls at once over one connection.
 
-A pull has no task of its own, which would cost this process five times as much. When an answer arrives, the
-connection's callback records it and posts the next pulls. Pulls that follow several answers of one socket read are
-posted in one write. Only a failed pull gets a task, which retries it. `RangeProgress` decides what to pull.
+When an answer arrives, the connection's callback records it and sends the next pulls. Pulls that follow several answers
+of one socket read are sent in one write. A task for each pull would take five times as much processor time, so only a
+failed pull gets a task, which retries it. `RangeProgress` decides what to pull.
 """
 
 from __future__ import annotations
@@ -48,17 +48,24 @@ class PullRequests(Protocol):
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer's pull, cut at `end`, or None if its offsets do not move forward or exceed the queue's
-        end.
+        """Returns each answer as a `RawPull` that ends at `end` at most, in order.
+
+        An answer becomes None if its next offset is not after its start, or is beyond the queue's maximum offset.
         """
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns an ordinary answer as a `RawPull` cut at `end`, or None if its next offset is not after `start`."""
+        """Returns an ordinary answer to a pull as a `RawPull` that ends at `end` at most, or None for any other answer.
+
+        The next offset of an ordinary answer is after `start`, and not beyond the queue's maximum offset.
+        """
         ...
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
-        """Returns an answer as a `RawPull`. Raises `ResponseError` for a refusal, `ProtocolError` for others."""
+        """Returns an answer of any status, such as OFFSET_ILLEGAL, as a `RawPull`.
+
+        Raises `ResponseError` if the broker refused the pull, and `ProtocolError` if the answer's header is faulty.
+        """
         ...
 
 
@@ -340,5 +347,8 @@ class RangeReader:
 
 
 def passes(error: RocketMQError) -> bool:
-    """Returns whether a later try may succeed. Refusals last, unless the broker is busy, starting or stopping."""
+    """Returns whether the same request may succeed later: after any error but a refusal by a broker.
+
+    A refusal of a broker that is busy, starting or stopping may pass, too.
+    """
     return not isinstance(error, ResponseError) or error.code in PASSING_CODES

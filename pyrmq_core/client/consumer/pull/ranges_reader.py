@@ -29,7 +29,7 @@ HOLD_SECONDS: Final = 0.05
 
 
 class RangesReader:
-    """Reads ranges one after another, and pulls the next few ahead. `Puller.read_ranges` makes and closes it."""
+    """A reader of several ranges, one after another, which pulls the next few ahead. `Puller.read_ranges` makes it."""
 
     def __init__(
         self,

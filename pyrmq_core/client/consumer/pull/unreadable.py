@@ -33,8 +33,9 @@ class Readable:
 def readable(pull: RawPull, rules: BodyRules) -> Readable:
     """Returns the messages of a pull in the order of their offsets, without the unreadable records.
 
-    Nothing can be read after a record whose end is unknown: the next pull begins there, or at the next offset if it is
-    the first record. The same holds for bodies that are too large together.
+    If the end of a record cannot be found, the result ends before it, and the next pull begins there. If that is the
+    first record, one offset is skipped. The result also ends before the message with which the decompressed bodies
+    would exceed 256 MiB.
     """
     own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
     messages: list[MessageExt] = []

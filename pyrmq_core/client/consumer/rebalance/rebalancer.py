@@ -39,14 +39,17 @@ class QueueTable(Protocol):
     """The table of the queues that a consumer reads, which a rebalancer updates."""
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Adds and drops queues of the topic, to read exactly `wanted`. Returns False if the next call has to go on."""
+        """Adds and drops queues of the topic, so that exactly the queues `wanted` are read.
+
+        Returns False if some could not be added or dropped yet, so that `update` has to be called again soon.
+        """
         ...
 
     async def drop_others(self, topics: Collection[str]) -> bool: ...
 
 
 class Rebalancer:
-    """Decides which queues one consumer reads. If `strategy` is None it reads every queue (broadcasting).
+    """The task that decides which queues one consumer reads. If `strategy` is None it reads every queue (broadcasting).
 
     `topics` returns the subscribed topics, and `table` gets their queues. `missing` is called if a broker does not list
     this consumer among the members.
@@ -87,7 +90,7 @@ class Rebalancer:
             await trio.sleep_until(began + LEAST_SECONDS)
 
     async def run_round(self) -> bool:
-        """Divides the queues of each topic once. Returns whether this consumer now reads all its queues."""
+        """Decides once, for each topic, which queues this consumer reads. Returns whether it now reads all of them."""
         topics = self._topics()
         self._problems.keep(DIVISION, topics)
         self._problems.keep(READING, topics)
@@ -124,7 +127,7 @@ class Rebalancer:
         return [queue for queue in queues if queue in allocated]
 
     def _note_permission(self, topic: str, route: TopicRouteData) -> None:
-        """Warns of queues without the READ permission, which are not pulled, so that no broker reports a refusal."""
+        """Reports a problem if the topic may not be read. Such queues are not pulled, so no broker refuses a pull."""
         refusal = None if is_retry_topic(topic) else not_readable(topic, route)
         if refusal is None:
             self._problems.passed(READING, topic)
@@ -154,7 +157,7 @@ class Rebalancer:
 
 
 def _unknown_group(error: ResponseError, group: str) -> ResponseError:
-    """Returns the error for a group that a broker does not know, and so ignored in a heartbeat."""
+    """Returns the error for a consumer group that does not exist at a broker, with advice to create it."""
     return ResponseError(
         f"{error}; it took this consumer's heartbeat: create the group (pyrmq group create {group}), or switch on "
         "autoCreateSubscriptionGroup at the brokers",

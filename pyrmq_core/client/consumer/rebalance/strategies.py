@@ -110,8 +110,8 @@ class AllocateMessageQueueAveragelyByCircle:
 class AllocateMessageQueueByConfig:
     """A fixed list of queues, independent of other members (AllocateMessageQueueByConfig.java).
 
-    Queues that are in no member's list are not read. Of each topic, its own queues in the list are allocated, while
-    Java repeats the whole list for each topic. A configured queue that the topic lacks is returned too, as in Java.
+    Queues that are in no member's list are not read. For each topic, the listed queues of that topic are allocated,
+    while Java allocates the whole list for each topic. A listed queue that the topic lacks is returned too, as in Java.
     """
 
     __slots__ = ("queues",)
@@ -135,9 +135,10 @@ T = TypeVar("T")
 
 
 class AllocateMessageQueueByMachineRoom:
-    """The queues of some machine rooms, shared evenly (AllocateMessageQueueByMachineRoom.java).
+    """The queues of brokers in the machine rooms `rooms`, shared evenly (AllocateMessageQueueByMachineRoom.java).
 
-    Brokers are named `room@name`. Queues of brokers in other rooms, or with other names, are read by no member.
+    The room is part of a broker's name, `room@name`. Queues of brokers in other rooms, or with other names, are read by
+    no member.
     """
 
     __slots__ = ("rooms",)
@@ -154,7 +155,11 @@ class AllocateMessageQueueByMachineRoom:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the member's block of queues in these rooms. The first members get the rest of the division."""
+        """Returns the member's block of the queues in these rooms.
+
+        If the number of queues is no multiple of the number of members, each of the first members gets one more, from
+        the end.
+        """
         if not is_member(client_id, queues, client_ids):
             return ()
         ours = [queue for queue in queues if _room_of(queue.broker_name) in self.rooms]
@@ -185,9 +190,9 @@ class MachineRoomResolver(Protocol):
 
 
 class AllocateMachineRoomNearby:
-    """Members read the queues of brokers in their own machine room (AllocateMachineRoomNearby.java).
+    """The queues of brokers in each member's own machine room (AllocateMachineRoomNearby.java).
 
-    `strategy` divides the queues within each room. Queues in a room without members are shared by all.
+    `strategy` divides the queues within each room. Queues in a room without members are shared by all members.
     """
 
     __slots__ = ("resolver", "strategy")

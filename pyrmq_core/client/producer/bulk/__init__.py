@@ -1,1 +1,1 @@
-"""Sends many messages at once: send windows, automatic batching, divided lists, and Arrow tables."""
+"""Sends many messages at once: lists, Arrow tables, automatic batches, and windows that limit open requests."""

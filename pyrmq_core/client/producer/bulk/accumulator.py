@@ -1,8 +1,9 @@
 """Automatic batching: messages that are sent one by one in quick succession share a request.
 
-Messages of the same topic, target, wait flag and tag share a request, which is sent at 32 KiB or after 10 ms. Each
-message has its own result. Messages that are delayed, compressed, transactional or retries, or have a timeout of their
-own, go alone. Source: client/producer/ProduceAccumulator.java, 5.3.3.
+Messages share a request if they have the same topic, tag, target (a queue, a sharding key, or any queue) and
+`wait_store_msg_ok`. It is sent at 32 KiB or after 10 ms. Each message has its own result. Messages that are delayed,
+compressed, transactional or retries, or have a timeout of their own, are sent alone. Source:
+client/producer/ProduceAccumulator.java, 5.3.3.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ class Accumulator:
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
-        """Adds a message to the batch of its topic, target, wait flag and tag. `in_flight` already counts `pending`."""
+        """Adds a message to the open batch of its topic, target, `wait_store_msg_ok` and tag. Sends a full batch.
+
+        `pending` receives the message's result. The caller has entered it in `in_flight` before, which counts it.
+        """
         message, before, after, size = member
         batch = self._last
         if (

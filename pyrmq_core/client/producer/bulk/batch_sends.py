@@ -79,7 +79,10 @@ class BatchSends:
 
 
 def _most_waits(messages: Sequence[Message]) -> int:
-    """Returns how many timeouts a list's send may take: one for each part, and for the topic's route and settings."""
+    """Returns an upper bound for the number of a list's requests, each of which may take the whole timeout.
+
+    It counts one request for each part of the list, and two for the topic's route and settings.
+    """
     targets = len({(message.sharding_key, message.tags) for message in messages})
     size = sum(len(message.body) for message in messages)
     return 2 + targets + size // BATCH_BYTES + len(messages) // MAX_RECORD_MESSAGES

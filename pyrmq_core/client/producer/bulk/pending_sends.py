@@ -152,7 +152,7 @@ class PendingSend(Pending[SendResult]):
 
 
 def end_stored(pendings: Sequence[PendingSend], results: Receipt | SendResults) -> None:
-    """Ends sends whose messages are stored. Each takes its own of the `results`, which are parsed when first read."""
+    """Ends the sends of stored messages. Each gets its own one of the `results`, parsed when it is first read."""
     for index, pending in enumerate(pendings):
         if not pending.is_done:
             pending._results, pending._index = results, index
@@ -188,7 +188,8 @@ def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
 class InFlight:
     """The background sends of a producer, limited by number and by bytes, and admitted in the order of their calls.
 
-    A send counts until `leave`. A second `leave` does nothing, so a caller may call it after an interrupt at any line.
+    A send takes up room until `leave` is called for it. A second `leave` does nothing, so an interrupted caller may
+    always call it.
     """
 
     def __init__(
@@ -313,7 +314,7 @@ class InFlight:
             )
 
     def abandon(self) -> None:
-        """Abandons all sends, and every send that starts later. It is called when the producer is closed."""
+        """Gives up all open sends, and every send that starts later. It is called when the producer is closed."""
         self._sends.abandon()
 
     def fail(self, error: RocketMQError) -> None:

@@ -1,4 +1,7 @@
-"""Sends the rows of record batches as messages, encoded by columns. Types of Arrow are `Any` here, to load it late."""
+"""Sends the rows of Arrow record batches as messages, encoded by columns.
+
+Arrow's types are annotated as `Any`, so that `pyarrow` is imported only when rows are sent.
+"""
 
 from __future__ import annotations
 

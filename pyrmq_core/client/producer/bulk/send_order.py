@@ -41,11 +41,10 @@ class WindowRoom:
 
 
 class SendOrder:
-    """The waiting payloads of a window, and the number of open requests: `max_requests` at most, one for an ordered
-    target.
+    """The waiting payloads of a window, in the order in which they are sent, and the number of open requests.
 
-    Payloads wait in their order. While an ordered target has an open request, its further payloads wait in the target's
-    lane. When that request has ended, the payloads of its lane are sent first. After a failure nothing more is sent.
+    At most `max_requests` requests are open, and for an ordered target one at a time: its further payloads wait in a
+    lane, a queue of their own, and are sent first when that request has ended. After a failure nothing more is sent.
     """
 
     def __init__(self, max_requests: int) -> None:
@@ -88,7 +87,10 @@ class SendOrder:
         return self._followed.get(to, to)
 
     def end(self, to: Target, stored_in: MessageQueue | None) -> None:
-        """Ends a request to the target `to`. `stored_in` is the queue of its messages, None if none is stored."""
+        """Records that a request to the target `to` has ended, so that the target's next payload may be sent.
+
+        `stored_in` is the queue that stored its messages, None if none is stored.
+        """
         self.requests -= 1
         if is_ordered(to):
             if stored_in is not None:
@@ -100,9 +102,9 @@ class SendOrder:
         self.failure = self.failure or error
 
     def drop(self) -> list[Payload]:
-        """Removes and returns the payloads that are not sent because of a failure. Without a failure it returns none.
+        """Removes and returns the waiting payloads that a failure keeps from being sent, or none without a failure.
 
-        Payloads behind a request to the same target stay until it ends.
+        Payloads of an ordered target with an open request stay until that request has ended.
         """
         dropped: list[Payload] = []
         if self.failure is not None:

@@ -114,7 +114,10 @@ class SendWindow:
         self.summary = WriteSummary()
 
     async def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room, then sends in the background. Raises the first failure of any earlier payload."""
+        """Waits until the window has room for the payload, then sends it in the background.
+
+        Raises the first failure of any earlier payload.
+        """
         while not self.enter_nowait(payload):
             await self.wait_for_room(payload)
         if self.hand_over(payload, to):
@@ -151,7 +154,10 @@ class SendWindow:
         return self.summary
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Returns messages refused since the last call (`keep_refused`). Others of their batches are stored."""
+        """Removes and returns the messages that brokers refused since the last call, if the window has `keep_refused`.
+
+        The other messages of their batches are stored.
+        """
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
     def abandon(self) -> None:

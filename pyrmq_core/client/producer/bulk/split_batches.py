@@ -71,10 +71,11 @@ async def send_list(
     timeout: float,
     mode: CommunicationMode = CommunicationMode.SYNC,
 ) -> Sequence[SendResult]:
-    """Returns a result for each message, in order. `timeout` is for each request.
+    """Sends a list of messages of one topic in one or more requests, and returns a result for each message, in order.
 
-    After a failed request the rest is not sent. The messages go to one queue, or to the queue of each sharding key. For
-    a batch topic, each request has messages of one tag.
+    Messages go to `queue`, else to the queues of their sharding keys, and those without a key to one queue. For a batch
+    topic, each request has messages of one tag. `timeout` is for each request. After a failed request the rest is not
+    sent.
     """
     messages = batch.messages
     groups = await _groups(sender, messages, queue, timeout)
@@ -122,7 +123,7 @@ def _by_tag(messages: Sequence[Message], indices: Sequence[int]) -> list[int]:
 async def _send_parts(
     sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float, mode: CommunicationMode
 ) -> Sequence[SendResult]:
-    """Sends the parts in order. A part for any queue goes to the queue of the part before it.
+    """Sends the parts in order. A part without a fixed queue or sharding key goes to the queue of the part before it.
 
     `timeout` is for each part. After a failed part the rest is not sent, and the error has the results so far.
     """

@@ -42,10 +42,11 @@ class BackgroundSends:
         ended: Ended,
         loop: LoopAccess = ON_LOOP,
     ) -> SendState | None:
-        """Sends in the background. `ended` receives the receipt or the error once, perhaps before this returns.
+        """Sends a payload in the background, and calls `ended` once with the receipt or error, perhaps before return.
 
-        If `loop.writes_here`, this thread itself writes the request. If that is impossible, nothing is started and None
-        is returned. The same holds while another send is open, since several sends are better written together.
+        If `loop.writes_here`, the calling thread itself writes the request. If it cannot, nothing is sent and None is
+        returned. None is also returned while another send is open, since the loop then writes several requests
+        together.
         """
         if loop.writes_here and (self._ended or self._is_closed or not self._sender.writes_from_threads):
             return None

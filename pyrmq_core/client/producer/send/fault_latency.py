@@ -25,7 +25,10 @@ Draw = Callable[[int], int]
 
 
 class SelectionRule(enum.Enum):
-    """The release whose rule chooses queues. Only in 4.x one fast answer ends the avoidance of a broker."""
+    """The RocketMQ release, 5.x or 4.x, whose rule a producer follows to avoid slow brokers when it chooses queues.
+
+    Under the rule of 4.x, but not of 5.x, one fast answer of an avoided broker makes it available again.
+    """
 
     RELEASE_5 = "5.x"
     RELEASE_4 = "4.x"

@@ -44,7 +44,10 @@ class SendContext:
     attempt: int = 1
 
     def ended(self, receipt: Receipt | None, error: RocketMQError | None, seconds: float) -> SendContext:
-        """Returns the context after the try. An acknowledgement without a position becomes the error `SendFailed`."""
+        """Returns a copy of this context with the result or error of the try.
+
+        An acknowledgement without queue and offset becomes the error `SendFailed`.
+        """
         if receipt is None:
             return replace(self, error=error, seconds=seconds)
         try:
@@ -71,7 +74,10 @@ class SendContext:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionContext:
-    """The end of a transaction, sent to a broker (EndTransactionContext.java), with `from_check` after a check."""
+    """The request that ends a transaction at its broker, for hooks (EndTransactionContext.java).
+
+    `from_check` is True if it answers the broker's check of the transaction's state.
+    """
 
     producer_group: str
     namespace: str | None

@@ -1,4 +1,7 @@
-"""`QueueSelector`: the queue of each try, by the send's target and its earlier tries (RocketMQ's MQFaultStrategy)."""
+"""`QueueSelector`: chooses the queue for each try of a send (RocketMQ's MQFaultStrategy).
+
+The choice depends on the send's target, and on the brokers of its earlier tries.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ LITE_SETTINGS: Final = ("enableLmq", "enableMultiDispatch")
 
 
 class QueueSelector:
-    """Selects the queue of each try for one producer. Topics and queues are without the namespace.
+    """The choice of a queue for each try of one producer's sends. Topics and queues are without the namespace.
 
     `faults` has the brokers to avoid, and is None if sendLatencyFaultEnable is off.
     """
@@ -125,9 +128,10 @@ class QueueSelector:
         return isinstance(to, KeyedQueue) and to.is_lite and (queue.topic, queue.broker_name) not in self._lite_checked
 
     async def check_lite(self, queue: MessageQueue, address: str, *, timeout: float) -> None:
-        """Logs, once for each topic and broker, which settings the broker lacks for queues of lite topics.
+        """Warns, once for each topic and broker, if consumers cannot read the topic's lite topics from the broker.
 
-        It sends two requests, each with a quarter of `timeout`. After no answer, it is repeated at the next send.
+        The reason is a setting of the broker or the topic's type. This takes two requests, each with a quarter of
+        `timeout`. If one has no answer, the next send checks again.
         """
         pair = (queue.topic, queue.broker_name)
         self._lite_checked.add(pair)
@@ -181,7 +185,10 @@ class QueueSelector:
         return info.select_one_message_queue(state.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
-        """Returns `info` with the topic's name without the namespace. Equal calls share one object and its counter."""
+        """Returns a copy of `info` with `topic`, the name without the namespace, in all queues.
+
+        Calls with the same `info` return the same copy, whose round-robin counter goes on.
+        """
         infos = self._tenant_infos.get(topic)
         if infos is None or infos[0] is not info:
             queues = [replace(queue, topic=topic) for queue in info.queues]

@@ -126,13 +126,13 @@ class SendSettings:
 
 
 class SendState:
-    """The local variables of RocketMQ's `sendDefaultImpl`, which `Sender` alone changes.
+    """The state of one send: its parameters, its latest try and its ended tries. Only `Sender` changes it.
 
-    Fixed: `payload`, `to`, `mode`, `tries_allowed`, and `timeout`, which counts from `started` (trio's clock).
-    Of the latest try: `queue`, `address`, `code` (the request's) and `began`. Of the tries that ended: `attempts`,
-    `tries_left`, `last_broker_name`, `stored` (the receipt of a try that was not SEND_OK) and `refused` (the last queue
-    that its broker did not have, with the broker's answer). A plain class with slots: frozen parts would cost each send
-    more than its queue selection.
+    These are the local variables of RocketMQ's `sendDefaultImpl`. Fixed: `payload`, `to`, `mode`, `tries_allowed`, and
+    `timeout`, which counts from `started` (trio's clock). Of the latest try: `queue`, `address`, `code` (the request's)
+    and `began`. Of the tries that ended: `attempts`, `tries_left`, `last_broker_name`, `stored` (the receipt of a try
+    that was not SEND_OK) and `refused` (the last queue that its broker did not have, with the broker's answer). It is a
+    plain class with slots, since a frozen dataclass would cost each send more time than its queue selection.
     """
 
     __slots__ = (
@@ -186,7 +186,10 @@ class SendState:
         return max(0.0, self.started + self.timeout - trio.current_time())
 
     def as_one_record(self) -> Payload:
-        """Returns the payload with properties, equal in every try, by which a batch topic stores it as one record."""
+        """Returns the payload with the request properties that make a batch topic store its messages as one record.
+
+        The properties are the same in every try of the send.
+        """
         self._record_id = self._record_id or unique_id()
         return replace(self.payload, properties=record_properties(self.payload, self._record_id))
 

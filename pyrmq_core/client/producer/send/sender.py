@@ -1,8 +1,10 @@
-"""`Sender`, which makes every send: it calls brokers, retries, and reports what they stored.
+"""`Sender`, which sends encoded messages to brokers, repeats failed tries, and returns the brokers' acknowledgements.
 
-Its argument is a `Payload`, its result a `Receipt`, or a `SendFailed` with outcome and attempts. A first try that has
-to wait for nothing (`_prepare_nowait`) needs no task. `go_on` waits, and makes the later tries. All tries end in
-`_judge`. Source: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl), 5.3.3.
+`send` takes a `Payload` (an encoded message or batch). It returns a `Receipt`, or raises `SendFailed` with the outcome
+and all tries. If the queue's route and a connection are at hand (`_prepare_nowait`), the first try is made without
+waiting, and `post` even makes it without a task. Otherwise `go_on` makes the first try. It also makes all later tries.
+`_judge` decides after each try whether another one follows. Source: client/impl/producer/DefaultMQProducerImpl.java
+(sendDefaultImpl, sendKernelImpl), 5.3.3.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ FORMS_KEPT: Final = 4096
 
 
 class Sender:
-    """Sends payloads for one producer group over a client's connections. Many sends may run at once.
+    """The sender of one producer group's payloads over a client's connections. Many sends may run at once.
 
     Topics and queues in arguments and results are without the namespace of `settings`, and requests contain it.
     """
@@ -93,14 +95,17 @@ class Sender:
         return await self._queues.publish_info(topic, timeout=timeout)
 
     async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
-        """Returns whether brokers store the topic's batches as one record (5.x). A request should then have one tag."""
+        """Returns whether any broker of the topic stores a batch as one record (5.x batch topics).
+
+        All messages of such a batch need the same tag, or none.
+        """
         info = await self.publish_info(topic, timeout=timeout)
         return await self._batch_topics.any_batch_topic(self._queues.on_wire(topic), info, timeout=timeout)
 
     async def send(
         self, payload: Payload, to: Target, *, timeout: float, mode: CommunicationMode = CommunicationMode.SYNC
     ) -> Receipt:
-        """Sends a payload, and returns when a broker acknowledged it. `timeout` covers routes, tries and waits.
+        """Sends a payload, and returns when a broker acknowledged it. `timeout` (seconds) covers all tries and waits.
 
         Raises `SendFailed`, or, before anything is sent, `NoRoute` and `NoNameServer`. After a cancellation it is
         unknown whether the payload is stored. `mode` decides which failures are retried.
@@ -122,7 +127,7 @@ class Sender:
         return self._judge_first(state, answer) or await self.go_on(state)
 
     async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
-        """Sends a request that has no answer, in one try. Returns when it is written. Raises the errors of `send`."""
+        """Sends a payload as a one-way request, in one try. Returns when it is written. Raises the errors of `send`."""
         state = self.state_of(payload, to, timeout, CommunicationMode.ONEWAY)
         state.queue = await self._queues.choose(state)
         await self._try(state, state.queue)
@@ -135,10 +140,11 @@ class Sender:
     def post(
         self, state: SendState, ended: Callable[[Receipt | RocketMQError | None], None], loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """Makes the first try without waiting. Returns None if the try would have to wait first.
+        """Makes the first try of a send without waiting. `ended` receives the result of this try, once.
 
-        Otherwise returns a function that abandons the call. `ended` receives the receipt, the error, or None if
-        `go_on` has to follow.
+        The result is the receipt, or the error, or None if the caller has to continue with `go_on`. Returns a function
+        that abandons the call. Returns None, and sends nothing, if the try would have to wait first, such as for a
+        query of the topic's route. With `loop.writes_here`, an error before anything is sent is raised.
         """
         if (request := self._prepare_nowait(state)) is None:
             return None
@@ -180,7 +186,10 @@ class Sender:
                 return receipt
 
     def _prepare_nowait(self, state: SendState) -> Request | None:
-        """Returns the request of a first try, or None if it has to wait. Sets `state.queue` and `state.address`."""
+        """Returns the request of a first try, or None if it has to wait first, for a query of the route for example.
+
+        Sets `state.queue` and `state.address`.
+        """
         payload = state.payload
         if self._hooks is not None or (not payload.batch and has_timer(payload.properties)):
             return None
@@ -212,7 +221,11 @@ class Sender:
         return request
 
     async def _try(self, state: SendState, queue: MessageQueue) -> Receipt | None:
-        """Makes one try with all its waits. Returns None if another try follows, and after a one-way request."""
+        """Makes one try to send to a queue, and returns the receipt.
+
+        Returns None if another try has to follow, or after a one-way request, which has no answer. Raises the error if
+        no try may follow.
+        """
         state.began, state.address = trio.current_time(), ""
         context: SendContext | None = None
         answer: Command | RocketMQError | None = None
@@ -260,7 +273,10 @@ class Sender:
         return state.tries_left > 1 and self._queues.has_untried_broker(state)
 
     def _judge_first(self, state: SendState, answer: Command | RocketMQError | None) -> Receipt | None:
-        """Ends a first try. Returns None if it has to be repeated, since nothing was sent or the answer is GO_AWAY."""
+        """Returns the receipt of a first try, or None if `go_on` has to send again. Raises an error that ends the send.
+
+        A first try that sent nothing, or that the broker answered with GO_AWAY, is repeated without being counted.
+        """
         if state.queue is None or answer is None or (isinstance(answer, Command) and answer.code == GO_AWAY):
             return None
         return self._judge(state, state.queue, answer)
@@ -316,7 +332,11 @@ class Sender:
         raise failed from error
 
     async def _before_next_try(self, state: SendState) -> None:
-        """Refreshes the topic's route, which may be old. Waits if only the failed broker can take the next try."""
+        """Prepares another try after a failed one: queries a NameServer for the topic's route, which may have changed.
+
+        Sleeps up to 0.5 s if the next try can only go to the broker that failed, or if NameServers still list the queue
+        that the broker has just refused.
+        """
         topic, tried, state.queue = state.payload.topic, state.queue, None
         with trio.move_on_after(min(1.0, state.seconds_left())):
             with suppress(RocketMQError):  # the known route may still be right

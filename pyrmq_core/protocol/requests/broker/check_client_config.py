@@ -1,8 +1,8 @@
-"""CHECK_CLIENT_CONFIG (46): asks whether a broker can evaluate a subscription's expression.
+"""CHECK_CLIENT_CONFIG (46): asks whether a broker can evaluate a subscription's filter expression.
 
-The answer is 0, or 1 when the broker does not filter by properties, or 23 with the parser's message. A broker answers 0
-to a valid expression followed by junk, and filters by the valid part. Source: remoting/protocol/body/
-CheckClientRequestBody.java, broker/processor/ClientManageProcessor.java.
+The response code is 0 if it can, 1 if the broker does not filter by properties, and 23 for a wrong expression, with the
+parser's message. A broker answers 0 to a valid expression followed by junk, and filters by the valid part. Source:
+remoting/protocol/body/CheckClientRequestBody.java, broker/processor/ClientManageProcessor.java.
 """
 
 from __future__ import annotations

@@ -31,9 +31,10 @@ class QueryConsumerOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffset(HeaderRequest):
-    """A commit: the group continues at `commit_offset`.
+    """A request to commit an offset: the group continues with the message at `commit_offset` of the queue.
 
-    `from_slave` marks an offset committed at a slave while its master was away: a later reset at the master wins.
+    `from_slave` marks an offset that was committed at a slave while its master was away. The master ignores it if an
+    administrator has reset the group's offset there.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET

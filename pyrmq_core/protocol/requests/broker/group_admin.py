@@ -18,7 +18,9 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class QueryConsumeTimeSpan(HeaderRequest):
-    """A request for the times of the first, the last and the last consumed message of each queue."""
+    """A request for times of each queue of a topic: the store times of its first message, of its last message, and of
+    the last message that the group consumed.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUME_TIME_SPAN
     topic: str = wire("topic")
@@ -27,7 +29,11 @@ class QueryConsumeTimeSpan(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryCorrectionOffset(HeaderRequest):
-    """A request for the lowest offset committed in each queue by any group, except for `filter_groups` (`a,b`)."""
+    """A request for the lowest offset that any group has committed in each queue of a topic.
+
+    The groups in `filter_groups` (`a,b`) do not count. For a queue in which `compare_group` has committed a still lower
+    offset, the broker answers 2**63 - 1.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CORRECTION_OFFSET
     topic: str = wire("topic")
@@ -37,9 +43,10 @@ class QueryCorrectionOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class CloneGroupOffset(HeaderRequest):
-    """A request to copy the offsets of one group to another, of one topic or all.
+    """A request to copy the committed offsets of `src_group` to `dest_group`, for one topic or for all.
 
-    Unless it is `offline`, topics to which no connected member of `src_group` subscribes are left out.
+    Unless `offline` is set, topics to which the connected members of `src_group` do not subscribe are left out. If no
+    member is connected, none is left out.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.CLONE_GROUP_OFFSET
@@ -59,7 +66,10 @@ class GetBrokerConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateGroupForbidden(HeaderRequest):
-    """A request that returns whether a group may read a topic. A `readable` that is set changes it first."""
+    """A request for the permission of a group to read a topic.
+
+    If `readable` is set, the broker first changes the permission to it.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
     group: str = wire("group")

@@ -1,4 +1,5 @@
-"""HEART_BEAT (34) and UNREGISTER_CLIENT (35): the groups that a connection serves.
+"""HEART_BEAT (34) announces a client's groups and subscriptions, and UNREGISTER_CLIENT (35) says that it leaves a
+group.
 
 Supported: version 1 of the heartbeat (complete subscriptions each time). Version 2's fingerprint is sent as 0, which
 means none. Sources: remoting/protocol/heartbeat/HeartbeatData.java, ConsumerData.java, ProducerData.java,

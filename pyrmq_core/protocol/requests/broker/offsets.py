@@ -60,7 +60,7 @@ class GetEarliestStoreTime(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class OffsetFound(HeaderResponse):
-    """An offset: the answer to QUERY_CONSUMER_OFFSET (14), and to the questions for offsets of queues (29 to 31)."""
+    """An offset: the answer to QUERY_CONSUMER_OFFSET (14), and to the requests for a queue's offsets (29 to 31)."""
 
     offset: int = wire("offset")
 

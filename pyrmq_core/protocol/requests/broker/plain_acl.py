@@ -43,7 +43,10 @@ class DeleteAclConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateWhiteAddresses(HeaderRequest):
-    """A request to set an account file's global white addresses, joined by commas. No `file` is plain_acl.yml."""
+    """A request to set the global white addresses in an account file. `white_addresses` joins them by commas.
+
+    If `file` is None, the file is plain_acl.yml.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
     white_addresses: str = wire("globalWhiteAddrs")

@@ -73,9 +73,11 @@ def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class PullMessage(HeaderRequest):
-    """A request for records from `queue_offset` on. With SUSPEND the broker holds it while there is no new message.
+    """A request for the records of a queue from `queue_offset` on.
 
-    `subscription` is used with SUBSCRIPTION only. Consumers that sent it in their heartbeat leave it out.
+    With the bit SUSPEND in `sys_flag`, a broker holds the request for at most `suspend_timeout_ms` while there is no
+    new message. `subscription` is used only with the bit SUBSCRIPTION. Consumers that sent their subscription in a
+    heartbeat leave it out.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
@@ -114,9 +116,10 @@ class PullAnswer:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Returns the answer.
+        """Returns the answer that a response command contains.
 
-        Raises `HeaderError` for a missing offset, whose default of 0 would start a queue again.
+        Raises `HeaderError` if an offset is missing, since its default of 0 would make a consumer read the queue from
+        the start.
         """
         for name in REQUIRED_FIELDS:
             if name not in command.ext:

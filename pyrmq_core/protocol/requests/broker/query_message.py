@@ -21,7 +21,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class ViewMessage(HeaderRequest):
-    """A request for the record at an offset of the log. 5.x checks the permission on `topic`, if it is named."""
+    """A request for the record at an offset of the commit log. If `topic` is given, 5.x checks the permission on it."""
 
     CODE: ClassVar[RequestCode] = RequestCode.VIEW_MESSAGE_BY_ID
     offset: int = wire("offset")
@@ -30,11 +30,11 @@ class ViewMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryMessage(HeaderRequest):
-    """A request for at most `max_num` messages of a key. With `by_unique_key` the broker sets the number itself.
+    """A request for at most `max_num` messages with a key, stored between two times.
 
-    Our client sends `index_type` and leaves out the header field of `by_unique_key`. When it verifies a signature, a
-    5.x broker includes that field and a 4.9 broker does not (acl/plain/PlainAccessValidator.java), so one of them would
-    refuse the request.
+    With `by_unique_key` the broker sets the maximum number itself. This library's client sends `index_type` and leaves
+    out the header field of `by_unique_key`. When it verifies a signature, a 5.x broker includes that field and a 4.9
+    broker does not (acl/plain/PlainAccessValidator.java), so one of them would refuse the request.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_MESSAGE
@@ -49,7 +49,7 @@ class QueryMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class MessagesFound:
-    """The answer to `QueryMessage` if any record is found. Otherwise the answer is QUERY_NOT_FOUND."""
+    """The answer to `QueryMessage` if the broker found any record. Otherwise the response code is QUERY_NOT_FOUND."""
 
     index_last_update_ms: int = wire("indexLastUpdateTimestamp")
     index_last_update_phyoffset: int = wire("indexLastUpdatePhyoffset")

@@ -3,9 +3,10 @@
 A user is `{"username","password","userType","userStatus"}`, policies are
 `{"subject":"User:x","policies":[{"policyType","entries":[{"resource","actions","sourceIps","decision"}]}]}`.
 
-The answers to 3004 and 3009 have one of these as the body, those to 3005 and 3010 a list. The body is empty if there is
-none. The others are answered with success alone. Sources: remoting/protocol/header/{Create,Update,Delete,Get}{User,Acl}
-RequestHeader.java, ListUsersRequestHeader.java, ListAclsRequestHeader.java, body/UserInfo.java, AclInfo.java (5.4.0).
+The body of the answer is one user for request 3004, one user's policies for 3009, and a list of these for 3005 and
+3010. It is empty if nothing is found. The other requests are answered with success alone. Sources:
+remoting/protocol/header/{Create,Update,Delete,Get}{User,Acl}RequestHeader.java, ListUsersRequestHeader.java,
+ListAclsRequestHeader.java, body/UserInfo.java, AclInfo.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class UpdateUser(CreateUser):
 
 @dataclass(frozen=True, slots=True)
 class DeleteUser(HeaderRequest):
-    """A request to remove a user and its policies."""
+    """A request to remove a user, together with the policies about this user."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_DELETE_USER
     username: str = wire("username", "")

@@ -1,10 +1,11 @@
 """GET_CONSUMER_RUNNING_INFO (307): a consumer's settings, queues and rates, for `mqadmin consumerStatus`.
 
-An administrator sends it to a broker, which passes it on to the client with this id. `jstack` is the text of all stacks
-if the request wants it. 4.9 has neither `mqPopTable`, the queues of a pop consumer, nor `userConsumerInfo`.
-Sources: remoting/protocol/header/GetConsumerRunningInfoRequestHeader.java,
-remoting/protocol/body/ConsumerRunningInfo.java, ProcessQueueInfo.java, PopProcessQueueInfo.java, ConsumeStatus.java,
-client/impl/factory/MQClientInstance.java (consumerRunningInfo), 5.4.0 and 4.9.7.
+An administrator sends it to a broker, which passes it on to the client named by `clientId`. If the request asks for it
+(`jstackEnable`), the answer's `jstack` is the text of the stacks of all threads. 4.9 has neither `mqPopTable`, the
+queues of a pop consumer, nor `userConsumerInfo`. Sources:
+remoting/protocol/header/GetConsumerRunningInfoRequestHeader.java, remoting/protocol/body/ConsumerRunningInfo.java,
+ProcessQueueInfo.java, PopProcessQueueInfo.java, ConsumeStatus.java, client/impl/factory/MQClientInstance.java
+(consumerRunningInfo), 5.4.0 and 4.9.7.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class GetConsumerRunningInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ProcessQueueInfo:
-    """One queue of a push consumer: its offset, its messages in memory, its lock."""
+    """The state of one queue in a push consumer: committed offset, messages in the consumer's memory, and lock."""
 
     commit_offset: int = member("commitOffset", 0, long_member)
     cached_msg_min_offset: int = member("cachedMsgMinOffset", 0, long_member)
@@ -74,7 +75,7 @@ class PopProcessQueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStatus:
-    """A topic's rates: times in milliseconds, messages per second, and failed messages in the last hour."""
+    """A consumer's rates for one topic: times in ms, messages per second, and failed messages in the last hour."""
 
     pull_rt: float = member("pullRT", 0.0, float_member)
     pull_tps: float = member("pullTPS", 0.0, float_member)

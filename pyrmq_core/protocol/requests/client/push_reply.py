@@ -21,7 +21,11 @@ from pyrmq_core.protocol.messages.properties import UNIQ_KEY, decode_properties
 
 @dataclass(frozen=True, slots=True)
 class PushReply:
-    """A reply that a broker pushes to the requester: the header of its send, and the hosts of replier and broker."""
+    """A reply that a broker pushes to the client that waits for it.
+
+    The fields are those of the reply's send request, and the hosts of its sender (`born_host`) and of the broker
+    (`store_host`).
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
     producer_group: str = wire("producerGroup")

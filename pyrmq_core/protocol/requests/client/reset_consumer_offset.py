@@ -2,7 +2,7 @@
 
 It arrives one-way, and no answer is sent. Brokers of 5.1 or later send it only with useServerSideResetOffset=false.
 Otherwise they answer the next pull with the new offset. The body is a table by queue, or the list that brokers send
-when a C++ client made the request. This end writes tables. Sources:
+when a C++ client made the request. This library reads both and writes the table. Sources:
 remoting/protocol/header/ResetOffsetRequestHeader.java, remoting/protocol/body/ResetOffsetBody.java,
 ResetOffsetBodyForC.java, broker/client/net/Broker2Client.java (resetOffset), 5.4.0 and 4.9.7.
 """
@@ -22,7 +22,10 @@ from pyrmq_core.protocol.messages.queue_tables import offset_table_body, read_of
 
 @dataclass(frozen=True, slots=True)
 class ResetConsumerOffset:
-    """New offsets of a group's queues. `timestamp_ms` is the time for which the broker looked them up."""
+    """A broker's notice to the members of a group that `offsets` are the new offsets of its queues.
+
+    `timestamp_ms` is the time for which the broker looked them up.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
     topic: str = wire("topic")

@@ -16,20 +16,20 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class CleanExpiredConsumeQueue(HeaderRequest):
-    """A request to remove the files of queues whose messages are no longer in the log."""
+    """A request to remove the files of queues whose messages are no longer in the commit log."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
 
 
 @dataclass(frozen=True, slots=True)
 class CleanUnusedTopic(HeaderRequest):
-    """A request to remove the queues of topics that the broker has no settings of."""
+    """A request to remove the queues of topics that are not in the broker's topic configuration."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CLEAN_UNUSED_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteExpiredCommitLog(HeaderRequest):
-    """A request to remove expired segments of the log now, and not at the hour of `deleteWhen`."""
+    """A request to remove expired segments of the commit log now, and not at the hour of `deleteWhen`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_EXPIRED_COMMITLOG

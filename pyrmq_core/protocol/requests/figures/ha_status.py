@@ -25,7 +25,7 @@ class GetHaStatus(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class HaConnection:
-    """One slave that is connected with a master. `diff` is how many bytes of the log it lacks."""
+    """One slave that is connected with a master. `diff` is the number of bytes of the commit log that it lacks."""
 
     address: str = member("addr", "", text_member)
     slave_ack_offset: int = member("slaveAckOffset", 0, long_member)

@@ -28,7 +28,10 @@ class GetRuntimeInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """A broker's figures, the answer to `GetRuntimeInfo`. A figure that is missing or of another form is None."""
+    """The answer to `GetRuntimeInfo`: a broker's figures by name, as texts in `table`.
+
+    A property is None if its figure is missing or not in the expected form.
+    """
 
     table: Mapping[str, str]
 
@@ -44,7 +47,7 @@ class RuntimeInfo:
 
     @property
     def version(self) -> str | None:
-        """The release as `5.4.0`."""
+        """The broker's release, such as `5.4.0`, or None if it is missing in the answer."""
         text = self.table.get("brokerVersionDesc")
         return None if text is None else text.removeprefix("V").replace("_", ".")
 

@@ -54,7 +54,9 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConnections:
-    """The answer to `GetConsumerConnections`: the members, and the group's data in the latest heartbeat."""
+    """The answer to `GetConsumerConnections`: a consumer group's connected members, and the group's settings and
+    subscriptions as the latest heartbeat gave them.
+    """
 
     connections: tuple[Connection, ...]
     consume_type: str | None = None

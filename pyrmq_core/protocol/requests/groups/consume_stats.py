@@ -66,7 +66,8 @@ class ConsumeStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueTimeSpan:
-    """One queue: the store time of its first message, and the age in ms of the oldest message unread by the group.
+    """The times of one queue: the store time of its first message, and the age in ms of the oldest message unread by
+    the group.
 
     The age is 0 if no message waits, and counts from 1970 if the broker does not find the store time.
     """

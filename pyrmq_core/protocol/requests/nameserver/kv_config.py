@@ -26,7 +26,10 @@ ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class PutKvConfig(HeaderRequest):
-    """A request to store a value, answered without fields. Without a value it removes the key, not the namespace."""
+    """A request to store a value for a key in a namespace, answered without fields.
+
+    If `value` is None, it removes the key but keeps the namespace.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.PUT_KV_CONFIG
     namespace: str | None = wire("namespace", None)

@@ -27,7 +27,11 @@ class DeleteTopicInNamesrv(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RegisterTopicInNamesrv:
-    """A request to register queues of the topic at brokers. The list is ignored from the first unknown broker on."""
+    """A request to register queues of a topic at brokers, in the order of the list.
+
+    At the first broker that the NameServer does not know, it ignores the rest of the list, and for a new topic the
+    whole list.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_TOPIC_IN_NAMESRV
     topic: str

@@ -24,7 +24,7 @@ class WipeWritePerm(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class WipedWritePerm(HeaderResponse):
-    """The answer to `WipeWritePerm`: the number of the broker's topics."""
+    """The answer to `WipeWritePerm`. `topics` is the number of the broker's topics, all closed for writing now."""
 
     topics: int = wire_int("wipeTopicCount", 0)
 
@@ -37,6 +37,6 @@ class AddWritePerm(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class AddedWritePerm(HeaderResponse):
-    """The answer to `AddWritePerm`: the number of the broker's topics."""
+    """The answer to `AddWritePerm`. `topics` is the number of the broker's topics, all readable and writable now."""
 
     topics: int = wire_int("addTopicCount", 0)

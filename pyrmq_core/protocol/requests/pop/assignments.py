@@ -99,9 +99,10 @@ class Assignments:
 
 @dataclass(frozen=True, slots=True)
 class SetRequestMode:
-    """A request to let a group pull or pop a topic.
+    """A request to set whether a group pulls or pops the messages of a topic.
 
-    A popping member shares its queues with the `share_queues` members after it. With 0 all members share them.
+    A popping member also reads the queues of the `share_queues` members after it, in the order of client ids. With 0,
+    each member reads all queues.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.SET_MESSAGE_REQUEST_MODE

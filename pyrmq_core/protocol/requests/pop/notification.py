@@ -17,7 +17,11 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderRes
 
 @dataclass(frozen=True, slots=True)
 class AwaitMessage(HeaderRequest):
-    """A request for a notice of a message to pop, which a broker holds for `poll_time_ms` after `born_time_ms`."""
+    """A request to learn when a message can be popped.
+
+    Without a message, a broker holds the request until `poll_time_ms` after `born_time_ms`, and then answers that there
+    is none.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFICATION
     consumer_group: str = wire("consumerGroup")

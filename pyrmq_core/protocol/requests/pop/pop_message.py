@@ -1,14 +1,15 @@
 """POP_MESSAGE (200050): takes messages of a topic, which the group's other consumers do not see for a while.
 
 Supported: every header field of 5.4.0. `PopAnswer.records` is stored records one after another. Three fields of the
-answer say which offsets of which queues they are, so that each message gets its receipt:
+answer name the queues and offsets of these records, so that each message gets its receipt:
 
     field               one entry, of several joined by semicolons
     startOffsetInfo     MARK QUEUE FIRST_OFFSET
     msgOffsetInfo       MARK QUEUE OFFSET,OFFSET,...
     orderCountInfo      MARK QUEUE COUNT, or MARK qoQUEUE%OFFSET COUNT for one message (ordered pops only)
 
-Records of retry topics that name the popped topic carry their receipt as the property POP_CK. Sources:
+MARK stands for the topic: 0 for the popped topic, 1 or 2 for a retry topic of the older or the newer form. Records of
+retry topics that name the popped topic carry their receipt as the property POP_CK. Sources:
 remoting/protocol/header/PopMessageRequestHeader.java, PopMessageResponseHeader.java, ExtraInfoUtil.java, 5.4.0.
 """
 

@@ -39,12 +39,17 @@ RETRY_SEPARATORS: Final = {RETRY_V1: "_", RETRY_V2: "+"}
 
 
 def pop_retry_topic(topic: str, group: str, mark: str) -> str:
-    """Returns the retry topic of a group that pops `topic`, in the older form for mark 1 and the newer for mark 2."""
+    """Returns the name of the retry topic of a group that pops `topic`.
+
+    Mark `1` means the older form of the name, mark `2` the newer.
+    """
     return f"{RETRY_PREFIX}{group}{RETRY_SEPARATORS[mark]}{topic}"
 
 
 def topic_mark(topic: str) -> str:
-    """Returns the mark of a topic in receipts and answers: 0, or 1 (older form) and 2 (newer form) for retry topics."""
+    """Returns the digit that stands for a topic in receipts and pop answers: `1` or `2` for a retry topic with the
+    older or the newer form of name, `0` for any other topic.
+    """
     if not topic.startswith(RETRY_PREFIX):
         return POPPED_TOPIC
     return RETRY_V2 if RETRY_SEPARATORS[RETRY_V2] in topic else RETRY_V1

@@ -1,10 +1,11 @@
 """ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053).
 
 The first two acknowledge popped messages, the third changes the time at which one becomes visible again. `topic` is the
-topic where the message lies, which may be a retry topic (`Receipt.real_topic`). A batch has the popped topic and the
-mark instead. A changed message has a new receipt, made of its offset, the answer's fields and the queue. Left out:
-`liteTopic` and `suspend` of 5.5.0. The answer to an offset beyond the queue is NO_MESSAGE (208).
-Sources: remoting/protocol/header/AckMessageRequestHeader.java, ChangeInvisibleTimeRequestHeader.java,
+topic that stores the message, which may be a retry topic (`Receipt.real_topic`). A batch has the popped topic instead,
+and the mark, a digit that says whether it or a retry topic stores the message. A message whose time was changed has a
+new receipt, made of its offset, the answer's fields and the queue. Left out: `liteTopic` and `suspend` of 5.5.0. The
+answer to an offset beyond the queue is NO_MESSAGE (208). Sources:
+remoting/protocol/header/AckMessageRequestHeader.java, ChangeInvisibleTimeRequestHeader.java,
 ChangeInvisibleTimeResponseHeader.java, remoting/protocol/body/BatchAckMessageRequestBody.java, BatchAck.java, 5.4.0.
 """
 
@@ -45,7 +46,10 @@ class AckMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ChangeInvisibleTime(HeaderRequest):
-    """A request to show a message again `invisible_ms` from now. Its receipt must not have expired."""
+    """A request to make a popped message visible to the group again after `invisible_ms`, counted from now.
+
+    The receipt in `extra_info` must not have expired.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
     consumer_group: str = wire("consumerGroup")

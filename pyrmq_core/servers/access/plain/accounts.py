@@ -21,7 +21,10 @@ MIN_KEY_CHARS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class PlainAccount:
-    """An account of `plain_acl.yml`. `granted` has permission bits by topic, and a group's under its retry topic."""
+    """An account of `plain_acl.yml`.
+
+    `granted` has the permission bits for topics, and for groups under the names of their retry topics.
+    """
 
     access_key: str
     secret_key: str
@@ -65,7 +68,9 @@ def account_of(entry: Mapping[str, object]) -> PlainAccount:
 
 
 def text_of(entry: Mapping[str, object], name: str) -> str | None:
-    """Returns a scalar as text, as Java's parser would, or None if the entry has no such member."""
+    """Returns the text of a scalar member of an account's entry, in the form of Java's parser, or None if the entry has
+    no such member. Raises `InvalidArgument` if the member is no scalar.
+    """
     return _text(entry.get(name), name)
 
 

@@ -36,8 +36,8 @@ KEPT_ADDRESSES: Final = 1024
 class AddressRule:
     """A parsed white address: all addresses (`is_all`), a list of `addresses`, or a range.
 
-    In a range are the addresses of `parts` numbers that begin with `head` and continue with a number from `first` to
-    `last`.
+    A range contains the addresses that consist of `parts` numbers, begin with the numbers `head`, and continue with a
+    number from `first` to `last`.
     """
 
     is_all: bool = False

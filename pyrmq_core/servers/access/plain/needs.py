@@ -2,9 +2,9 @@
 
 A group is represented by its retry topic. Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java
 (4.9.7). These checks are stricter than 4.9.7: a batch (320) is checked as a single send, a lite pull (361) as a pull. A
-send to a retry topic needs the group of that topic. The end of a transaction needs its topic, if it names one, and
-locks and resets of offsets need their group. Changes of access rules, of lists of topics and groups, removal of files
-and other changes of groups are for administrators only.
+send to a retry topic requires permission for the topic's group. The end of a transaction requires permission for its
+topic, if it names one, and locks and resets of offsets for their group. Beyond 4.9.7, only administrators may change
+access rules, several topics or groups at once, and a group's other settings, and remove files.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def _send(field: str) -> Callable[[Command], Needs]:
 
 
 def _reads(*fields: str) -> Callable[[Command], Needs]:
-    """Returns a rule that requires SUB on the topics (field `topic`) and groups (other fields) that a header names."""
+    """Returns a rule that requires the permission SUB for what the named header fields contain: a topic in the field
+    `topic`, a group in any other field.
+    """
 
     def needs(request: Command) -> Needs:
         needed = {}

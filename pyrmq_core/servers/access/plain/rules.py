@@ -33,7 +33,10 @@ DATA_VERSION: Final = "dataVersion"
 
 @dataclass(frozen=True, slots=True)
 class PlainRules:
-    """The rules of all files of plain ACL. `files` maps an access key to its file. `repeated` keys occur twice."""
+    """The rules in all files of plain ACL. `files` maps each access key to the path of its file.
+
+    `repeated` are the access keys that occur more than once.
+    """
 
     white_addresses: tuple[AddressRule, ...] = ()
     accounts: Mapping[str, PlainAccount] = field(default_factory=dict)
@@ -78,10 +81,10 @@ def _missing_permission(request: Command, account: PlainAccount) -> str:
 
 
 def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRules:
-    """Returns the rules in files, which are pairs of path and content. Of accounts with one access key the first
-    counts.
+    """Returns the rules in files, which are given as pairs of path and parsed content.
 
-    Raises `InvalidArgument`, with the name of the file, for content that RocketMQ would refuse.
+    Of several accounts with the same access key the first counts. Raises `InvalidArgument`, with the name of the file,
+    for content that RocketMQ would refuse.
     """
     addresses: list[AddressRule] = []
     accounts: dict[str, PlainAccount] = {}
@@ -112,9 +115,10 @@ def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def put_account(document: Document, account: Mapping[str, object]) -> None:
-    """Adds an account, or changes these members of an existing account, and moves it to the end of the file.
+    """Adds an account to a file's content, or changes the members that `account` names in its existing entry.
 
-    If several entries have its access key, the last of them is changed and the others are removed.
+    The entry is then the last in the file. If several entries have its access key, the last of them is changed and the
+    others are removed.
     """
     entries = entries_of(document)
     same = [entry for entry in entries if _is(entry, account["accessKey"])]

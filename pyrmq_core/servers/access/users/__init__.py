@@ -1,1 +1,4 @@
-"""Users and policies of 5.x, as plain functions and values. Source: auth/authentication, auth/authorization (5.4.0)."""
+"""Access control by users and policies, as in RocketMQ 5.x: functions and values without I/O.
+
+Source: auth/authentication, auth/authorization (5.4.0).
+"""

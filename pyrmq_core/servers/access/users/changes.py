@@ -1,4 +1,4 @@
-"""An administrator's changes of users and policies. Each function returns new rules, or raises `InvalidArgument`.
+"""An administrator's changes of users and policies: functions that return new `UserRules` or raise `InvalidArgument`.
 
 Sources: auth/authentication/manager/AuthenticationMetadataManagerImpl.java,
 auth/authorization/manager/AuthorizationMetadataManagerImpl.java, auth/authorization/model/{Acl,Policy}.java (5.4.0).
@@ -27,7 +27,10 @@ def create_user(rules: UserRules, user: User) -> UserRules:
 def update_user(
     rules: UserRules, username: str, password: str | None, user_type: str | None, user_status: str | None
 ) -> UserRules:
-    """Changes a user's password, type and status. None, or a blank password, leaves the old value."""
+    """Returns the rules with a user's password, type and status changed.
+
+    None, an empty text or a blank password keeps the old value.
+    """
     old = rules.users.get(username)
     if old is None:
         raise InvalidArgument("The user is not exist")
@@ -46,7 +49,10 @@ def delete_user(rules: UserRules, username: str) -> UserRules:
 
 
 def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRules:
-    """Adds policies to those of a user. An entry replaces an older entry about the same resource."""
+    """Returns the rules with policies added to those of a user. The `subject` is the user, such as `User:alice`.
+
+    An entry replaces an older entry of the same policy type about the same resource.
+    """
     if subject.removeprefix(USER_PREFIX) not in rules.users:
         raise InvalidArgument(f"The subject of {subject} is not exist.")
     old = rules.policies.get(subject)
@@ -55,7 +61,11 @@ def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRule
 
 
 def delete_policies(rules: UserRules, subject: str, policy_type: str, resource: Resource | None) -> UserRules:
-    """Removes a user's policy entry about a resource, or all policies of the user if `resource` is None."""
+    """Returns the rules without a user's policy entry about a resource, or without all policies of the user.
+
+    The entry is one of `policy_type`. If `resource` is None, all policies are removed. The `subject` is the user, such
+    as `User:alice`.
+    """
     if subject.removeprefix(USER_PREFIX) not in rules.users:
         raise InvalidArgument("The subject is not exist.")
     old = rules.policies.get(subject)

@@ -1,9 +1,9 @@
-"""The actions on topics, groups and clusters that each request needs.
+"""The rights that each request needs: actions on topics, groups and clusters.
 
-A request may have several needs, and each must be granted by one of its actions. A request that is not listed here has
-none: any user may send it. Sources: auth/authorization/builder/DefaultAuthorizationContextBuilder.java, and the
-annotations of remoting/protocol/header/*.java (5.4.0). Listed here but not in 5.4.0: 361, with the needs of 11, changes
-of settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316, 329).
+A request may need several rights, each of which is granted by any one of its actions. Any user may send a request that
+is not listed here. Sources: auth/authorization/builder/DefaultAuthorizationContextBuilder.java, and the annotations of
+remoting/protocol/header/*.java (5.4.0). Unlike 5.4.0, this list also has 361 (with the rights of 11), the changes of
+settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316, 329).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Finder: TypeAlias = Callable[[Command, str], Iterable[Need]]
 
 
 def needs_of(request: Command, cluster: str) -> list[Need]:
-    """Returns the needs of a request to a server of a cluster. Raises `BodyError` if its body cannot be decoded."""
+    """Returns the rights that a request needs at a server of the cluster. Raises `BodyError` for a malformed body."""
     find = _NEEDS.get(request.code)
     return [] if find is None else list(find(request, cluster))
 
@@ -154,9 +154,10 @@ def _created(kind: str, member: str, listed: str = "") -> Finder:
 
 
 def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
-    """Returns a rule that requires the actions on what header fields name, by kind: `topic`, `group` or `cluster`.
+    """Returns a function that finds the needs of a request in header fields: `actions` on each resource that they name.
 
-    Several fields of a kind are separated by blanks, and with a splitter a field may have several names.
+    A keyword is the kind of resource (`topic`, `group` or `cluster`). Its value lists header fields, separated by
+    blanks. With a `splitter`, a field may contain several names.
     """
     fields = [(kind.capitalize(), field) for kind, texts in named.items() for field in texts.split()]
 

@@ -31,7 +31,11 @@ NO_SUBJECT: Final = "Authorization failed. Please verify your access rights and 
 
 @dataclass(frozen=True, slots=True)
 class CheckScope:
-    """The extent of a server's checks: its cluster, whether policies apply, and the codes exempt from each."""
+    """The extent of a server's access checks. `cluster` is its cluster, and `authorizes` is True if policies apply.
+
+    A request is accepted without a valid signature if its code is one of `unauthenticated_codes`, and without the
+    needed rights if it is one of `unauthorized_codes`.
+    """
 
     cluster: str = ""
     authorizes: bool = False

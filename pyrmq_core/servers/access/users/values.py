@@ -98,7 +98,7 @@ class PolicyEntry:
 
     @property
     def order(self) -> tuple[bool, int, int, bool]:
-        """The sort key of entries that apply to a request: the most specific resource first, then one that denies."""
+        """The sort key of a request's matching entries. The smallest decides: the most specific resource, then DENY."""
         length = len(self.resource.name or "") if self.resource.pattern == PREFIXED else 0
         return self.resource.kind == ANY, self.resource.pattern, -length, self.decision != DENY
 
@@ -134,7 +134,7 @@ def acl_members(subject: str, policies: Policies) -> dict[str, Any]:
 
 
 def user_of(members: Mapping[str, Any]) -> User:
-    """Decodes a user from an object of the file. Raises `InvalidArgument` if a member is missing or invalid."""
+    """Decodes a user from a JSON object of the users' file. Raises `InvalidArgument` if it is incomplete or invalid."""
     name, password = members.get("username"), members.get("password")
     user_type, status = user_type_of(members.get("userType")), user_status_of(members.get("userStatus"))
     if not isinstance(name, str) or not isinstance(password, str) or user_type is None or status is None:

@@ -114,7 +114,10 @@ class ClientTable:
         return changed
 
     def expire(self, before_ms: int) -> Iterator[list[str]]:
-        """Removes members silent since `before_ms`, one connection a step, which yields the changed consumer groups."""
+        """Removes clients from the groups for which they have sent no heartbeat since `before_ms`.
+
+        Yields once for each connection, with the consumer groups that it left.
+        """
         for peer in list(self._groups_of):
             own = self._groups_of.get(peer, _NO_GROUPS)
             for group in [name for name in own.producers if self.producers[name][peer].seen_ms < before_ms]:
@@ -125,7 +128,7 @@ class ClientTable:
             yield silent
 
     def producer(self, client_id: str) -> Peer | None:
-        """Returns the connection that sent the last heartbeat with producer groups of a client id, or None."""
+        """Returns the connection of the producer with this client id, the last one that sent a heartbeat, or None."""
         return self._by_producer_id.get(client_id)
 
     def members(self, group: str) -> Mapping[Peer, ClientInfo]:

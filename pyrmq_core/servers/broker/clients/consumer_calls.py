@@ -17,7 +17,11 @@ MAX_REMARK_CHARS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Limits on the requests to clients that wait for an answer: number and bytes, in total and for each client."""
+    """Limits on the requests that the broker sent to clients and that are not yet answered.
+
+    `calls` and `request_bytes` limit the number and bytes for all clients together, `calls_each` and
+    `request_bytes_each` those for each client.
+    """
 
     calls: int
     request_bytes: int
@@ -31,7 +35,10 @@ REPLIES: Final = CallLimits(1024, 256 << 20, 64, 32 << 20)
 
 @dataclass(slots=True)
 class ConsumerCalls:
-    """The requests to clients that wait for an answer. `waiting` has their sizes in bytes, by client."""
+    """The broker's requests to clients, limited in the number and bytes of those that are not yet answered.
+
+    `waiting` has, by client, the sizes in bytes of its unanswered requests.
+    """
 
     limits: CallLimits = ADMINISTRATION
     waiting: dict[Peer, list[int]] = field(default_factory=dict)

@@ -32,7 +32,7 @@ class GroupNotices:
         self._has_work = trio.Event()
 
     def changed(self, groups: Iterable[str]) -> None:
-        """Adds changed groups, to whose clients `run` soon sends a notice."""
+        """Adds changed groups to those whose clients `run` notifies."""
         self._groups.update(dict.fromkeys(groups))
         if self._groups:
             self._has_work.set()

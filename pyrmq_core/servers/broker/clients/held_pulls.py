@@ -70,7 +70,7 @@ class _Amount:
 
 
 class _Queue:
-    """The pulls held for one queue, by each hash of a tag that they select, or by None if they select all messages."""
+    """The pulls held for one queue, by each tag hash that they select. A pull of all messages is under None."""
 
     __slots__ = ("by_code",)
 
@@ -94,7 +94,10 @@ class _Queue:
         return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
 
     def take_first(self, codes: set[int] | None) -> list[HeldPull]:
-        """Removes and returns the pull that has waited longest for one of the tag hashes (None: for any)."""
+        """Removes and returns the longest waiting pull that selects one of the tag hashes, in a list, or an empty list.
+
+        If `codes` is None, it is the longest waiting pull of all.
+        """
         lists = self.by_code.values() if codes is None else map(self.by_code.get, (None, *codes))
         firsts = [next(iter(waiting)) for waiting in lists if waiting]
         return self._taken([min(firsts, key=lambda held: held.number)] if firsts else [])
@@ -113,7 +116,7 @@ class _Queue:
 
 
 class _Deadlines:
-    """Held pulls by the end of their time, in ticks of 10 ms."""
+    """The held pulls by the time at which their waiting ends, in ticks of 10 ms."""
 
     def __init__(self) -> None:
         self._of_tick: dict[int, dict[HeldPull, None]] = {}
@@ -146,7 +149,11 @@ class _Deadlines:
 
 
 class HeldPulls:
-    """The held pulls by queue. `wake` wakes up to 64 of a queue at once, `run` the others and those out of time."""
+    """The pulls that wait for a message at this broker, by queue.
+
+    When a queue gets messages, `wake` answers up to 64 of its pulls at once. The task `run` answers the rest of them,
+    and the pulls whose time has passed.
+    """
 
     def __init__(self, limits: HeldLimits) -> None:
         self._limits = limits
@@ -258,7 +265,7 @@ class HeldPulls:
             self._wake_in_turns(woken)
 
     def wake_first(self, key: QueueKey, codes: set[int] | None) -> None:
-        """Wakes the pull that has waited longest for one of the tag hashes, or for any message if `codes` is None."""
+        """Wakes the longest waiting pull that selects one of the tag hashes, or of all pulls if `codes` is None."""
         queue = self._queues.get(key)
         if queue is not None:
             woken = queue.take_first(codes)

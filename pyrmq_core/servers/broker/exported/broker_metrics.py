@@ -154,7 +154,10 @@ class BrokerMetrics:
             yield Family(name, Kind.GAUGE, text, BY_GROUP, (Sample(labels, row[place]) for labels, row in rows.items()))
 
     def _waiting(self, group: str, topic: str) -> tuple[int, int, int, float, float]:
-        """Returns the numbers of unconsumed, pulled and ready messages, and the ages in ms of the oldest."""
+        """Returns a group's lag in a topic: messages not consumed, how many of them were pulled, and how many not.
+
+        The last two values are the ages in ms of the oldest unconsumed message, and of the oldest one not yet pulled.
+        """
         lag = under_way = 0
         now_ms = clock.now_ms()
         oldest = oldest_ready = now_ms
@@ -251,7 +254,7 @@ def _program(info: ClientInfo) -> tuple[str, ...]:
 
 
 def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
-    """Yields, for each bound in seconds, the number of timer messages due between the bound before it and itself."""
+    """Yields a histogram of the waiting timer messages: the number due in each range of seconds from now."""
     for before, bound in pairwise((0, *TIMER_BOUNDS)):
         number = wheel.number(now_ms + before * 1000, now_ms + bound * 1000)
         yield Sample((*LOCAL_DISK, str(bound)), number)

@@ -42,7 +42,10 @@ NUMBERS: Final = re.compile(r"\d+")
 
 
 class FollowLines:
-    """Logs that a slave follows its master, or why it does not. Failures that differ only in numbers count as equal."""
+    """The log lines that say whether a slave follows its master, without repetitions.
+
+    Failures that differ only in numbers count as equal.
+    """
 
     def __init__(self) -> None:
         self._is_followed = False
@@ -184,9 +187,10 @@ class HaClient:
                 await self._report(stream)
 
     def _store_blocks(self, received: memoryview, address: str) -> int:
-        """Stores the complete blocks, those of a segment together. Returns the number of bytes that they take.
+        """Appends the complete blocks among the received bytes to the log, with one write for each segment.
 
-        Raises `CannotFollow` for bytes that do not continue the log.
+        Returns the number of bytes that these blocks take. Raises `CannotFollow` for bytes that do not continue the
+        log.
         """
         at, expected, bodies = 0, self._store.end, list[memoryview]()
         while len(received) - at >= BLOCK_HEAD.size:

@@ -4,9 +4,10 @@ A slave reports the end of its log, receives the master's bytes from there on, a
 is read from the log only when the slave can receive it, so nothing is buffered. A slave is refused, with a line in the
 log, if its log is longer than the master's, or if it needs a segment that was removed here.
 
-In a power cut this master may lose bytes that a slave has. When the master's log is longer again, the slave's log looks
-like its beginning, but has other bytes. So after a crash a slave is served only if its log ends at or before the end
-that the master had at its start, or has sent since. A slave that was once refused stays refused.
+In a power cut this master may lose bytes that a slave has. Once the master's log has grown again, a comparison of
+lengths no longer shows that the slave's log has other bytes. So after a crash a slave is served only if its log ends no
+later than the master's log did at its start, or than the bytes that were sent to slaves since then. A slave that was
+once refused for this stays refused.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class NoSlave(Exception):
 
 
 class HaServer:
-    """A master's replication to slaves. `serve_slave` handles a connection. `stored` is called after each append."""
+    """A master's replication to slaves. `serve_slave` serves a connection. Each append must call `stored`."""
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self.replicas = Replicas(CopyRules.of(config))
@@ -125,7 +126,7 @@ class HaServer:
             )
 
     async def _next_report(self, connection: ByteConnection, reports: Reports) -> int | None:
-        """Returns the offset in the slave's next report, or None if it closed. Raises `NoSlave` if it is silent."""
+        """Returns the offset in a slave's next report, or None if it disconnected. Raises `NoSlave` if it is silent."""
         with trio.move_on_after(self._times.housekeeping):
             while data := await connection.stream.receive_some(RECEIVED_AT_ONCE):
                 if (offset := reports.feed(data)) is not None:
@@ -162,7 +163,8 @@ class HaServer:
     async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
         """Sends all the bytes. Raises `NoSlave` if for a time the slave neither reads nor acknowledges any.
 
-        A slow slave may only acknowledge, since the system accepts no more bytes before much of its buffer is free.
+        The time is haHousekeepingInterval. An acknowledgement suffices, since the system may accept no more bytes for a
+        slow slave until its full buffer has enough space.
         """
         while data:
             acknowledged = replica.acknowledged
@@ -173,7 +175,7 @@ class HaServer:
                 raise NoSlave(f"it took nothing for {self._times.housekeeping:g} s (haHousekeepingInterval)")
 
     def _note_lag(self, replica: Replica) -> None:
-        """Logs that a slave lags by haMaxGapNotInSync, or has caught up to half of that."""
+        """Logs when a slave starts to lag by haMaxGapNotInSync bytes, and when it has caught up to half of that."""
         lag, most_gap = self._store.end - max(replica.acknowledged, replica.first), self.replicas.rules.most_gap
         lags = lag >= ((most_gap + 1) // 2 if replica.lags else most_gap)
         if lags is replica.lags:
@@ -193,7 +195,10 @@ class HaServer:
 
 
 async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Coroutine[Any, Any, None]) -> None:
-    """Runs one of the two tasks for a slave. Its end cancels the other by `scope`. Its error goes to `endings`."""
+    """Runs one of the two tasks of a slave's connection, and then cancels the other one by `scope`.
+
+    A connection error is appended to `endings`.
+    """
     try:
         await work
     except (NoSlave, trio.BrokenResourceError, trio.ClosedResourceError) as error:

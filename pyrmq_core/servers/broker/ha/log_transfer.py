@@ -1,4 +1,4 @@
-"""The bytes between a master and a slave, and the times that both ends keep.
+"""The bytes that a master and a slave send to each other, and the time limits of their connection.
 
     slave to master            bytes
     reported offset            8      the log offset up to which the slave has everything
@@ -47,7 +47,7 @@ class HaTimes:
 
 
 class Reports:
-    """A parser of a slave's reports, each the log offset up to which the slave has all bytes. The last one counts."""
+    """A parser of a slave's reports. Each report is the log offset up to which the slave has all bytes."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -30,9 +30,10 @@ MAX_LEVELS: Final = 1000
 
 @dataclass(slots=True)
 class Page(Generic[V]):
-    """A page of the master's topics or groups by name. `total` is the number of all of them.
+    """A page of the master's topics or groups: `table` has them by name, and `total` is their number on all pages.
 
-    Of the page's `rows`, `left_out` cannot be kept here. `forbidden` has, by group, the topics that it may not read.
+    The page has `rows` rows, of which `left_out` cannot be kept by this broker. `forbidden` has, by group, the topics
+    that the group may not read.
     """
 
     version: DataVersion

@@ -1,8 +1,8 @@
 """`OwnCommits`: the offsets that consumers committed at a slave, until the slave has sent them to its master.
 
-In RocketMQ the master's next table overwrites them, and consumers receive messages again. Here the slave first sends
-the master each offset that is greater than the master's (UPDATE_CONSUMER_OFFSET), then adopts the table. A group that
-is new at the slave is first created at the master, which accepts no offsets of an unknown group.
+In RocketMQ a slave loses these offsets when it fetches the master's table, and consumers receive messages again. Here
+the slave first sends the master each offset that is greater than the master's (UPDATE_CONSUMER_OFFSET), then adopts the
+table. A group that is new at the slave is first created at the master, which accepts no offsets of an unknown group.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class OwnCommits:
         return {queue_id: offset for queue_id, offset in row.items() if (group, topic, queue_id) not in self._noted}
 
     async def give_back(self, rows: OffsetTable, ask: Ask, address: str) -> None:
-        """Sends the master each offset that is greater than its own in `rows`, and puts it into `rows`.
+        """Sends the master the offsets committed here that exceed the master's in `rows`, and puts them into `rows`.
 
         Commits that arrive during the call are left for the next call. Offsets that the master refuses are dropped.
         Raises `RocketMQError` if the master does not answer. The offsets not yet sent are then kept.

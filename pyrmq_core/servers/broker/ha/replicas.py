@@ -16,7 +16,7 @@ MILLISECONDS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class CopyRules:
-    """The number of brokers, this master included, that must have a message before its send is answered.
+    """The rules by which a send waits for slaves: `copies` brokers, the master included, must have its message.
 
     A send waits at most `timeout` seconds. A slave that lags by `most_gap` bytes is not in sync. With `needs_slaves`,
     as in RocketMQ 4.9, a send does not wait at all if too few slaves are in sync.

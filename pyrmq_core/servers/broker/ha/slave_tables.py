@@ -55,10 +55,10 @@ ReadPage: TypeAlias = Callable[[Command], Page[V]]
 
 @dataclass(frozen=True, slots=True)
 class FetchedState:
-    """A master's delivery progress: the next offset by delay level, and the timers' checkpoint (None without timers).
+    """A master's delivery progress, as a slave fetched it: next offsets by delay level, and the timers' checkpoint.
 
-    All messages that the master had delivered lie before the position `log_end` of its log. The slave's log ended at
-    `known_to` before the fetch: the state includes every delivery before it.
+    `timers` is None without timers. All messages that the master had delivered lie before the offset `log_end` of its
+    log. The progress includes every delivery before `known_to`, where the slave's log ended before the fetch.
     """
 
     delay_offsets: dict[int, int]
@@ -68,12 +68,11 @@ class FetchedState:
 
 
 class DeliveryState:
-    """A master's progress with delayed messages and timers, which this slave adopts once its log has what was
-    delivered.
+    """The master's progress in delivering delayed messages and timers, kept until this slave can safely adopt it.
 
-    A slave that becomes the master continues from the adopted state. If it adopted a state at once, and the master were
-    lost before the slave had copied the delivered messages, no broker would deliver them. So a state waits until this
-    log reaches its `log_end`.
+    A slave that becomes the master continues from the adopted progress. If it had adopted progress before its log had
+    the delivered messages, and the master were lost, no broker would deliver them. So fetched progress waits until this
+    slave's log reaches its `log_end`.
     """
 
     def __init__(self, store: MessageStore, delays: DelayLevels) -> None:
@@ -84,16 +83,16 @@ class DeliveryState:
         self._turn = trio.Lock()
 
     async def fetched(self, state: FetchedState) -> None:
-        """Keeps a fetched state until it can be adopted, unless an earlier state is still waiting.
+        """Keeps fetched progress until it can be adopted, unless progress with the same or a smaller `log_end` waits.
 
-        If later states replaced earlier ones, a slave that lags far would adopt none.
+        If later progress replaced earlier progress, a slave that lags far would adopt none.
         """
         if self._waiting is None or state.log_end < self._waiting.log_end:  # or: the master lost its log's end
             self._waiting = state
         await self.adopt()
 
     async def adopt(self) -> None:
-        """Adopts the waiting state once this slave's log is synced up to its `log_end`. May raise `StoreError`."""
+        """Adopts the waiting progress once this slave's log is synced up to its `log_end`. May raise `StoreError`."""
         async with self._turn:
             state = self._waiting
             if state is None or self._store.flushed < state.log_end:
@@ -117,7 +116,7 @@ GROUP_FIELDS: Final = Fields("groupSeq", "maxGroupNum")
 
 
 class SlaveTables:
-    """Fetches the master's tables and progress for a slave. `run` repeats that until cancelled.
+    """The fetches of the master's tables and progress by a slave. `run` repeats them until cancelled.
 
     `ask` sends a request to the master. `master_address` returns its address, or None while that is unknown. The event
     `tried` is set after the first attempt, `has_topics` when the topics were fetched for the first time.
@@ -168,7 +167,7 @@ class SlaveTables:
                 await self._step("topics", self._fetch_topics, address)
 
     async def fetch(self) -> bool:
-        """Fetches all tables once, and logs failures. Returns False if there is no master to fetch from."""
+        """Fetches all tables once, and logs failures. Returns False if the master is unknown or cannot be reached."""
         address = self._master_address()
         if address is None:
             return False
@@ -238,7 +237,7 @@ class SlaveTables:
     async def _fetch_pages(
         self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion
     ) -> Page[V] | None:
-        """Fetches a table page by page, or returns None if its version is `own_version`.
+        """Returns a table of the master, fetched page by page, or None if its version is this slave's `own_version`.
 
         If the table changes between two pages, the master sends its first page again. A master of 4.9 sends one page.
         """

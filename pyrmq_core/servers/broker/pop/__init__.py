@@ -8,8 +8,8 @@
     reviver        the task that makes messages visible again
 
 As with RocketMQ's default in 5.4 and 5.5 (popConsumerKVServiceEnable=false), the state lies in a topic, the revive log,
-so that either broker can continue with the other's store. A pop writes a checkpoint, a timer message that is delivered
-to the revive log one second before the messages become visible again. An acknowledgement is a timer message for that
-time. When the time has come, each message of the checkpoint without an acknowledgement is stored again in the group's
-retry topic.
+so that RocketMQ's broker can continue with this broker's store, and the reverse. A pop writes a checkpoint, a timer
+message that is delivered to the revive log one second before the messages become visible again. An acknowledgement is a
+timer message for that time. When the time has come, each message of the checkpoint without an acknowledgement is stored
+again in the group's retry topic.
 """

@@ -10,8 +10,8 @@ A queue is locked for other pops while one of them is neither acknowledged nor v
     a            attempt id of the pop
     l            time of the last pop in ms
 
-Source: broker/pop/orderly/QueueLevelConsumerManager.java (5.4.0), which without a row lets an acknowledgement pass over
-the messages before it. Here it counts only with the row of its pop.
+Source: broker/pop/orderly/QueueLevelConsumerManager.java (5.4.0). There an acknowledgement in a queue without a row
+moves the group's offset past all messages before it. Here it has an effect only if the row is that of its pop.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class OrderedQueues:
         return row is not None and now_ms < row.free_ms and (attempt_id is None or attempt_id != row.attempt_id)
 
     def take(self, queue: Queue, pop: OrderedPop) -> Mapping[int, int]:
-        """Locks a queue for a pop. Returns by offset how often its messages were popped before, if they were."""
+        """Locks a queue for a pop. Returns, by offset, the number of earlier pops of each message popped before."""
         before, tries = self._rows.get(queue), {}
         if before is not None and pop.attempt_id is not None and pop.attempt_id == before.attempt_id:
             tries = dict(before.tries)
@@ -132,9 +132,10 @@ class OrderedQueues:
         return tries
 
     def ack(self, queue: Queue, offset: int, pop_time_ms: int) -> bool:
-        """Acknowledges a message and moves the group's offset. Returns False if the message is not one of its pop.
+        """Acknowledges a message, and moves the group's offset to the first message that is not acknowledged.
 
-        Acknowledgements of an earlier pop, and of messages before the group's offset, have no effect.
+        Returns False if the pop did not take this message. An acknowledgement of an earlier pop, or of a message before
+        the group's offset, has no effect and returns True.
         """
         if (row := self._current(queue, offset, pop_time_ms)) is None:
             return True
@@ -147,7 +148,7 @@ class OrderedQueues:
         return True
 
     def change(self, queue: Queue, offset: int, pop_time_ms: int, visible_ms: int) -> bool:
-        """Sets the time in ms at which a message becomes visible. Returns False if it was acknowledged before."""
+        """Sets the time in ms at which a message becomes visible. Returns False if the group's offset is greater."""
         if offset < (self._offsets.committed(*queue) or 0):
             return False
         if (row := self._current(queue, offset, pop_time_ms)) is not None and offset in row.offsets:
@@ -166,7 +167,10 @@ class OrderedQueues:
                 self._waits.wake_queue(*queue)
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that creates the file's text in any thread, or None if nothing changed."""
+        """Returns a function that encodes the content of `consumerOrderInfo.json`, or None if nothing has changed.
+
+        The function may be called in any thread. Changes count since the last call of `unsaved`.
+        """
         if not self.is_changed:
             return None
         self.is_changed, oldest_ms = False, clock.now_ms() - KEPT_MS

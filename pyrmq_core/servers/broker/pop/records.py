@@ -137,9 +137,10 @@ ReviveEntry: TypeAlias = CheckPoint | Ack
 
 
 def read_entry(record: RawRecord, own_broker: str) -> tuple[ReviveEntry, int]:
-    """Decodes an entry from its record, with the time in ms for which it was written. Raises `BadEntry`.
+    """Decodes an entry of the revive log, and returns it with the time in ms for which it was written.
 
-    Acknowledgements written by older brokers name no broker, and get the name `own_broker`.
+    Raises `BadEntry` for a malformed record. Acknowledgements written by older brokers name no broker, and get the name
+    `own_broker`.
     """
     properties = decode_properties(decode_java_utf8(record.properties))
     tag = properties.get(TAGS, "")

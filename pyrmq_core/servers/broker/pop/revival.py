@@ -1,8 +1,8 @@
-"""`Revival`: decides which checkpoints of a queue of the revive log are due.
+"""`Revival`: finds the checkpoints in a queue of the revive log whose messages must become visible again.
 
-Entries are read in the order of the queue. A checkpoint is due when every acknowledgement for its time has been read:
-the timers have delivered all entries up to that time, or an entry of a later time was read. Messages that become
-visible are acknowledged in the log, too, so that a reader that restarts at `done` repeats none.
+Entries are read in the order of the queue. A checkpoint is due once every acknowledgement for its time has been read:
+when the timers have delivered all entries up to that time, or when an entry of a later time was read. Messages that
+became visible are acknowledged in the log, too, so that a broker that restarts reading at `done` repeats none.
 
 Source: broker/processor/PopReviveService.java (5.4.0), in which a checkpoint is due two seconds later.
 """
@@ -70,7 +70,7 @@ class Revival:
     def due(self, delivered_ms: int) -> Due | None:
         """Returns the first checkpoint that is due, or None. It stays the first until `end` is called.
 
-        `delivered_ms` is the time up to which the timers had delivered everything before the queue was read.
+        All entries for times up to `delivered_ms` had been delivered to the queue before it was read.
         """
         until_ms = max(delivered_ms - GRACE_MS, self._seen_ms - DISORDER_MS)
         if not self._times or self._times[0][0] > until_ms:

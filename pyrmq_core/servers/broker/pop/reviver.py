@@ -1,8 +1,9 @@
-"""`Reviver`: makes popped messages visible again that were not acknowledged within their invisible time.
+"""`Reviver`: the task that makes popped messages visible again unless they were acknowledged in time.
 
-It reads the queues of the revive log, and stores each such message in the retry topic of its group, with one more try,
-or in the group's dead-letter topic after retryMaxTimes tries. RocketMQ's broker revives messages for ever, and leaves
-the dead-letter topic to its proxy. After a disk error the step is repeated, so that no message is lost.
+It reads the queues of the revive log. It stores a message that was not acknowledged within its invisible time in the
+retry topic of its group, with one more try, or after retryMaxTimes tries in the group's dead-letter topic. RocketMQ's
+broker revives messages for ever, and leaves the dead-letter topic to its proxy. After a disk error the reviver tries
+again, so that no message is lost.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Reviver:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def next_queue(self) -> int:
-        """Returns the id of the revive queue for the next pop, each in turn."""
+        """Returns the id of the revive queue in which the next pop writes its checkpoints, each queue in turn."""
         return next(self.numbers) % self.log.queues
 
     def left(self, queue_id: int) -> int:

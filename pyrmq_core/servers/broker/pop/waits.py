@@ -1,8 +1,8 @@
 """`PopWaits`: pops and notifications that wait for a message of their topic or of its retry topics.
 
-They are held pulls, with the same limits. A message wakes in each group only the pop that waits longest, since a pop
-takes many messages, and wakes the next one if it leaves some. Source: broker/longpolling/PopLongPollingService.java
-(5.4.0), which does not notice messages of the older retry topics.
+They are held like pulls, within the same limits. A message wakes only the longest waiting pop of each group, since a
+pop takes many messages. A pop that leaves messages in its queues wakes the next one. Source:
+broker/longpolling/PopLongPollingService.java (5.4.0), which does not notice messages of the older retry topics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ BETWEEN: Final = "@"
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A group that waits at a queue of a topic, or at all of them (ANY_QUEUE). A notification `takes` no message."""
+    """The topic, group and queue of a waiting pop or notification. The queue may be ANY_QUEUE, for all of them.
+
+    A pop `takes` messages, a notification does not.
+    """
 
     topic: str
     group: str

@@ -1,9 +1,10 @@
-"""Requests that an administrator sends to a consumer through the broker: 307, 309, and offsets in memory (223).
+"""Administrators' requests that the broker passes on to connected consumers.
 
-The broker passes requests 307 and 309 on to the client with the requested id, and returns its answer. It refuses 309
-for a batch that is one record. Request 223 becomes a request 221 to each member of the group, and members that do not
-answer properly are left out. Source: broker/processor/AdminBrokerProcessor.java (callConsumer, consumeMessageDirectly,
-getConsumerStatus), broker/client/net/Broker2Client.java (5.4.0).
+GET_CONSUMER_RUNNING_INFO (307) and CONSUME_MESSAGE_DIRECTLY (309) are sent to the client with the requested id, and its
+answer is returned. 309 is refused for a record that contains a whole batch. The request for the offsets in consumers'
+memory (223) becomes a request 221 to each member of the group, and members that do not answer properly are left out.
+Source: broker/processor/AdminBrokerProcessor.java (callConsumer, consumeMessageDirectly, getConsumerStatus),
+broker/client/net/Broker2Client.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ class ConsumerCallRequests:
         return self._pass_on(header.consumer_group, header.client_id, header.to_command())
 
     def consume_directly(self, request: Command, _: Peer) -> Answer:
-        """Sends the request, with the stored message, to the consumer that it names. A batch record is refused."""
+        """Sends a stored message to the consumer that the request names, and returns the consumer's answer.
+
+        A record that contains a whole batch is refused.
+        """
         header = ConsumeMessageDirectly.from_command(request)
         try:
             place = decode_offset_msg_id(header.msg_id or "").offset

@@ -1,8 +1,8 @@
-"""Requests about clients: heartbeats (34), leaving (35), members of groups (38, 203, 204, 300), expressions (46), and
-locks of queues (41, 42).
+"""Requests about clients and their groups, from clients and from administrators.
 
-Only version 1 of the heartbeat is supported, which is complete each time. Source:
-broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java (5.4.0).
+These are heartbeats (34), leaving a group (35), members of groups (38, 203, 204, 300), checks of filter expressions
+(46), and locks of queues (41, 42). Only version 1 of the heartbeat is supported, in which each heartbeat lists all
+groups and subscriptions. Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java (5.4.0).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""CONSUMER_SEND_MSG_BACK (36), and the choice between retry topic and dead-letter topic for a consumer's retries.
+"""Messages that consumers could not handle: CONSUMER_SEND_MSG_BACK (36) stores them for another try.
 
-A message that a consumer could not handle goes to `%RETRY%group`, with a delay that grows with the number of tries.
-After the last try, or when the consumer requests it, it goes to `%DLQ%group`. A batch that is one record is refused,
-since only its consumer knows which message failed, and sends that one itself. Source:
-broker/processor/SendMessageProcessor.java (handleRetryAndDLQ), AbstractSendMessageProcessor.java (5.4.0).
+Such a message goes to the retry topic `%RETRY%group`, with a delay that grows with the number of tries. After the last
+try, or when the consumer requests it, it goes to the dead-letter topic `%DLQ%group`. This choice applies also to
+retries that consumers send as new messages. A record that contains a whole batch is refused: only its consumer knows
+which message failed, and sends that one itself. Source: broker/processor/SendMessageProcessor.java (handleRetryAndDLQ),
+AbstractSendMessageProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ GroupConfig = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SendBackRequests:
-    """The handler of messages that consumers send back for another try, and the check of retries that they send."""
+    """The handler of messages that consumers send back for another try.
+
+    It also checks the retries that consumers send to a retry topic as new messages.
+    """
 
     settings: LiveSettings
     identity: Identity
@@ -124,11 +128,12 @@ class SendBackRequests:
         return success()
 
     def divert(self, message: SendMessage, version: int, properties: dict[str, str]) -> TopicConfig | None:
-        """Returns the dead-letter topic for a retry that may not be repeated, or None if the retry may be stored.
+        """Returns the dead-letter topic for a message sent to a retry topic, or None if another try is allowed.
 
-        No repetition is possible without tries left, or if the group consumes in order. The sender's release,
-        `version`, decides whether its own limit of tries counts. A dead letter loses its delay in `properties`, and
-        gets the original message's topic and id there.
+        No try is allowed beyond the limit of tries, or while the group locks queues to consume in order. The limit is
+        the message's if the sender's `version` is new enough, else the group's. For a dead letter the delay is removed
+        from `properties`, and the original topic and message id are added. Raises `RequestRefused` for an unknown
+        group.
         """
         name = message.topic.removeprefix(RETRY_PREFIX)
         group = self.groups.find(name, clock.now_ms())

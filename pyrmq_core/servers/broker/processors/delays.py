@@ -1,6 +1,6 @@
-"""Chooses the queue that a message is stored in: that of its delay level, the timers', or its own.
+"""The choice of the queue that stores a message: the queue of its delay level, the timers' queue, or its own queue.
 
-A level takes precedence over a delivery time. Source: broker/util/HookUtils.java handleScheduleMessage (5.4.0).
+A delay level takes precedence over a delivery time. Source: broker/util/HookUtils.java handleScheduleMessage (5.4.0).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StoredQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DelayedQueues:
-    """Chooses the queue that a message is stored in: that of its delay level, the timers', or its own."""
+    """The choice of the queue that stores a message: its delay level's queue, the timers' queue, or its own queue."""
 
     delays: DelayLevels
     timers: Timers

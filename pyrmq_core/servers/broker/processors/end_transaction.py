@@ -1,9 +1,9 @@
-"""END_TRANSACTION (37) and RESUME_CHECK_HALF_MESSAGE (323).
+"""Requests of transactions: END_TRANSACTION (37) commits or rolls back, RESUME_CHECK_HALF_MESSAGE (323) checks again.
 
-A commit stores the message for its consumers, a rollback only records the end, and an unknown state leads to a check.
-RocketMQ does not answer a request with an unknown state. Here it is refused. A second commit of a message is answered
-like the first, and delivers nothing. Source: broker/processor/EndTransactionProcessor.java, AdminBrokerProcessor.java
-(resumeCheckHalfMessage), 5.4.0.
+A commit stores the message for its consumers, a rollback only records that the transaction has ended. A request with an
+unknown state is refused, where RocketMQ does not answer, and the producer is queried later. A second commit of a
+message is answered like the first, and delivers nothing. Source: broker/processor/EndTransactionProcessor.java,
+AdminBrokerProcessor.java (resumeCheckHalfMessage), 5.4.0.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TransactionRequests:
         return self._end(end)
 
     async def _end_when_flushed(self, end: EndTransaction) -> Command:
-        """Ends a transaction after a sync, since with SYNC_FLUSH a half message is in its queue only then."""
+        """Ends a transaction after the log was synced: with SYNC_FLUSH a half message is in its queue only then."""
         await self.flusher.wait_flushed(self.store.end)
         return self._end(end)
 

@@ -19,13 +19,13 @@ BUSY: Final = "too many long requests wait for their turn; try again later"
 
 
 async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]) -> Command:
-    """Runs long work when a place is free and returns its answer, or a refusal if too many others wait."""
+    """Returns the answer of `work`, or the refusal SYSTEM_BUSY if `long_work` has too many tasks to run it in time."""
     answer = await long_work.run(work)
     return refusal(ResponseCode.SYSTEM_BUSY, BUSY) if answer is None else answer
 
 
 def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
-    """Returns a response whose body joins these pieces, while other requests are served. A body over 15 MiB is refused.
+    """Returns a response whose body is made of `pieces`, while other requests are served. Refuses a body over 15 MiB.
 
     Each piece should take about 10 us. It may be empty, for a step of work that adds nothing to the body.
     """
@@ -51,10 +51,10 @@ def separated(rows: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def object_pieces(members: Mapping[str, Any] | Iterator[tuple[str, Any]], few: int = 0) -> Iterator[bytes]:
-    """Yields the JSON text of an object in pieces: one for each plain member, and one for each row of a table.
+    """Yields the JSON text of an object in pieces, so that no step of a large answer takes long.
 
-    A table is a dict, or an iterator of names and values. A dict with at most `few` members is one piece. The members
-    must not change meanwhile.
+    A member is one piece, unless it is a table: an iterator of names and values, or a dict of more than `few` members.
+    Each row of a table is a piece. The members must not change meanwhile.
     """
     yield b"{"
     for number, (name, value) in enumerate(members.items() if isinstance(members, Mapping) else members):

@@ -103,7 +103,7 @@ def listed(rule: Rule) -> Rule:
 
 
 def checked(handler: Handler, **rules: Rule) -> Handler:
-    """Returns the handler with a check of these header fields before it. An absent field is not checked."""
+    """Returns a handler that first checks header fields by these rules. An absent field is not checked."""
 
     def check(request: Command, peer: Peer) -> Answer:
         for field, rule in rules.items():

@@ -1,8 +1,9 @@
-"""Offsets of queues (29 to 32) and of groups (14, 15).
+"""Requests for the offsets of queues (29 to 32), and for the offsets that groups committed (14, 15).
 
 Source: broker/processor/AdminBrokerProcessor.java, ConsumerManageProcessor.java (5.4.0). For a topic or queue that does
-not exist, 29 to 32 answer as for an empty queue. The queue of a lite topic can be named as a topic, in 29 also by
-`liteTopic`. 5.5.0 accepts a commit of any offset in it. Here the queue must have messages.
+not exist, 29 to 32 answer as for an empty queue. A request selects the queue of a lite topic by using its name as the
+topic, 29 also by the field `liteTopic`. A commit in such a queue is refused if the queue has no messages, while 5.5.0
+accepts any offset.
 """
 
 from __future__ import annotations
@@ -137,15 +138,16 @@ class OffsetRequests:
 
 
 def queue_topic(request: Command, topic: str) -> str:
-    """Returns the topic whose queue a request reads: the queue of its lite topic, or else `topic`."""
+    """Returns the topic whose queue a request reads: the internal topic for its field `liteTopic`, or else `topic`."""
     lite_topic = request.ext.get("liteTopic")
     return f"{LMQ_PREFIX}{topic}${lite_topic}" if lite_topic else topic
 
 
 def may_commit_in(reader: StoreReader, topic: str, queue_id: int, offset: int = 0) -> bool:
-    """Returns False for the queue of a lite topic that has no messages, or that ends before `offset`.
+    """Returns False if no offset may be committed: a lite topic's queue is empty, or ends before `offset`.
 
-    Otherwise commits with arbitrary names would fill the table. An offset beyond the end belongs to a deleted queue.
+    Otherwise requests with arbitrary names could fill the table of offsets. An offset beyond the end belongs to a
+    deleted queue.
     """
     return not is_lite_queue(topic) or reader.bounds((topic, queue_id))[1] >= max(offset, 1)
 

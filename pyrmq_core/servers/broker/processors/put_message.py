@@ -1,4 +1,4 @@
-"""Stores messages for the handlers of requests. An error of the disk becomes a `RequestRefused`."""
+"""`MessageWriter`: stores messages for the handlers of requests. An error of the disk becomes a `RequestRefused`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MessageWriter:
-    """Stores messages, counts them, and waits until they are synced and copied as the settings require."""
+    """The writer of messages to the store. It counts them, and can wait until they are synced and copied."""
 
     settings: LiveSettings
     store: MessageStore
@@ -56,8 +56,9 @@ class MessageWriter:
     async def wait_until_safe(self, end: int) -> ResponseCode:
         """Waits until the log up to `end` is synced (SYNC_FLUSH), and enough slaves have it (SYNC_MASTER).
 
-        Both time limits begin now. Returns SUCCESS or the code of the limit that passed. As in RocketMQ, the code about
-        the slaves replaces the one about the disk. Raises `RequestRefused` if the disk failed.
+        Both time limits begin now. Returns SUCCESS, the code of the limit that passed, or SLAVE_NOT_AVAILABLE if too
+        few slaves are in sync. As in RocketMQ, the code about the slaves replaces the one about the disk. Raises
+        `RequestRefused` if the disk failed.
         """
         code, replicas, began = ResponseCode.SUCCESS, self.replicas, trio.current_time()
         can_copy = replicas.can_copy(end)
@@ -86,7 +87,7 @@ class MessageWriter:
             raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}") from error
 
     def illegal(self, reason: str = "") -> RequestRefused:
-        """Returns the refusal of a message, with RocketMQ's text followed by `reason`."""
+        """Returns the refusal MESSAGE_ILLEGAL, with RocketMQ's text followed by `reason`."""
         limit = self.settings.config.max_message_size
         remark = (
             "the message is illegal, maybe msg body or properties length not matched. "

@@ -165,11 +165,11 @@ class SendRequests:
         return answer if answer is None or isinstance(answer, Command) else await answer
 
     async def saved_topic(self, message: SendMessage) -> TopicConfig:
-        """Returns the message's topic once the topics' file has it. A missing topic is created if the default topic
-        allows that.
+        """Returns the message's topic, once the topics' file contains it. Creates a missing topic if that is allowed.
 
-        A new topic is announced to the NameServers before the send is answered, so that the sender's next query finds
-        the route.
+        A missing topic is created with the settings of the message's default topic, and announced to the NameServers
+        before the send is answered, so that the sender's next query finds the route. Raises `RequestRefused` without a
+        topic.
         """
         if message.topic not in self.topics:
             config = self.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
@@ -206,7 +206,7 @@ class SendRequests:
             return self.refused(refused)
 
     def _prepare_one(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-        """Prepares one message. As in Java, duplicate properties in the header and their order are lost."""
+        """Prepares a message for storing. As in Java, duplicate properties in the header and their order are lost."""
         properties = decode_properties(message.properties or "")
         is_half = self.is_in_transaction(properties, sys_flag, message.reconsume_times or 0)
         if INNER_NUM in properties or sys_flag & BATCH_RECORD:
@@ -290,7 +290,7 @@ class SendRequests:
         return max(0, min(priority, config.write_queue_nums - 1)) if config is not None else queue_id
 
     def _prepare_batch(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-        """Prepares a batch, whose messages are stored unchanged, since the header's properties describe the batch."""
+        """Prepares a batch. Its messages keep their own properties, since those in the header describe the batch."""
         properties = decode_properties(message.properties or "")
         if is_retry_topic(message.topic):
             raise RequestRefused(

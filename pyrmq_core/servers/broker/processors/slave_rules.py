@@ -56,7 +56,7 @@ CHANGES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SlaveRules:
-    """A slave's handler. It refuses requests that would change only this broker, and `respond` handles others."""
+    """A slave's handler of requests. It refuses requests that only a master may serve. `respond` handles the others."""
 
     settings: LiveSettings
     identity: Identity

@@ -33,7 +33,7 @@ Row: TypeAlias = tuple[str, int, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class QueueRows:
-    """Creates rows of JSON tables whose keys are queues, such as a group's offset in each queue."""
+    """The rows of JSON tables whose keys are queues, such as a group's offset in each queue."""
 
     broker_name: str
     offsets: GroupOffsets

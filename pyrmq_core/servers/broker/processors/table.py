@@ -1,8 +1,9 @@
 """The table of request codes and their handlers. A request with any other code is refused by its name.
 
-A family of requests is a frozen dataclass with the parts that it uses, and `handlers` returns its part of the table.
-`checked` tests the names in a request's header before the handler runs. The handlers of sends, pulls and 36 test names
-themselves, with RocketMQ's own answers. The handlers of 34, 41, 42 and 200 test the names in the body.
+The handlers of a family of requests are methods of a frozen dataclass, whose method `handlers` returns its rows of the
+table. `checked` tests the names in a request's header before the handler runs. The handlers of sends, of pulls and of
+CONSUMER_SEND_MSG_BACK (36) test names themselves, with RocketMQ's own answers. The handlers of 34, 41, 42 and 200 test
+the names in the body.
 """
 
 from __future__ import annotations

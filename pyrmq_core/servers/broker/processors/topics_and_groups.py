@@ -257,7 +257,10 @@ def changed_topic(
 
 
 async def announced(announcer: TopicAnnouncer, *topics: TopicConfig) -> Command:
-    """Creates or changes topics. Answers when these and all earlier changes are written and announced."""
+    """Creates or changes topics. Returns success when these and all earlier changes are written and announced.
+
+    If the disk fails, returns a refusal.
+    """
     try:
         await make_topic(announcer, *topics)
     except RequestRefused as refused:
@@ -301,9 +304,10 @@ async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
 
 
 def _page(request: Command, first: str, most: str, version: DataVersion) -> tuple[int, int | None]:
-    """Returns the numbers of a page's first row and of the first row after it, or None for all further rows.
+    """Returns the rows of a table that a slave requests: the first row, and the row after the last, or None for all.
 
-    If the slave's version differs, it is the first page (TopicConfigManager.subTopicConfigTable).
+    If the slave has another version of the table, the rows begin with the first one, as in
+    TopicConfigManager.subTopicConfigTable.
     """
     try:
         count, start = (parse_int(request.ext.get(name, "0")) for name in (most, first))

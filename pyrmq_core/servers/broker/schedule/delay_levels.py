@@ -118,7 +118,10 @@ class DelayLevels:
         self._copies_from = max(self._known_to, min(waiting, default=self._store.end))
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that creates the file's text in any thread, or None if nothing changed since."""
+        """Returns a function that encodes the content of `delayOffset.json`, or None if nothing has changed.
+
+        The function may be called in any thread. Changes count since the last call of `unsaved`.
+        """
         known_to = self._known_to if self._unknown else self._store.end
         is_far = bool(self._delivered) and known_to - self._known_to > SEARCHED_BYTES
         if not self.is_changed and not is_far:
@@ -131,7 +134,10 @@ class DelayLevels:
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
 
     def replace(self, delivered: dict[int, int], known_to: int | None = None) -> None:
-        """Replaces the next offset of each level by another broker's, which includes deliveries before `known_to`."""
+        """Replaces the next offset of each delay level by that of another broker.
+
+        The new offsets include every delivery before the log offset `known_to`. With None that limit stays as it was.
+        """
         self._known_to = self._known_to if known_to is None else known_to
         if delivered != self._delivered:
             self._delivered = delivered
@@ -219,7 +225,7 @@ class DelayLevels:
         return FAR_MS
 
     def _deliver(self, raw: bytes | None, level: int, offset: int, *, is_due: bool) -> bool:
-        """Delivers a delayed message to its own topic, unless an earlier run did. Returns False if it is not due."""
+        """Delivers a delayed message to its own topic, unless that was done before. Returns False if it is not due."""
         if raw is None:
             log.error("delayed message %d is not delivered: its record is damaged, or no longer in the log", offset)
             return True
@@ -253,9 +259,9 @@ class DelayLevels:
 
 
 def message_pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
-    """Returns the message of a record, or the messages of a batch that an earlier pyrmq stored as one retry.
+    """Returns the message in a record, or all messages of a batch that an earlier release of pyrmq stored for a retry.
 
-    All messages of such a batch are delivered again, since the record does not say which of them failed.
+    Such a record contains a whole batch, and does not say which of its messages failed, so all are delivered again.
     """
     if not record.sys_flag & BATCH_RECORD:
         return [piece(record.flag, record.body, record.properties)]
@@ -273,7 +279,10 @@ def _joined(added: Mapping[str, str], own: bytes) -> bytes:
 
 
 def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
-    """Returns the function by which recovery creates queue entries, with the delivery time for delayed messages."""
+    """Returns the function by which recovery encodes a record's queue entry.
+
+    The entry of a delayed message has the delivery time in place of the tags' hash.
+    """
 
     def entry_of(record: RawRecord) -> bytes:
         if record.topic == SCHEDULE_TOPIC.encode():

@@ -1,4 +1,4 @@
-"""`LiveSettings`: the settings of a running broker, of which request 25 changes some."""
+"""`LiveSettings`: the settings of a running broker, some of which UPDATE_BROKER_CONFIG (25) can change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The values of settings: parsing them from text, formatting them, and the limits of numbers.
 
-Java keeps most numbers in an int, which limits all of them here: as a time in ms it is 24 days. Sizes and counts that
+Numbers are limited to 2**31 - 1, as most are in Java. A time in ms is thus limited to 24 days. Sizes and counts that
 RocketMQ does not limit may be larger.
 """
 
@@ -38,7 +38,11 @@ MAX_REPLICAS: Final = 64
 
 
 def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings with RocketMQ's JVM disk ratios as percentages. Raises `InvalidArgument` for a bad ratio."""
+    """Returns the settings with the disk ratios of RocketMQ's JVM properties, such as 0.90, replaced by percentages.
+
+    The percentages have the ratios' names without `rocketmq.broker.`. Raises `InvalidArgument` unless a ratio is a
+    number.
+    """
     settings = dict(properties)
     for name in RATIOS:
         if (text := settings.pop(JVM_PREFIX + name, "").strip()) != "":

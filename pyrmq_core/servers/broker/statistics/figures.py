@@ -133,7 +133,11 @@ class BrokerFigures:
         return {(key.partition("@")[0], key.partition("@")[2]): tally for key, tally in self._gets.items()}
 
     def find(self, name: str, key: str) -> tuple[Tally, str] | None:
-        """Returns the tally and counter name of a statistic, by RocketMQ's name and key, or None if there is none."""
+        """Returns the tally (set of counters) that has a statistic, and the counter's name, or None without one.
+
+        `name` is RocketMQ's name of the statistic, such as TOPIC_PUT_NUMS, and `key` its topic, group, queue or
+        cluster.
+        """
         kind = KINDS.get(name)
         if kind is None:
             return None
@@ -148,7 +152,10 @@ class BrokerFigures:
             yield from list(table.values())
 
     def take_samples(self, period: Period, now_ms: int) -> Iterator[None]:
-        """Adds a sample of each tally to the samples of a period, one tally a step."""
+        """Adds a sample of each tally's counters to the samples of a period.
+
+        Yields after each tally, so that other tasks can run.
+        """
         for tally in self.tallies():
             tally.take_sample(period, now_ms)
             yield
@@ -164,7 +171,10 @@ class BrokerFigures:
         self._deleted_groups.add(group)
 
     def forget_deleted(self) -> Iterator[None]:
-        """Removes the tallies of topics and groups deleted since the last call, and examines one tally a step."""
+        """Removes the tallies of the topics and groups that were deleted since the last call.
+
+        Yields after each examined tally, so that other tasks can run.
+        """
         topics, groups = self._deleted_topics, self._deleted_groups
         if topics or groups:
             self._deleted_topics, self._deleted_groups = set(), set()
@@ -180,7 +190,10 @@ class BrokerFigures:
         }
 
     def totals(self) -> dict[str, object]:
-        """Returns the members about today and yesterday in the answer to request 28. All are totals since the start."""
+        """Returns the message totals for GET_BROKER_RUNTIME_INFO (28): now, this morning, yesterday morning.
+
+        Each total counts since the start of the broker.
+        """
         now = {"Put": self._put_by_users.messages, "Get": self._get_by_users.messages}
         members: dict[str, object] = {}
         for name, (yesterday, today) in self._mornings.items():

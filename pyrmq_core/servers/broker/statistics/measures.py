@@ -1,4 +1,4 @@
-"""`Measures`: the counters of a broker that only its page of metrics shows. A broker without that page has none.
+"""`Measures`: the counters of a broker that only its Prometheus page shows. A broker without that page has none.
 
 Source: broker/metrics/BrokerMetricsManager.java, store/metrics/DefaultStoreMetricsManager.java, broker/processor/
 EndTransactionProcessor.java, AdminBrokerProcessor.java, broker/metrics/PopMetricsManager.java (5.4.0). As in RocketMQ,

@@ -107,7 +107,7 @@ class StoreRates:
         self._samples.append(Totals(now_ms, *totals))
 
     def turn_minute(self) -> None:
-        """Starts the counts of a new minute. The tables show the times of the previous minute."""
+        """Starts new counts of put durations. `figures` then has the counts of the minute that just ended."""
         self._last_buckets, self._buckets = self._buckets, [0] * len(BUCKET_ENDS)
         self._last_spans, self._spans = self._spans, [0] * len(SPANS)
 

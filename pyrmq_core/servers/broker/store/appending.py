@@ -79,9 +79,9 @@ class DoesNotFit(StoreError):
 class Append:
     """A message or a batch to store in one queue, with consecutive offsets. Hosts are packed (record.pack_host).
 
-    With `delay_ms` the queue entries have the store time plus the delay in place of the tags' hash. With `inner_num`
-    the only piece is a batch of that many messages as one record, for a queue of a batch topic. With `lite_queue` the
-    only piece is also in that queue of a lite topic.
+    With `delay_ms` the queue entries have the delivery time, the store time plus the delay, in place of the tags' hash.
+    With `inner_num` the only piece is a record that contains a batch of that many messages, for a queue of a batch
+    topic. With `lite_queue` the only piece is a message that is listed in that queue of a lite topic, too.
     """
 
     topic: str
@@ -98,15 +98,18 @@ class Append:
     lite_queue: str = ""
 
     def based(self, queue_offset: int) -> Append:
-        """Returns the batch with its number of messages (INNER_NUM) and its first queue offset (INNER_BASE)."""
+        """Returns a copy with the properties INNER_NUM (messages in the batch) and INNER_BASE (first queue offset)."""
         return self._with({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)})
 
     def placed(self, lite_offset: int) -> Append:
-        """Returns the append with its lite topic's queue and its offset there as properties, as in 5.5.0."""
+        """Returns a copy whose message has the lite topic's queue and the offset there as properties, as in 5.5.0."""
         return self._with({QUEUES: self.lite_queue, OFFSETS: str(lite_offset)})
 
     def unplaced(self) -> Append:
-        """Returns the messages without offsets in lite queues, which a sender or a copied message may have set."""
+        """Returns a copy in which properties with lite queues' offsets are renamed, so that they have no effect.
+
+        A sender may have set such a property, or a copied message may have it.
+        """
         pieces = [
             piece._replace(properties=piece.properties.replace(OFFSETS_INSIDE, NO_OFFSETS)) for piece in self.pieces
         ]
@@ -119,7 +122,7 @@ class Append:
 
 
 class AppendResult(NamedTuple):
-    """The offsets of an append: its records' in the log, its first queue offset, and the end of the log after it."""
+    """The offsets of an append: the log offsets of its records, its first queue offset, and the log's new end."""
 
     positions: list[int]
     queue_offset: int
@@ -154,7 +157,10 @@ def appended_bytes(append: Append) -> int:
 def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
-    """Encodes an append's records and queue entries, from these offsets on. A batch topic has other entries."""
+    """Encodes the records and queue entries of an append that begins at these offsets of the log and of the queue.
+
+    The queue entries of a batch topic have another format.
+    """
     if isinstance(append.pieces, BatchPieces) and not batch_topic and append.delay_ms is None:
         return _build_batch(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)

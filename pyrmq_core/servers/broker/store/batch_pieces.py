@@ -1,4 +1,4 @@
-"""The messages of an append: a single message, or the messages decoded from the body of a batch."""
+"""The messages that one append stores: a single message, or all messages decoded from the body of a batch."""
 
 from __future__ import annotations
 

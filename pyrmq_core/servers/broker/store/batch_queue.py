@@ -68,7 +68,10 @@ class BatchSlots(EntryFiles):
 
 
 class BatchConsumeQueue:
-    """The consume queue of a batch topic. Its offsets are from `start` to before `end`, the next is `next_offset`."""
+    """The consume queue of a batch topic, in which one entry may stand for a record with several messages.
+
+    Its queue offsets begin at `start` and end before `end`. The next appended message gets `next_offset`.
+    """
 
     __slots__ = ("end", "next_offset", "slots", "start")
 
@@ -90,7 +93,11 @@ class BatchConsumeQueue:
         self.start = slots.entry(slots.start).base if slots.start < slots.end else self.end
 
     def number_of(self, offset: int) -> int:
-        """Returns the number of the entry with the message at `offset`, or of the next entry if none has it."""
+        """Returns the number of the entry whose record contains the message at a queue offset.
+
+        Entries are numbered from 0 in the order of the files. If no entry contains the message, this is the number of
+        the next later entry, or the end of the entries.
+        """
         low, high = self.slots.start, self.slots.end
         while low < high:
             middle = (low + high) // 2
@@ -108,9 +115,9 @@ class BatchConsumeQueue:
             yield self.slots.entry(number)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes the entries of batches, of which the first begins at the queue offset `index`.
+        """Appends packed entries to the queue's files. The first entry begins at the queue offset `index`.
 
-        `index` is the queue's end, or beyond it if the messages between were removed.
+        `index` is `end`, or a higher offset if the messages between were removed.
         """
         if self.slots.start == self.slots.end:
             self.start = index

@@ -1,4 +1,4 @@
-"""The checkpoint: up to where log, queues and index are on the medium, in two files.
+"""The checkpoint: up to which point commit log, queues and key index are synced to the disk, in two files.
 
     checkpoint                 bytes  RocketMQ's, with store times for all times
     log flushed to             8
@@ -59,9 +59,10 @@ MARGIN_MS: Final = 3000
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The extent of synced data in log, queues and index.
+    """The saved progress of syncing: the store times and offsets up to which log, queues and key index are on the disk.
 
-    Without this broker's own file, `safe_offset` and later fields are unknown.
+    Recovery reads the commit log from `safe_offset` on. If this broker's own file is missing, `safe_offset` is None and
+    the later fields have their defaults.
     """
 
     log_time_ms: int = 0
@@ -77,7 +78,7 @@ class Checkpoint:
 
     @property
     def safe_time_ms(self) -> int:
-        """The store time in ms up to which every message is in log and queues."""
+        """The store time in ms up to which all messages are certainly synced, in the commit log and in the queues."""
         return max(0, min(self.log_time_ms, self.queue_time_ms) - MARGIN_MS)
 
     def encode(self) -> bytes:
@@ -150,7 +151,7 @@ class CheckpointFiles:
         return self.value
 
     def remove_wrong(self) -> None:
-        """Removes a checkpoint file that is not 4096 bytes long. Without RocketMQ's no log offset counts as synced."""
+        """Removes a checkpoint file that is not 4096 bytes long. If it is RocketMQ's, sets `safe_offset` to None."""
         if len(self._own) != BYTES:
             self._files.remove(OWN_CHECKPOINT_NAME)
         if len(self._published) != BYTES:
@@ -158,7 +159,10 @@ class CheckpointFiles:
             self.value = replace(self.value, safe_offset=None)
 
     def write(self, value: Checkpoint) -> None:
-        """Writes a state to this broker's file, without a sync. If it raises `StoreError`, nothing has changed."""
+        """Makes `value` the newest state, and writes it to this broker's own checkpoint file, without a sync.
+
+        Raises `StoreError`, with nothing changed, if the write fails.
+        """
         data = value.encode_own()
         if data != self._own:
             self._files.open(OWN_CHECKPOINT_NAME, BYTES).write(0, data)
@@ -166,12 +170,15 @@ class CheckpointFiles:
         self.value = value
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions that sync this broker's file, to be run in another thread before `publish` is called."""
+        """Returns functions that sync this broker's own file. Another thread runs them before `publish` is called."""
         self._handed_out = self.value
         return [] if self._own == self._synced else [self.sync_own]
 
     def publish(self) -> None:
-        """Writes the state at the last call of `unsynced` to RocketMQ's file. Raises `StoreError` if that fails."""
+        """Writes to RocketMQ's checkpoint file the state that was newest at the last `unsynced` call, without a sync.
+
+        Raises `StoreError` if the write fails.
+        """
         self._synced = self._handed_out.encode_own()
         data = self._handed_out.encode()
         if data != self._published:

@@ -42,7 +42,10 @@ class CommitLog:
         self._cut_end: int | None = None  # the end of the last cut since `unsynced` was called
 
     def open(self) -> None:
-        """Opens the segments. Until recovery `end` is the end of the last. Raises `StoreError` for a wrong length."""
+        """Opens the segment files. Raises `StoreError` for a file of another length than `segment_bytes`.
+
+        `end` is then the end of the last file, until recovery has found the last record.
+        """
         self._segments = open_all(self._files, self._folder, self.segment_bytes, "mappedFileSizeCommitLog")
         self._find_start()
         self.end = self.flushed = max(self._segments, default=-self.segment_bytes) + self.segment_bytes
@@ -79,7 +82,10 @@ class CommitLog:
         self.on_new_segment()
 
     def append(self, records: bytes) -> int:
-        """Writes records at the offset from `place`. Returns the new end. A failed write is replaced by zeros."""
+        """Writes packed records at `end`, the offset that `place` has returned. Returns the new `end`.
+
+        If the write fails, it zeros the rest of the segment again and raises `StoreError`.
+        """
         segment, position = self._segment_of(self.end), self.end % self.segment_bytes
         try:
             segment.write(position, records)
@@ -136,7 +142,10 @@ class CommitLog:
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
 
     def synced(self, end: int) -> None:
-        """Moves `flushed` to `end`, after the functions of `unsynced` returned. Bytes cut meanwhile do not count."""
+        """Sets `flushed` to `end` after the functions that `unsynced` returned have run.
+
+        If the log was truncated meanwhile, `flushed` does not exceed the offset at which it was truncated.
+        """
         self.flushed = max(self.flushed, end if self._cut_end is None else min(end, self._cut_end))
 
     @property
@@ -145,7 +154,7 @@ class CommitLog:
 
     @property
     def oldest(self) -> OldSegment | None:
-        """The oldest segment, or None if there is no other, since the last segment is never removed."""
+        """The oldest segment, or None if the log has only one segment, since the last one is never removed."""
         if len(self._segments) < 2:
             return None
         path, (first, second) = self._path(file_name(self.start)), itertools.islice(self._segments, 2)
@@ -161,7 +170,10 @@ class CommitLog:
         return self._files.retire(oldest.path)
 
     def checks(self) -> list[Callable[[], None]]:
-        """Returns for each segment a function, for any thread, that raises `StoreError` if its file has moved."""
+        """Returns a function for each segment that raises `StoreError` if its file is no longer at its path.
+
+        Any thread may call these functions.
+        """
         return [segment.check for segment in self._segments.values()]
 
     def pieces(self, start: int) -> Iterator[tuple[int, bytes]]:

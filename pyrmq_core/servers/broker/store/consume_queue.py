@@ -17,7 +17,10 @@ FILLER_RUN: Final = 4096
 
 
 class ConsumeQueue(EntryFiles):
-    """A queue's entries from `start` to before `end`. The next message gets `next_offset`, which is at least `end`."""
+    """The consume queue of a topic that is no batch topic: one entry for each offset from `start` to before `end`.
+
+    The next appended message gets `next_offset`, which is at least `end`.
+    """
 
     __slots__ = ("next_offset",)
 
@@ -46,7 +49,10 @@ class ConsumeQueue(EntryFiles):
         return ENTRY.iter_unpack(data)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries from `index` on. If that is beyond the end, fillers replace the entries between."""
+        """Writes packed entries from the queue offset `index` on.
+
+        If `index` is beyond the end, the gap is filled with fillers, which are entries without a message.
+        """
         if index > self.end:
             self._fill(index)
         self.write(index, entries)

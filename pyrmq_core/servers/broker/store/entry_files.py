@@ -57,13 +57,16 @@ class EntryFiles:
         return (self.end - self.first) * self._entry_bytes
 
     def open(self) -> None:
-        """Opens the files. Until `cut`, `end` is the end of the last. Raises `StoreError` for a wrong length."""
+        """Opens the queue's files. Raises `StoreError` for a file of the wrong length.
+
+        `end` is then the end of the last file, until recovery calls `cut` with the end of the valid entries.
+        """
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = self.first
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
 
     def is_complete(self, *, from_first: bool) -> bool:
-        """Returns True if no file is missing between the existing files or, with `from_first`, before them."""
+        """Returns True if the files follow one another without a gap and, with `from_first`, begin at offset 0."""
         first = next(iter(self._opened), 0)
         expected = range(first, first + len(self._opened) * self._file_bytes, self._file_bytes)
         return list(self._opened) == list(expected) and not (from_first and first)
@@ -87,9 +90,9 @@ class EntryFiles:
         self.end = max(self.end, position // self._entry_bytes)
 
     def cut(self, end: int) -> None:
-        """Removes the entries from `end` on: those in its file become zeros, and the files behind it are removed.
+        """Removes the entries from number `end` on: zeros them in the file of `end`, and deletes all later files.
 
-        The first of all files is never removed.
+        The first file is never deleted.
         """
         position = end * self._entry_bytes
         for base in [base for base in self._opened if base >= position and base > next(iter(self._opened))]:
@@ -114,7 +117,10 @@ class EntryFiles:
         self._syncing.clear()
 
     def retire_files(self) -> list[Callable[[], None]]:
-        """Drops the files before `start`, except the last. Returns functions that delete them, in this order."""
+        """Drops the files whose entries are all before `start`, but never the last file.
+
+        Returns functions that delete the files from the disk, to be called in the order of the list.
+        """
         retired = [
             base for base in list(self._opened)[:-1] if base + self._file_bytes <= self.start * self._entry_bytes
         ]

@@ -1,4 +1,6 @@
-"""The formats of the store's files except records: names, the blank end of a segment, queue entries, marks.
+"""The formats of the store's files, except records: file names, the blank record at a segment's end, queue entries.
+
+`Mark` and `IndexMark` are points up to which log and queues, or the key index, are synced.
 
     consume queue entry        bytes
     commit-log offset          8
@@ -56,7 +58,11 @@ def blank_record(left: int) -> bytes:
 
 
 class Mark(NamedTuple):
-    """A log offset `end`, and the numbers of queue entries and of topic deletions before it."""
+    """A point in the commit log up to which the store is synced, or is being synced: the log offset `end`.
+
+    `entries` is the number of entries that all queues have for messages before it. `deletions` is the number of
+    deletions of queues so far, which shows whether the mark is outdated.
+    """
 
     end: int
     entries: int
@@ -64,9 +70,10 @@ class Mark(NamedTuple):
 
 
 class IndexMark(NamedTuple):
-    """The newest full and synced file of the index: the number in its name, and its last store time.
+    """The progress of the key index in the checkpoint: its newest file that is full and synced.
 
-    `file` is None if RocketMQ wrote the checkpoint, which has only the time.
+    `file` is the number in that file's name, and `store_ms` the store time of its last message. `file` is None if there
+    is no such file, or if RocketMQ wrote the checkpoint, which has only the time.
     """
 
     file: int | None

@@ -24,7 +24,10 @@ OVERLAP_BYTES: Final = 64
 
 
 class LogCopy:
-    """A slave's log, replayed up to `end`. `holes` are the damaged ranges that were skipped."""
+    """A slave's copy of its master's commit log. Records before `end` already have their entries in the consume queues.
+
+    `holes` are the damaged ranges of the log that were skipped.
+    """
 
     def __init__(self, log: CommitLog, queues: QueueTable, entry_of: EntryOf) -> None:
         self._log = log
@@ -39,10 +42,9 @@ class LogCopy:
         self.unknown_topic: str | None = None  # the topic for which the record at `end` waits
 
     def replay(self) -> tuple[bool, list[tuple[QueueKey, bytes]]]:
-        """Fills the queues from the next records. Returns False if no complete record is left, and each queue's new
-        entries.
+        """Adds the entries of the next copied records to their queues. Returns True if more records may follow.
 
-        After a `StoreError`, as of a full disk, the call can be repeated.
+        Also returns the new entries of each queue. After a `StoreError`, as of a full disk, the call can be repeated.
         """
         if not self.end:
             self.end = self._log.start

@@ -53,11 +53,11 @@ class StoreListener:
 
 
 class MessageStore:
-    """The log, the queues and the checkpoint, which `open` recovers after a crash. `reader` reads stored messages.
+    """A broker's store: commit log, consume queues and checkpoint. `reader` reads stored messages.
 
-    After a failed sync, written bytes may be lost. Then `failure` has the reason, nothing more is stored, and the
-    caller abandons the store, so that the next opening checks the log. Nothing is stored either while there is a
-    `refusal`.
+    `open` recovers after a crash. After a failed sync, written bytes may be lost: `failure` then has the reason, all
+    further messages are refused, and the caller must `abandon` the store, so that the next start checks the log.
+    Messages are also refused while `refusal` has a reason, which retention sets when the disk is too full.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class MessageStore:
         return self._log.flushed
 
     def put(self, append: Append, now_ms: int) -> AppendResult:
-        """Stores messages. Raises `DoesNotFit` if they exceed a segment, `StoreError` if the disk fails."""
+        """Stores one append. Raises `DoesNotFit` if its messages exceed a segment, `StoreError` if the disk fails."""
         self._check_ready()
         group = AppendGroup(self._log, self.queues)
         result = group.add(append, now_ms)
@@ -242,7 +242,7 @@ class MessageStore:
         return None if self._copy is None else self._copy.unknown_topic
 
     def take_damage(self) -> list[tuple[int, int]]:
-        """Returns the ranges of the copied log without a readable record that were found since the last call."""
+        """Returns the damaged ranges, from start to end offset, found in a slave's log since the last call."""
         assert self._copy is not None, "a slave's store replays"
         holes, self._copy.holes = self._copy.holes, []
         return holes
@@ -256,7 +256,7 @@ class MessageStore:
         return IndexMark(self._checkpoint.value.index_file, self._checkpoint.value.index_time_ms)
 
     def mark_indexed(self, mark: IndexMark, *, synced: bool = False) -> None:
-        """Writes to the checkpoint how far the index of keys is synced. With `synced` the checkpoint is synced, too."""
+        """Writes to the checkpoint how far the key index is synced. With `synced` the checkpoint is synced, too."""
         marked = replace(self._checkpoint.value, index_file=mark.file, index_time_ms=mark.store_ms)
         self._checkpoint.write(marked)
         if synced:
@@ -277,9 +277,10 @@ class MessageStore:
     def delete_queues(self, keys: Collection[QueueKey], folders: Iterable[str]) -> list[Callable[[], None]]:
         """Deletes queues and their folders, so that new queues with these names begin at offset 0.
 
-        Returns functions that free the disk space, to be run in another thread. First everything else is flushed, and a
-        mark after the queues' records is synced, from which recovery begins, so that it does not restore them. Raises
-        `StoreError`, with nothing deleted, if the mark cannot be written. After a failed sync nothing more is stored.
+        First everything else is synced, and the checkpoint lets recovery begin after the queues' records, so that it
+        does not restore them. Returns functions that free the disk space, to be run in another thread. Raises
+        `StoreError`, with nothing deleted, if the checkpoint cannot be written. After a failed sync nothing more is
+        stored.
         """
         if self.failure:
             raise StoreError(self.failure)
@@ -342,7 +343,10 @@ class MessageStore:
             self.dispatch(end)
 
     def unsynced_queues(self) -> list[Callable[[], None]]:
-        """Returns functions that sync all queue entries so far in another thread. `mark_safe` must be called next."""
+        """Returns functions that sync all queue entries written so far, to be run in another thread.
+
+        Then `synced_queues` and `mark_safe` must be called.
+        """
         self._synced_queues = self.queues.count_used()
         return [sync for queue in self.queues.by_key.values() for sync in queue.unsynced()]
 
@@ -356,8 +360,8 @@ class MessageStore:
     def mark_safe(self, mark: Mark) -> None:
         """Writes to the checkpoint that log and queues are synced up to `mark`, from which recovery then begins.
 
-        The mark, a former `synced_mark`, is ignored after a failure, if a topic was deleted since, or if entries before
-        it are not written.
+        `mark` is the value that `synced_mark` had before the queues were synced. It is ignored after a failure, if
+        queues were deleted since, or if queue entries before it are not written yet.
         """
         behind = self._waiting and self._waiting[0].end <= mark.end
         if behind or self.failure or mark.deletions != self._deletions:

@@ -1,7 +1,7 @@
-"""The consume queues by topic and queue id, and groups of appends to them.
+"""The consume queues of a store by topic and queue id, and groups of appends that are written together.
 
-A queue begins at its first message that the log still has. When segments of the log are removed, each queue is adjusted
-at its next use, since a store may have many queues.
+A queue starts at its first message that is still in the log. After segments of the log were removed, the start of each
+queue is moved at its next use, since a store may have many queues.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _new: Final = tuple.__new__  # takes half as long as the constructor of a `Named
 
 
 class Waiting(NamedTuple):
-    """The queue entries of stored messages that are not written yet, so that the messages cannot be read.
+    """A stored append whose queue entries are not written yet, so that its messages cannot be read yet.
 
     `end` is the log offset after the messages. `messages` is None for the second entry of a message, in the queue of
     its lite topic.
@@ -104,7 +104,10 @@ def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
 
 
 class QueueTable:
-    """All consume queues of a store. The callback `is_batch_topic` returns None for an unknown topic."""
+    """All consume queues of a store, by topic and queue id.
+
+    The callback `is_batch_topic` returns None for a topic whose settings are unknown.
+    """
 
     def __init__(
         self,
@@ -123,16 +126,19 @@ class QueueTable:
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 
     def has_lite(self, name: str) -> bool:
-        """Returns whether records get entries in this lite queue: if it exists, or lite queues are enabled."""
+        """Returns True if a message that names the lite queue `name` also gets an entry in it.
+
+        That is so if the queue exists, or if lite queues are enabled.
+        """
         return self._settings.keeps_lite_queues or (name, LITE_QUEUE_ID) in self.by_key
 
     def open(self) -> None:
-        """Opens the files of all queues. Raises `StoreError` for a plain queue of a batch topic, or the reverse."""
+        """Opens the files of all queues. Raises `StoreError` if a batch topic has a plain queue, or the reverse."""
         self._open(QUEUES_FOLDER, are_batch=False)
         self._open(BATCH_QUEUES_FOLDER, are_batch=True)
 
     def get(self, key: QueueKey) -> AnyConsumeQueue | None:
-        """Returns a queue, adjusted to the start of the log, or None if it is unknown."""
+        """Returns a queue, or None if it is unknown. Its `start` is first moved to the start of the log."""
         queue = self.by_key.get(key)
         if queue is not None and queue.log_start != self._log.start:
             follow_log(queue, self._log.start)
@@ -167,7 +173,10 @@ class QueueTable:
         self.lite_queues += _lite_count(removed)
 
     def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
-        """Drops files of removed messages. Returns functions that delete them in any thread, in this order."""
+        """Drops the files of a queue whose messages were all removed from the log.
+
+        Returns functions that delete the files, to be called in the order of the list, in any thread.
+        """
         queue = self.get(key)
         return [] if queue is None else slots_of(queue).retire_files()
 
@@ -176,7 +185,7 @@ class QueueTable:
         return queue is not None and queue.start == queue.end > 0 and queue.next_offset == queue.end
 
     def folder(self, key: QueueKey) -> str:
-        """Returns the folder to delete with a queue. A lite topic has only one queue, so it is the topic's."""
+        """Returns the folder to delete with a queue: its own, or that of a lite topic, which has only one queue."""
         if is_lite_queue(key[0]):
             return f"{QUEUES_FOLDER}/{key[0]}"
         kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER
@@ -214,7 +223,10 @@ class QueueTable:
 
 
 class AppendGroup:
-    """Appends that are written to one segment of the log together. No queue changes before `write`."""
+    """A group of appends that are written to one segment of the commit log together.
+
+    `add` collects them. The queues' next offsets change only in `write`.
+    """
 
     __slots__ = ("_end", "_log", "_next_offsets", "_queues", "_records", "entries", "waiting")
 
@@ -228,10 +240,11 @@ class AppendGroup:
         self.entries = 0
 
     def add(self, append: Append, now_ms: int) -> AppendResult | None:
-        """Adds an append, stored at `now_ms`. Returns its offsets, or None if the segment has no more room for it.
+        """Adds an append with the store time `now_ms`. Returns its offsets, or None if the segment has no room for it.
 
-        Raises `DoesNotFit` for more than a segment holds, and for a batch record that would count as one message.
-        Raises `UnsafePath` for a topic that cannot be a folder's name, and another `StoreError` if the disk fails.
+        Raises `DoesNotFit` for an append larger than a segment, and for a batch in one record that would count as one
+        message. Raises `UnsafePath` for a topic that cannot be a folder's name, and another `StoreError` if the disk
+        fails.
         """
         log, is_batch = self._log, append.inner_num > 0
         size = appended_bytes(append) + (INNER_BYTES if is_batch else LITE_BYTES if append.lite_queue else 0)
@@ -308,7 +321,10 @@ def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
 
 
 def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """Returns the number of the first entry from `low` on for which `holds` is true, by binary search, or the end."""
+    """Returns the number of the first entry from `low` on for which `holds` returns True, or `slots.end`.
+
+    It searches in halves: `holds` must return True for all entries after that one, too.
+    """
     high = slots.end
     while low < high:
         middle = (low + high) // 2

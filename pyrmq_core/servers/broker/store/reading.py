@@ -3,11 +3,11 @@
 Source: store/DefaultMessageStore.java getMessage (5.4.0), with its status, next offset and limits. Adjacent records,
 such as those of a batch, are read as one piece, a run.
 
-The record of an entry must have the same topic, queue, queue offset, log offset and size. A record in the queue of a
-lite topic has these of its parent, and its lite queue and offset in its properties. Only the first and the last record
-of a run are checked, since the sizes of the entries leave no room for other records between. A pull returns the
-messages before a wrong entry. A pull that begins at one raises `StoreError`, where RocketMQ returns whatever bytes are
-there.
+The record to which a queue entry refers must have the entry's topic, queue, queue offset, log offset and size. A record
+in the queue of a lite topic has these of its parent topic, and its lite queue and offset in its properties. Only the
+first and the last record of a run are checked, since the sizes of the entries leave no room for other records between.
+A pull returns the messages before a wrong entry. A pull that begins at one raises `StoreError`, where RocketMQ returns
+whatever bytes are there.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class GetStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GetLimits:
-    """The limits of one answer. The first message is returned whatever its size.
+    """The limits of the response to a pull. The first message is returned even if it is larger than `max_bytes`.
 
-    `requested_messages` is the number in the request, or None for `max_messages`. Complete batches may exceed
-    `max_messages` by the last batch, but not this number.
+    `requested_messages` is the number in the request, or None for `max_messages`. Batch records are returned complete:
+    with the last one the response may exceed `max_messages`, but not `requested_messages`.
     """
 
     max_messages: int = 32
@@ -98,10 +98,10 @@ def read_messages(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> GetResult:
-    """Returns messages from `offset` on with one of `tags_codes` (None: all). Records of a batch topic are returned
-    complete.
+    """Returns messages from `offset` on whose tags code is in `tags_codes`, or all if it is None.
 
-    Raises `StoreError` if the first message is not at the log offset in its entry.
+    Records of a batch topic are returned complete. Raises `StoreError` if the first message is not at the log offset in
+    its entry.
     """
     if queue is None:
         return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -203,7 +203,7 @@ def _choose_records(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> _Chosen:
-    """Chooses complete records, from the one with the message at `offset` on, while the answer has room.
+    """Chooses complete batch records for a pull, from the one with the message at `offset` on, up to the limits.
 
     As in 5.4.0, each examined message counts as an entry of 46 bytes, towards MAX_SCANNED_BYTES.
     """
@@ -283,7 +283,10 @@ def _is_own(
 
 
 def check_record(log: CommitLog, log_offset: int, size: int, key: QueueKey, index: int) -> bytes:
-    """Returns the first bytes of the record at `log_offset`. Raises `StoreError` unless it is the expected record."""
+    """Returns the first bytes of the record at `log_offset`, after a check that its queue entry refers to it.
+
+    Raises `StoreError` if its size, topic, queue or queue offset (`index`) is another.
+    """
     start = log.read(log_offset, max(0, min(size, MIN_RECORD_BYTES)))
     if len(start) == MIN_RECORD_BYTES:
         magic, topic = topic_part(key[0])
@@ -297,7 +300,10 @@ def check_record(log: CommitLog, log_offset: int, size: int, key: QueueKey, inde
 
 
 def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int) -> int | None:
-    """Returns the store time in ms of the message at a queue offset, or None. Raises `StoreError` for a wrong entry."""
+    """Returns the store time in ms of the message at a queue offset, or None if the queue has no such message.
+
+    Raises `StoreError` if the queue's entry refers to another record.
+    """
     if not queue.start <= offset < queue.end:
         return None
     entry = queue.entry(offset)
@@ -318,7 +324,10 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
 
 
 def search_time(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-    """Returns the offset of the first message stored at or after a time, or with `upper` of the last until then."""
+    """Returns the queue offset of the first message stored at or after a time, or the queue's end if there is none.
+
+    With `upper` it returns the offset of the last message stored at or before the time, or the queue's start.
+    """
     low, high = start, end = queue.start, queue.end
     while low < high:
         middle = (low + high) // 2

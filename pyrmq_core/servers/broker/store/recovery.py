@@ -103,7 +103,10 @@ def recover(
     clean: bool,
     is_copy: bool = False,
 ) -> Recovery:
-    """Makes an opened log and its queues agree. A slave's log (`is_copy`) may end within a record."""
+    """Finds the end of an opened log, truncates log and queues there, and adds the queue entries that are missing.
+
+    A slave's log (`is_copy`) may end within a record.
+    """
     queues = table.by_key
     start = choose_start(log, checkpoint, len(queues), clean=clean)
     safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
@@ -157,9 +160,9 @@ def _has_one_record(log: CommitLog, start: int) -> bool:
 
 
 def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: bool) -> int:
-    """Returns the latest log offset that is safe to read from: this broker's mark, or the start of a segment.
+    """Returns the latest log offset from which recovery may read: the checkpoint's `safe_offset`, or a segment's start.
 
-    If there are fewer `queues` than in the checkpoint, all must be rebuilt, and it is the start of the log.
+    If the store has fewer `queues` than the checkpoint counts, all must be rebuilt, and it is the start of the log.
     """
     safe = checkpoint.safe_offset
     if queues < checkpoint.queues or (safe is None and not queues):
@@ -181,10 +184,9 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
 
 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
-    """Cuts a queue to the entries before `start` whose records are in the log. Returns how many others it had.
+    """Removes a queue's entries of records from `start` on, and the last entries before them whose records are missing.
 
-    Of the entries before `start` the last may lack their records after a power cut. Those from `start` on are read
-    again.
+    Returns the number of the latter, which a power cut can leave. The others are added again from the log.
     """
     slots = slots_of(queue)
     before_start = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)

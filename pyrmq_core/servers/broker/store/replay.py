@@ -37,7 +37,7 @@ class MissingEntries(Exception):
 
 
 class UnknownTopic(Exception):
-    """Raised for a topic whose settings are unknown, since they decide the kind of its queues."""
+    """Raised for a topic whose settings are unknown, and so the kind of its queues, plain or batch."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -45,12 +45,12 @@ class UnknownTopic(Exception):
 
 
 class Replay:
-    """A reader of the log that appends an entry to the right queue for each record.
+    """A reader of the commit log that adds an entry to the right consume queue for each record.
 
-    `queue_of` returns the queue of a key, and `entry_of` the entry of a record. `on_written` is called with key, queue
-    and entries after they were written. The log was synced up to the offset `trusted`: before it an unreadable record
-    is damage, and is added to `holes`. After it such a record is the end of the log. `has_lite` returns whether a
-    record also has an entry in a lite queue.
+    `queue_of` returns the queue of a topic and queue id, and `entry_of` the entry of a record. `on_written` is called
+    with key, queue and entries after they were written. The log was synced up to the offset `trusted`: before it an
+    unreadable record is damage, and is added to `holes`. After it such a record is the end of the log. `has_lite`
+    returns whether a record also has an entry in a lite queue.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Replay:
         return None
 
     def _following(self, key: QueueKey, queue: AnyConsumeQueue, queue_offset: int) -> bytearray | None:
-        """Returns the unwritten entries of a plain queue if `queue_offset` is the next offset after them, else None."""
+        """Returns the buffer of a plain queue's unwritten entries if `queue_offset` follows them, else None."""
         if isinstance(queue, BatchConsumeQueue):
             return None
         _, unwritten = self._unwritten.setdefault(queue, (key, bytearray()))

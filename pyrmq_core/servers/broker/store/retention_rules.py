@@ -45,9 +45,10 @@ class RetentionRules:
 
 
 class Judgement(NamedTuple):
-    """The decision of a round of retention. `cleans` is True if old segments must be removed.
+    """The decision of one round of retention about removing old segments and refusing sends.
 
-    `at_once` is True if segments of any age must be removed, `is_full` if sends must be refused.
+    `cleans` is True if old segments must be removed, `at_once` if segments of any age must be removed, and `is_full` if
+    sends must be refused. `used_percent` is that of the fullest file system.
     """
 
     cleans: bool
@@ -74,10 +75,11 @@ def percent_within(value: int, limits: tuple[int, int]) -> int:
 def judge(
     rules: RetentionRules, hour: int, spaces: Iterable[DiskSpace], store_bytes: int, *, by_hand: bool
 ) -> Judgement:
-    """Decides what to do at an hour of the day, by the space on the file systems of log and queues.
+    """Decides whether to remove old segments and to refuse sends, by the hour of the day and the space on the disks.
 
-    With `by_hand`, for an administrator's request, old segments are removed at any hour. If the store's size is
-    limited, a file system with room for the rest of that size counts as empty.
+    `spaces` are the file systems of log and queues, `store_bytes` is the size of the store. With `by_hand`, for an
+    administrator's request, old segments are removed at any hour. If the store's size is limited, a file system with
+    room for the rest of that size counts as empty.
     """
     needed = max(rules.max_store_bytes - store_bytes, rules.segment_bytes)
     used = max(

@@ -45,7 +45,10 @@ class StoreReader:
         return sorted(queue_id for name, queue_id in self._queues.by_key if name == topic)
 
     def store_time(self, key: QueueKey, offset: int) -> int | None:
-        """Returns the store time in ms of the message at a queue offset, or None. May raise `StoreError`."""
+        """Returns the store time in ms of the message at a queue offset, or None if there is no such message.
+
+        Raises `StoreError` if the queue's entry refers to another record.
+        """
         queue = self._queues.get(key)
         return None if queue is None else stored_ms(self._log, queue, key, offset)
 
@@ -75,10 +78,9 @@ class StoreReader:
         return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
 
     def place_before(self, time_ms: int) -> int:
-        """Returns a log offset before which every message was stored before `time_ms`, the greatest that the search
-        finds.
+        """Returns the latest log offset that a short search finds before which all messages are older than `time_ms`.
 
-        Only the `SEARCHED_QUEUES` queues with the last messages are searched, so a greater one may exist.
+        Only the `SEARCHED_QUEUES` queues with the last messages are searched, so a later such offset may exist.
         """
         position = self._log.start
         slots = [(slots_of(queue), key) for key, queue in self._queues.by_key.items()]

@@ -23,7 +23,7 @@ MILLISECONDS: Final = 1000
 
 
 class Flusher:
-    """The syncs of one store, which `run` makes until cancelled.
+    """The service that syncs a store's log and queues to the disk, until its `run` is cancelled.
 
     After a failed sync no send may be acknowledged, and `failure` has the reason. Each sync also checks that the file
     is still at its path, so that the removal of a log in use is noticed.
@@ -110,7 +110,7 @@ class Flusher:
         return True
 
     def failed(self, reason: str) -> None:
-        """Ends all waits for a sync, since no further sync is made."""
+        """Wakes all callers of `wait_flushed` after the store failed for `reason`, since no further sync is made."""
         log.critical("nothing more is stored until a new start recovers the store: %s", reason)
         while self._waiting:
             self._waiting.popleft()[1].set()

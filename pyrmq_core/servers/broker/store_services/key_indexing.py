@@ -1,8 +1,8 @@
-"""Updates the index of keys in steps between other work, and answers look-ups, a few at a time.
+"""Updates the index of keys in steps between the event loop's other work, and answers look-ups, a few at a time.
 
 While messages are stored, a step is followed by a rest of ten times its length, so that the index takes at most a tenth
-of the loop's time. If the store is filled faster, the index lags, and catches up later. A look-up does not rest, and
-also adds the waiting messages.
+of the loop's time. If the store is filled faster, the index lags, and catches up later. A look-up first adds to the
+index the messages that wait for it, without such rests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ MOST_LOOK_UPS: Final = 256
 
 
 class Found(NamedTuple):
-    """The records with a key, in the order of the log, and the index's last store time and log offset."""
+    """The records with a key, in the order of the log.
+
+    `last_update` is the store time in ms and the log offset of the index's newest message, or zeros if nothing was
+    found.
+    """
 
     records: list[bytes]
     last_update: tuple[int, int]
@@ -76,8 +80,7 @@ class KeyIndexing:
     def close(self) -> None:
         """Syncs the index files. Raises `StoreError` if they can be neither synced nor removed.
 
-        After a crash, files that could not be opened for the check are removed, since the next start may skip the
-        check.
+        If they could not be opened after a crash, they are removed, since the next start may open them without a check.
         """
         if self._index.is_open:
             self._index.close()
@@ -86,7 +89,7 @@ class KeyIndexing:
 
     @property
     def stored_bytes(self) -> int:
-        """The size of the index files that `remove_old` would keep, without the last file."""
+        """The bytes of the index files that `remove_old` would keep, except the newest file."""
         return self._index.stored_bytes(self._store.start)
 
     async def remove_old(self) -> None:
@@ -152,9 +155,10 @@ class KeyIndexing:
     async def look_up(
         self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], most_bytes: int
     ) -> Found | None:
-        """Returns the newest records with a key that together fit into `most_bytes`, in the order of the log.
+        """Returns the newest records with a key, at most `most`, or None if too many look-ups wait.
 
-        Returns None if too many look-ups wait.
+        `key` is topic, word and type of index, and `times_ms` the first and the last store time. The records are in the
+        order of the log. The oldest of those that together exceed `most_bytes` are left out.
         """
         return await self._look_ups.run(partial(self._read, key, most, times_ms, most_bytes), self._wait_until_live)
 

@@ -1,6 +1,6 @@
 """Removes single queues, a few at a time: those that an administrator's request selects, and those of old lite topics.
 
-Source of the ages: broker/lite/AbstractLiteLifecycleManager.java (5.5.0).
+Source of the age at which a lite topic is removed: broker/lite/AbstractLiteLifecycleManager.java (5.5.0).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ OWN_WORK: Final = ((HALF_TOPIC, TRANSACTION_GROUP, "half messages of transaction
 
 
 class Retention:
-    """Removes one store's old files and watches its disk. `run` works until cancelled.
+    """The removal of one store's old files, and the watch over its disk. `run` works until cancelled.
 
     `on_removed` is called after messages were removed. `other_bytes` returns the size of other files that are removed
     with old messages. `now_ms` is the system's clock.
@@ -235,7 +235,7 @@ def _call_all(calls: list[Callable[[], None]]) -> None:
 
 
 def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
-    """Returns a log line for each queue of half messages of which retention removed undecided ones."""
+    """Returns a log line for each queue of half messages from which retention removed undecided transactions."""
     lines = []
     for topic, group, what in OWN_WORK:
         for queue_id in store.reader.queues_of(topic):

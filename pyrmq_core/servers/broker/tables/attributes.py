@@ -1,8 +1,8 @@
 """Attributes of topics and groups, and the changes of a request: `+name=value` sets one, `-name` removes it.
 
-The attributes are those of 5.4.0, and `lite.topic.expiration` and the type LITE of 5.5.0. Values that need another kind
-of queues are refused. Sources: common/attribute/AttributeParser.java, AttributeUtil.java, TopicMessageType.java,
-common/TopicAttributes.java, SubscriptionGroupAttributes.java.
+The attributes are those of 5.4.0, and `lite.topic.expiration` and the type LITE of 5.5.0. The cleanup policy
+COMPACTION is refused, as this broker has no queues for it. Sources: common/attribute/AttributeParser.java,
+AttributeUtil.java, TopicMessageType.java, common/TopicAttributes.java, SubscriptionGroupAttributes.java.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ GROUP_ATTRIBUTES: Final[Attributes] = MappingProxyType({"priority.factor": Attri
 
 
 def parsed_changes(text: str) -> dict[str, str]:
-    """Parses the changes in the text of request 17, as Java does. Raises `BadAttribute` for another form."""
+    """Parses the attribute changes in request 17: `+a=1,-b` becomes `{"+a": "1", "-b": ""}`, as in Java.
+
+    Raises `BadAttribute` if the text has another form or names an attribute twice.
+    """
     changes: dict[str, str] = {}
     for change in _split(text, ",") if text else ():
         name, value = change, ""
@@ -84,7 +87,10 @@ def parsed_changes(text: str) -> dict[str, str]:
 
 
 def listed_changes(owner: str, changes: object) -> dict[str, str]:
-    """Returns the attribute changes in a JSON member, with numbers as texts. Raises `InvalidArgument` for others."""
+    """Returns the attribute changes of a JSON object, with numbers as text. Raises `InvalidArgument` for other values.
+
+    `changes` is None if there are none. `owner` names the topic or group in an error.
+    """
     if changes is None:
         return {}
     if not isinstance(changes, Mapping):

@@ -10,7 +10,10 @@ V = TypeVar("V")
 
 
 class ChangingRows(Generic[K, V]):
-    """A table of dicts or sets by key, which `make` copies. A row in a snapshot is copied before its next change."""
+    """A table of rows (dicts or sets) by key, with cheap snapshots.
+
+    After a snapshot, a row is copied before it first changes. `make` copies a row, or creates an empty one.
+    """
 
     def __init__(self, make: Callable[..., V]) -> None:
         self._make = make

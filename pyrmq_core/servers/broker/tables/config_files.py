@@ -19,7 +19,10 @@ _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 
 def load_config(files: Files, name: str) -> dict[str, Any]:
-    """Returns a config file's members, or none without a file. Raises `StoreError` if no version can be parsed."""
+    """Returns the members of a config file's JSON object, or an empty dict if there is no such file.
+
+    Raises `StoreError` if neither the file nor its `.bak` can be parsed.
+    """
     path = f"{FOLDER}/{name}"
     reason = ""
     for version in (path, f"{path}.bak"):
@@ -40,10 +43,10 @@ def save_config(files: Files, name: str, members: Mapping[str, Any]) -> None:
 
 
 def encode_config(members: Mapping[str, Any]) -> bytes:
-    """Returns the file's text, with a line for each member and for each row of a table (a dict or iterator).
+    """Returns the JSON text of a config file, with a line for each member and for each row of a table.
 
-    A lone surrogate becomes `?`, as in Java. Each line is encoded separately, which is faster than the encoder's
-    `indent`.
+    A table is a member whose value is a dict or an iterator of pairs. A lone surrogate becomes `?`, as in Java. Each
+    line is encoded separately, which is faster than the encoder's `indent`.
     """
     return _lines(members.items(), 1, _table).encode("utf-8", "replace")
 

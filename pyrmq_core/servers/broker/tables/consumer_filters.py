@@ -40,7 +40,10 @@ MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 @dataclass(slots=True)
 class ConsumerFilter:
-    """A group's SQL92 expression for a topic. Its group has left if `dead_ms` is at or after `born_ms`."""
+    """A consumer group's SQL92 filter expression for one topic, with times in ms since 1970.
+
+    If `dead_ms` is at or after `born_ms`, the group's members have left or no longer subscribe to the topic.
+    """
 
     expression: str
     client_version: int
@@ -80,7 +83,7 @@ class ConsumerFilters:
         return self._count
 
     def load(self, now_ms: int) -> None:
-        """Reads the file. All groups count as left until they send a heartbeat."""
+        """Reads `consumerFilter.json`. All groups count as left until they send a heartbeat."""
         members = load_config(self._files, FILE_NAME)
         try:
             rows = [
@@ -130,7 +133,10 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
-        """Adds a group's expression, and drops those of long absent groups if needed. Returns False without room."""
+        """Adds a group's expression. Returns False if the table has no room for it.
+
+        To make room, expressions of groups that have left are dropped, the earliest first.
+        """
         while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))
         if not self._has_room(consumer_filter):
@@ -178,7 +184,10 @@ class ConsumerFilters:
             self._remove(topic, group)
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that creates the file's text in any thread, or None if nothing changed since."""
+        """Returns a function that encodes `consumerFilter.json`, or None if nothing changed since the last call.
+
+        Any thread may call that function.
+        """
         if not self.is_changed:
             return None
         self.is_changed = False
@@ -220,7 +229,10 @@ def _text(snapshot: Mapping[str, Mapping[str, ConsumerFilter]]) -> bytes:
 
 
 def bloom_bits(text: str) -> list[int]:
-    """Returns the bits of a text in a Bloom filter, without which Java's broker cannot read the file."""
+    """Returns the positions of a text's bits in RocketMQ's Bloom filter.
+
+    They are saved with each expression, since Java's broker cannot read the file without them.
+    """
     hashed = murmur3_long(text.encode())
     first, second = hashed & 0xFFFF_FFFF, hashed >> 32
     bits = []

@@ -34,10 +34,11 @@ MOST_RESETS: Final = 10_000
 
 @dataclass(slots=True)
 class _Reset:
-    """A reset of a group's offset in one queue, first returned to a pull at `given_at`.
+    """A reset of a group's offset in one queue, to which the group's pulls are redirected.
 
-    It `is_over` once a member reads at its offset. `followers` are the ids of such members. After a reset `by_deletion`
-    of the topic, a pull at the offset ends the reset at once.
+    `given_at` is the time of the first redirection. The reset `is_over` once a member pulls at `offset` or commits it.
+    `followers` are the ids of the members that did so. After a reset `by_deletion` of the topic, a pull at the offset
+    ends the reset even before a redirection.
     """
 
     offset: int
@@ -83,7 +84,7 @@ class GroupOffsets:
         return len(self._committed.items())
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Returns the committed offset, or None if there is none or it is negative."""
+        """Returns a group's committed offset in a queue, or None if there is none or it is negative."""
         queues = self._committed.find((topic, group))
         offset = -1 if queues is None else queues.get(queue_id, -1)
         return None if offset < 0 else offset
@@ -95,14 +96,17 @@ class GroupOffsets:
         self.on_commit(group, topic, queue_id)
 
     def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Adopts offsets that were committed at another broker. The offsets of other queues stay."""
+        """Adopts a group's offsets by queue id that were committed at another broker. Those of other queues stay."""
         before = self._committed.find((topic, group))
         if before is None or not before.items() >= offsets.items():
             self._queues(topic, group).update(offsets)
             self.is_changed = True
 
     def limit(self, end_of: Callable[[str, int], int]) -> int:
-        """Sets offsets beyond the end of their queue back to that end, which `end_of` returns. Returns their number."""
+        """Lowers each committed offset beyond its queue's end to that end. Returns how many were changed.
+
+        `end_of` returns the end of a queue from its topic and queue id.
+        """
         count = 0
         for (topic, group), row in list(self._committed.items()):
             beyond = {queue_id: end for queue_id, offset in row.items() if offset > (end := end_of(topic, queue_id))}
@@ -117,9 +121,10 @@ class GroupOffsets:
         return queues
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commits an offset, and moves the group's pulls of the queue to it until a member continues there.
+        """Commits an offset, and redirects the group's pulls of the queue to it until a member continues there.
 
-        Until then commits of consumers, which do not know of the reset yet, are ignored.
+        `moved_to` returns this redirection. Until then commits of other offsets are refused, since consumers do not
+        know of the reset yet.
         """
         self.commit(group, topic, queue_id, offset)
         self._resets.setdefault((topic, group), {})[queue_id] = _Reset(offset)
@@ -127,9 +132,10 @@ class GroupOffsets:
     def may_commit(
         self, group: str, topic: str, queue_id: int, offset: int, now: float, member: str | None = None
     ) -> bool:
-        """Returns whether a consumer may commit an offset, which it may not while the queue is reset to another offset.
+        """Returns True if a consumer may commit an offset. It may not while the queue is reset to another offset.
 
-        After a reset, a member may commit again once it has pulled at the new offset.
+        After a reset, `member`, the id of a client, may commit again once it has pulled at the new offset, or some time
+        later. `now` is in seconds on the event loop's clock.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None:
@@ -142,22 +148,25 @@ class GroupOffsets:
         return reset.is_over
 
     def was_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns whether the queue was reset since the start, so that older commits elsewhere are outdated."""
+        """Returns True if the group's offset in the queue was reset since the broker's start.
+
+        Offsets that consumers committed at a slave are then outdated.
+        """
         return queue_id in self._resets.get((topic, group), {})
 
     def may_move(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns whether `moved_to` may move a pull of the queue: during a reset, and for some time after it."""
+        """Returns True during a reset of the queue and some time after it, while `moved_to` may redirect pulls."""
         resets = self._resets.get((topic, group))
         return resets is not None and (reset := resets.get(queue_id)) is not None and reset.given_at > -math.inf
 
     def moved_to(
         self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: str = ""
     ) -> int | None:
-        """Returns the offset at which a member has to pull, since the group was reset, or None to leave its pull alone.
+        """Returns the offset to which a member's pull must be redirected after a reset, or None for its own offset.
 
         `offset` is that of the pull, or None if the pull was waiting when the group was reset. The first member that
-        pulls at the reset's offset ends the reset. A later pull of another member is moved too, unless its offset is
-        between the reset's and the committed one.
+        pulls at the reset's offset ends the reset. A later pull of another member is redirected too, unless its offset
+        is between the reset's and the committed one.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None or member in reset.followers:
@@ -173,7 +182,7 @@ class GroupOffsets:
         return None
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
-        """Ends a reset, so that no pull of the queue is moved to its offset any more."""
+        """Ends a reset, so that the group's pulls of the queue are no longer redirected."""
         self._resets[topic, group][queue_id] = _Reset(0, given_at=-math.inf, is_over=True)
 
     def _current(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:
@@ -207,10 +216,10 @@ class GroupOffsets:
         return {*self.groups_of(topic), *(group for name, group in self._pulled if name == topic)}
 
     def forget_topic(self, topic: str, going_on: Collection[str] = ()) -> None:
-        """Removes the offsets of a deleted topic. The next pulls of `going_on`, the groups with members, are moved to
-        0.
+        """Removes the offsets of a deleted topic, and redirects the next pulls of the groups `going_on` to offset 0.
 
-        Otherwise these members would keep their offsets, and skip the first messages of a new topic of that name.
+        These groups still have members, which would otherwise keep their offsets, and skip the first messages of a new
+        topic of that name.
         """
         rows = {
             (topic, group): {*(self._committed.find((topic, group)) or ()), *self._pulled.get((topic, group), ())}
@@ -221,7 +230,10 @@ class GroupOffsets:
         self._reset_to_start(rows)
 
     def forget_lite_queues(self, names: Collection[str], has_members: Callable[[str], bool]) -> None:
-        """Removes the offsets in deleted queues of lite topics. Groups with members continue at offset 0."""
+        """Removes all offsets in the deleted queues of the lite topics `names`.
+
+        Groups for which `has_members` returns True continue at offset 0.
+        """
         if names:
             readers = [key for key in {*dict(self._committed.items()), *self._pulled} if key[0] in names]
             self._forget(lambda key: key[0] in names)
@@ -249,7 +261,7 @@ class GroupOffsets:
         self._topics.remove(group)
 
     def members(self) -> dict[str, Any]:
-        """Returns the members of the JSON object in `consumerOffset.json`. Rows are created during iteration."""
+        """Returns the members of the JSON object in `consumerOffset.json`. Rows are created during their iteration."""
         topics, committed = self._topics.snapshot(), self._committed.snapshot()
         return {
             "dataVersion": self.data_version.to_members(),
@@ -258,7 +270,10 @@ class GroupOffsets:
         }
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that creates the file's text in any thread, or None if nothing changed since."""
+        """Returns a function that encodes `consumerOffset.json`, or None if nothing changed since the last call.
+
+        Any thread may call that function.
+        """
         if not self.is_changed:
             return None
         self.is_changed = False

@@ -40,7 +40,7 @@ class RequestModes:
         return self._modes.get((topic, group)) or SetRequestMode(topic, group, RequestMode.PULL)
 
     def put(self, mode: SetRequestMode) -> bool:
-        """Sets a mode. Returns False if there are too many."""
+        """Sets whether a group pulls or pops a topic. Returns False, with nothing changed, if the table is full."""
         key = (mode.topic, mode.consumer_group)
         if key not in self._modes and len(self._modes) >= MOST_MODES:
             return False
@@ -49,7 +49,7 @@ class RequestModes:
         return True
 
     def members(self) -> dict[str, Any]:
-        """Returns the members of the JSON object in the file, which a slave receives, too."""
+        """Returns the members of the JSON object in `messageRequestMode.json`, which a slave receives, too."""
         by_topic: dict[str, dict[str, Any]] = {}
         for (topic, group), mode in self._modes.items():
             by_topic.setdefault(topic, {})[group] = {

@@ -97,9 +97,9 @@ class GroupTable:
         return self._groups.get(group)
 
     def find(self, group: str, now_ms: int) -> GroupConfig | None:
-        """Returns a group's settings. An unknown group is created.
+        """Returns a group's settings. Creates an unknown group with default settings, if automatic creation is on.
 
-        Returns None if automatic creation is off, or the name is invalid.
+        Returns None for an unknown group if automatic creation is off, or the name is invalid.
         """
         config = self._groups.get(group)
         if config is not None or not self.auto_create:
@@ -112,7 +112,10 @@ class GroupTable:
         return self._groups[group]
 
     def change(self, group: GroupConfig, now_ms: int) -> None:
-        """Creates or changes a group, with changes of attributes. Raises `InvalidArgument` or `BadAttribute`."""
+        """Creates or changes a group. Raises `InvalidArgument` or `BadAttribute` for impossible settings.
+
+        Its member `attributes` has changes: `+name` sets an attribute, `-name` removes it.
+        """
         name = group["groupName"]
         before = self._groups.get(name)
         changes = listed_changes(f"group {name}", group.get("attributes"))
@@ -135,7 +138,10 @@ class GroupTable:
     def replace(
         self, groups: dict[str, GroupConfig], forbidden: Mapping[str, Mapping[str, int]], version: DataVersion
     ) -> None:
-        """Replaces all groups by another broker's. `forbidden` has, by group, the topics that it may not read."""
+        """Replaces all groups and the table's version by those of another broker.
+
+        `forbidden` has by group and topic the bits of the permissions that the group lacks there.
+        """
         self._groups = groups
         self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
         self.data_version = version

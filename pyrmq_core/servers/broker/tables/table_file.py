@@ -31,9 +31,11 @@ UNASKED_PAUSES: Final = 9
 
 
 class TableFile:
-    """The file of one table. `snapshot` is called in the loop's thread and must copy no more than references.
+    """The JSON file of one table, which `run` writes in a worker thread after each change.
 
-    `changes` counts all changes, `written_changes` those in the file. `on_written` is called after each write.
+    `snapshot` is called in the event loop's thread, and returns a function that builds the file's members in the worker
+    thread. It must copy no more than references. `changes` is the number of all changes, `written_changes` of those in
+    the file. `on_written` is called after each write.
     """
 
     def __init__(
@@ -69,7 +71,10 @@ class TableFile:
         self._changed.set()
 
     async def written(self, changes: int | None = None) -> None:
-        """Waits until the file has that many changes, or all made so far. Raises `StoreError` if that fails."""
+        """Waits until the file has the first `changes` changes of the table, by default all made so far.
+
+        Raises `StoreError` if writing them failed.
+        """
         target = self.changes if changes is None else changes
         while self.written_changes < target:
             if self._failure and self._tried >= target:

@@ -112,7 +112,10 @@ class TopicTable:
         return [topic for name in names if (topic := self._topics.get(name)) is not None]
 
     def inherit(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """Returns the settings of a topic that a send creates, or None if the default topic does not allow it."""
+        """Returns settings for a new topic, copied from `default_topic` with at most `queue_nums` queues.
+
+        Returns None if the default topic is unknown or not inheritable, or is TBW102 with autoCreateTopicEnable=false.
+        """
         default = self._topics.get(default_topic)
         if default is None:
             return None
@@ -130,7 +133,10 @@ class TopicTable:
         )
 
     def for_send(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """Returns the settings of a topic that a send creates, or None if not allowed. A retry topic has one queue."""
+        """Returns the settings of a topic that a send creates, or None if the topic must not be created.
+
+        They are copied from `default_topic`. If that is not allowed, a retry topic still gets one queue.
+        """
         inherited = self.inherit(topic, default_topic, queue_nums)
         if inherited is None and is_retry_topic(topic):
             return TopicConfig(topic, 1, 1, READ_WRITE)

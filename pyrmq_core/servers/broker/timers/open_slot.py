@@ -21,7 +21,10 @@ DIGEST_BYTES: Final = 16
 
 
 class OpenSlot:
-    """The undelivered entries of one slot of the wheel. Entries of equal times stay in the order of the sends."""
+    """The undelivered timer-log entries of one slot of the timer wheel.
+
+    Entries of equal due times are delivered in the order of the sends.
+    """
 
     def __init__(self, slot_ms: int, precision_ms: int) -> None:
         self.slot_ms = slot_ms
@@ -36,7 +39,10 @@ class OpenSlot:
         self._given_back: list[tuple[int, int]] = []  # times and entries, the next one last
 
     def link(self, position: int, entry: TimerEntry) -> None:
-        """Adds the entry at an offset of the timer log, from the newest to the oldest. `sort` is called at the end."""
+        """Adds the entry at the offset `position` of the timer log.
+
+        Entries must be added from the newest to the oldest. After the last one `sort` must be called.
+        """
         self.by_topic[entry.topic_hash] += change_of(entry)
         if takes_back(entry):
             self._deletes.append(position)
@@ -88,7 +94,10 @@ class OpenSlot:
         self._given_back += reversed(entries)
 
     def left(self) -> Iterator[int]:
-        """Yields all remaining entries: first those that recall a message, then the others by time and arrival."""
+        """Yields the timer-log offsets of all undelivered entries.
+
+        Entries that recall another message come first, then the others by time and arrival.
+        """
         yield from reversed(self._deletes)
         yield from self._late_deletes
         yield from [position for _, position in reversed(self._given_back)]

@@ -92,7 +92,7 @@ class Timers:
                 nursery.start_soon(self._save)
 
     def close(self) -> None:
-        """Writes the files so that the next start repeats nothing. Blocks. Raises `StoreError` if a write fails."""
+        """Writes the timer files so that the next start repeats nothing. Blocks. Raises `StoreError` on failure."""
         if self.enabled and self.messages.files.may_save:
             self.messages.close(self._now_ms())
 

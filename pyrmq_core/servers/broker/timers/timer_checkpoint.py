@@ -1,4 +1,4 @@
-"""`config/timercheck`: where the next start continues, in rmq_sys_wheel_timer and in the commit log.
+"""The file `config/timercheck`: the progress of timer delivery, from which the next start continues.
 
     field                      bytes
     read time                  8      slots before it are delivered, with all times in ms
@@ -94,9 +94,9 @@ class TimerCheckpoint:
 
 
 def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
-    """Saves the timer checkpoint of a slave's master at the slave, in any thread. Raises `StoreError` if that fails.
+    """Saves the master's timer checkpoint on its slave, in any thread. Raises `StoreError` if that fails.
 
-    A slave has no timer log and wheel, and timer files of a time as master are removed. If it becomes the master, it
+    It deletes a timer log and wheel that the slave may have from a time as master. If the slave becomes the master, it
     builds them from its commit log, and the checkpoint says which messages were delivered. The saved `log_position` is
     at least 1, so that an empty timer log never seems complete.
     """
@@ -118,11 +118,11 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 
 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
-    """Returns a commit-log offset after which lie all copies delivered since RocketMQ's checkpoint.
+    """Returns the commit-log offset from which to search for copies delivered since RocketMQ's checkpoint was written.
 
-    A start searches for copies from there, to deliver no message twice. Returns None if there are no timer messages, or
-    if too much of the log follows. The checkpoint's read time and queue offset may be of different moments, so the
-    offset precedes both the messages stored since that time and those from the queue offset on.
+    A start searches for them, to deliver no message twice. Returns None if there are no timer messages, or if too much
+    of the log follows. The checkpoint's read time and queue offset may be of different moments. So the offset precedes
+    the messages stored since that time and, unless too much of the log would follow, those from the queue offset on.
     """
     start, end = store.reader.bounds(TIMER_QUEUE)
     if start >= end:

@@ -42,7 +42,7 @@ NEVER_ENQUEUED: Final = 2**63 - 1
 
 
 class NoTimer(Exception):
-    """Raised for a record in rmq_sys_wheel_timer that is not a timer message. The text is the reason."""
+    """Raised for a record in rmq_sys_wheel_timer without a timer message's properties. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,10 @@ def read_message(record: RawRecord) -> TimerMessage:
 
 
 def copy_of(message: TimerMessage, enqueue_ms: int, now_ms: int, *, rolls: bool) -> Append:
-    """Returns the message to store when its slot is due, in its own topic, or with `rolls` in the timers' queue again.
+    """Returns the copy of a timer message to store when its slot is due, with the message's own topic and queue.
 
-    Its properties include `now_ms` and `enqueue_ms`, the time at which the message entered the timer log.
+    With `rolls` the copy goes to rmq_sys_wheel_timer again, for a later slot. If there is room, its properties include
+    `now_ms` and `enqueue_ms`, the time at which the message entered the timer log.
     """
     record, added = message.record, {TIMER_ENQUEUE_MS: str(enqueue_ms)}
     if rolls:
@@ -116,10 +117,10 @@ class DeliveredCopies:
         self._until = (0, 0)
 
     def find(self, records: Iterable[RawRecord], start: int, queue_offset: int, time_ms: int) -> None:
-        """Collects the copies in `records`, which begin at log offset `start`.
+        """Collects the delivered copies among `records`, which begin at the log offset `start`.
 
-        They belong to messages of rmq_sys_wheel_timer before `queue_offset` that are due by `time_ms`. After that
-        `forget` drops them.
+        They are copies of messages in rmq_sys_wheel_timer before `queue_offset` that are due by `time_ms`. Once both
+        limits are passed, `forget` drops the copies.
         """
         for record in records:
             if MARK in record.properties:
@@ -130,17 +131,20 @@ class DeliveredCopies:
         self._until = (queue_offset, time_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Returns True and removes one copy if there is one with this key. Two equal messages need two copies."""
+        """Removes one delivered copy with this key. Returns False if there is none.
+
+        Two equal messages need two copies.
+        """
         if not self._keys[key]:
             return False
         self._keys[key] -= 1
         return True
 
     def forget(self, queue_offset: int, oldest_ms: int) -> None:
-        """Drops all copies once `queue_offset` and `oldest_ms` have passed the limits of `find`, so that none can
-        match.
+        """Drops all copies once `queue_offset` and `oldest_ms` have passed the limits given to `find`.
 
-        `queue_offset` is that of the next message to read, `oldest_ms` the time of the earliest waiting slot.
+        `queue_offset` is that of the next message to read, `oldest_ms` the time of the earliest waiting slot. After
+        that no copy can match.
         """
         if self.start is not None and queue_offset >= self._until[0] and oldest_ms > self._until[1]:
             self._keys.clear()

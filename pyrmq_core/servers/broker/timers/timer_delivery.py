@@ -40,7 +40,7 @@ class DueCopy(NamedTuple):
 
 
 class TimerDelivery:
-    """Delivers timer messages, each once.
+    """The delivery of timer messages, each once.
 
     `warn` is called with a line about lost messages, `on_delivered` with the topic and the bytes of each delivered
     message. `copies` are the copies that an earlier run delivered.
@@ -66,7 +66,10 @@ class TimerDelivery:
         self.copies.find(records, start, self._store.reader.bounds(TIMER_QUEUE)[1], now_ms)
 
     def message(self, entry: TimerEntry) -> TimerMessage | None:
-        """Returns the message of a timer entry, or None if it was removed. Raises `DamagedTimers` for a wrong one."""
+        """Returns the timer message of an entry in the timer log, or None if its record is removed or damaged.
+
+        Raises `DamagedTimers` if the record is not a timer message.
+        """
         record = self._store.reader.record_of(entry.physical_offset, entry.size)
         if record is None:
             self.note_unreadable(entry.physical_offset)
@@ -80,8 +83,9 @@ class TimerDelivery:
         return message
 
     def deliver(self, slot: OpenSlot, timer_log: TimerLog, now_ms: int) -> bool:
-        """Delivers due messages of a slot. Returns True if more may be due. A `StoreError` leaves the failed one
-        next.
+        """Delivers the due messages of a slot, about `STEP_BYTES` of them. Returns True if more may be due.
+
+        Raises `StoreError` if the disk fails. The message that failed is then the next to be delivered.
         """
         left_bytes, failure = STEP_BYTES, None
         entries: list[tuple[int, int]] = []
@@ -125,7 +129,10 @@ class TimerDelivery:
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:
-        """Stores copies in order, without those that never can be. Returns how many are done, and the next error."""
+        """Stores copies in order, and skips those that can never be stored, with a warning.
+
+        Returns how many copies were stored or skipped, and the error that ended this, if any.
+        """
         results = self._store.put_all([copy.append for copy in copies], now_ms)
         for number, (copy, result) in enumerate(zip(copies, results, strict=True)):
             if not isinstance(result, StoreError):

@@ -28,7 +28,10 @@ REWRITTEN_AT_ONCE: Final = 500
 
 
 class TimerFiles:
-    """Timer log, wheel and checkpoint. `slots` is a heap of the times of slots that are not yet open."""
+    """The timer log, the timer wheel and their checkpoint.
+
+    `slots` is a heap with the times of the slots that must still be delivered, without the one that is open.
+    """
 
     def __init__(self, files: Files, settings: TimerSettings) -> None:
         self._files = files
@@ -110,10 +113,10 @@ class TimerFiles:
         return position
 
     def rewrite(self, slot_ms: int, positions: Iterable[int], by_topic: Mapping[int, int]) -> Iterator[None]:
-        """Replaces a slot's entries by copies of those at `positions`, in steps. Only the last step changes the slot.
+        """Replaces a slot's entries by new copies of the entries at `positions` of the timer log, in steps.
 
-        `by_topic` has the slot's number of messages by the hash of their topic. Raises `StoreError` if a write fails.
-        The copies written until then stay unused in the log.
+        Only the last step changes the slot. `by_topic` has the number of the slot's messages by the hash of their
+        topic. Raises `StoreError` if a write fails. The copies written until then stay unused in the log.
         """
         before, after, left = self.wheel.slot(slot_ms), Slot(), Counter[int]()
         for number, position in enumerate(positions, 1):
@@ -134,7 +137,7 @@ class TimerFiles:
             self.wheel.put(slot_ms, Slot())
 
     def expect(self, slot_ms: int) -> None:
-        """Adds the time of a slot to `slots`, which are still to be delivered."""
+        """Adds a slot's time to the heap `slots`, so that the slot is delivered when due."""
         heapq.heappush(self.slots, slot_ms)
 
     def delivered(self, slot_ms: int, by_topic: Mapping[int, int]) -> None:

@@ -67,9 +67,10 @@ def drop_times(properties: MutableMapping[str, str]) -> None:
 def place_timer(
     properties: MutableMapping[str, str], topic: str, queue_id: int, now_ms: int, settings: TimerSettings
 ) -> bool:
-    """Adds the slot's time and the message's own topic and queue to the properties. Returns False if it is due already.
+    """Adds to `properties` the time of the message's slot and its own topic and queue.
 
-    `now_ms` is the time of the send, from which a delay counts. Raises `BadTimer` for a time that is refused.
+    Returns False, with nothing added, if the message is due already. `now_ms` is the time of the send, from which a
+    delay counts. Raises `BadTimer` for a delivery time that is refused.
     """
     due_ms = delivery_ms(properties, now_ms)
     if due_ms <= now_ms:
@@ -97,7 +98,10 @@ def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
 
 
 def slot_of(due_ms: int, precision_ms: int) -> int:
-    """Returns the time of the wheel's slot for a due time. A multiple of the precision belongs to the slot before."""
+    """Returns the time of the wheel's slot in which a message with a due time waits, both in ms.
+
+    A slot has the messages due after its own time, up to and including the next slot's time.
+    """
     return (due_ms - 1) // precision_ms * precision_ms
 
 
@@ -115,10 +119,10 @@ def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precisi
 
 
 def rolled_slot(out_ms: int, write_ms: int, settings: TimerSettings) -> tuple[int, bool]:
-    """Returns the time of the slot in which a message waits, and True if it must be stored again then.
+    """Returns the time of the slot in which a message waits next, and True if it is then stored again for a later slot.
 
-    `out_ms` is the time of its final slot, and `write_ms` the time of the slot that is written now. A message that is
-    not stored again in between could be removed with other old messages before it is due.
+    `out_ms` is the time of its final slot, and `write_ms` that of the current slot. A message due in more than
+    `roll_slots` slots is stored again in between, since retention could otherwise remove it with other old messages.
     """
     window_ms = settings.roll_slots * settings.precision_ms
     beyond_ms = out_ms - write_ms - window_ms

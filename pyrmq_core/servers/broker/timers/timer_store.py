@@ -48,7 +48,10 @@ MARGIN_SLOTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The progress of an earlier run: it delivered messages before `queue_offset` with slots before `read_ms`."""
+    """The progress of timer delivery before the timer files were rebuilt.
+
+    Messages before `queue_offset` whose slot is before `read_ms` were delivered.
+    """
 
     queue_offset: int = 0
     read_ms: int = 0
@@ -119,7 +122,10 @@ class TimerStore:
         return lines
 
     def work(self, now_ms: int) -> int:
-        """Reads or delivers some messages. Returns the ms until the next call, which may also follow a `StoreError`."""
+        """Does one step: reads new timer messages or delivers due ones. Returns the ms until the next call.
+
+        It can be called again after a `StoreError`.
+        """
         try:
             if self._leaving is not None or self._floor(now_ms) < self._read_ms:
                 self._go_back(self._floor(now_ms))
@@ -163,7 +169,10 @@ class TimerStore:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """The commit log's end and the read time in ms, of which one changes with every message and every slot."""
+        """The commit log's end, and the read time in ms, before which all slots are delivered.
+
+        Each stored message changes the first, and each delivered slot the second.
+        """
         return self._store.end, self._read_ms
 
     def close(self, now_ms: int) -> None:
@@ -182,7 +191,7 @@ class TimerStore:
         self.delivery.report()
 
     def _leave_slot(self) -> Iterator[None]:
-        """Closes the open slot in steps, leaving only the undelivered entries in it."""
+        """Closes the open slot, in steps, so that its entries in the files are only the undelivered ones."""
         slot = self._slot
         if slot is None:
             return
@@ -195,7 +204,10 @@ class TimerStore:
             self.files.expect(slot.slot_ms)
 
     def _go_back(self, write_ms: int) -> None:
-        """Empties slots, some a call, until the read time is back at `write_ms`, after the clock was set back."""
+        """Moves the read time back towards `write_ms`, after the clock was set back, and empties the slots between.
+
+        The read time is the end of the delivered slots. Each call empties only some slots.
+        """
         if self._slot is not None:
             self._leaving = self._leaving or self._leave_slot()
             if next(self._leaving, True):
@@ -260,7 +272,7 @@ class TimerStore:
         return offset < end
 
     def _begin(self, now_ms: int) -> None:
-        """Writes a first checkpoint, or after the clock was set back the last one with the earlier time.
+        """Writes the first checkpoint, or after the clock was set back the last one again, with the earlier time.
 
         Otherwise a start after a kill would skip the slots up to the later time.
         """
@@ -306,7 +318,10 @@ class TimerStore:
                 self._take_back(slot, message)
 
     def _is_of_past_slot(self, message: TimerMessage, write_ms: int) -> bool:
-        """Returns True for a message whose slot passed undelivered. It waits there, as a later one may recall it."""
+        """Returns True if a message whose slot is over must still wait in it, since a later message may recall it.
+
+        That is so for messages that were stored before the start, if their slot was not delivered.
+        """
         oldest_ms = max(self._read_ms, write_ms - SLOTS // 2 * self._settings.precision_ms)
         return message.record.queue_offset < self._known_end and self._floor(message.out_ms) >= oldest_ms
 

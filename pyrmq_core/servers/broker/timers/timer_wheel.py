@@ -37,7 +37,7 @@ class Slot(NamedTuple):
 
 
 class TimerWheel:
-    """The file of slots, which is created when the first slot is written."""
+    """The file of the timer wheel's slots, which is created when the first slot is written."""
 
     def __init__(self, files: Files, precision_ms: int) -> None:
         self._files = files
@@ -46,7 +46,7 @@ class TimerWheel:
         self._is_unsynced = False
 
     def open(self) -> bool:
-        """Opens an existing file, whose slots the next sync includes. Returns False if its length is wrong."""
+        """Opens the wheel's file if it exists, and marks it for the next sync. Returns False if its length is wrong."""
         size = self._files.size(PATH)
         if size is not None and size != WHEEL_BYTES:
             return False

@@ -15,7 +15,7 @@ TOPICS_KEPT: Final = 2000
 
 
 class TopicCounts:
-    """The numbers of waiting messages by topic. Topics with the same hash share one number."""
+    """The numbers of waiting timer messages by topic. Topics with the same hash share one number."""
 
     def __init__(self) -> None:
         self._numbers = Counter[int]()  # by the topic's hash
@@ -45,7 +45,7 @@ class TopicCounts:
 
 
 def change_of(entry: TimerEntry) -> int:
-    """Returns an entry's change of the number of waiting messages, which is -1 if it recalls another message."""
+    """Returns by how much an entry changes the number of waiting messages: 1, or -1 if it recalls another message."""
     return -1 if entry.magic & DELETE else 1
 
 

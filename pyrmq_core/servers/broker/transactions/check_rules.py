@@ -1,9 +1,10 @@
 """Decides about an undecided half message by its age and the number of its checks.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), TransactionalMessageUtil.java
-(getImmunityTime), 5.4.0. Two things differ. Storing a half message again within its own immunity does not count as a
-check, and neither does a check that reached no producer. Java counts both, and may drop a message that no producer was
-asked about. An immunity of more than an hour counts as an hour.
+(getImmunityTime), 5.4.0. Two things differ. A half message may have an immunity: an age up to which its producer wants
+no check (CHECK_IMMUNITY_TIME_IN_SECONDS). Storing it again before that age does not count as a check, and neither does
+a check that reached no producer. Java counts both, and may drop a message that no producer was asked about. An immunity
+of more than an hour counts as an hour.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LONGEST_POSTPONED_MS: Final = 3_600_000
 
 
 class Verdict(enum.Enum):
-    """The next step for a half message."""
+    """The decision about an undecided half message in a pass of checks."""
 
     CHECK = enum.auto()  # a producer is queried
     HOLD = enum.auto()  # a check is due, but no producer of the group can be reached
@@ -31,7 +32,11 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRules:
-    """The settings for checks: a half message's age in ms at the first check (`timeout_ms`) and last (`kept_ms`)."""
+    """The settings for the checks of undecided half messages.
+
+    A half message is checked for the first time at the age of `timeout_ms`, at most `most_checks` times, and discarded
+    at the age of `kept_ms`.
+    """
 
     timeout_ms: int
     most_checks: int
@@ -40,10 +45,10 @@ class CheckRules:
     def judge(
         self, half: HalfMessage, now_ms: int, started_ms: int, *, was_missed: bool = False, is_reachable: bool = True
     ) -> Verdict:
-        """Returns what to do with a half message in a pass that started at `started_ms`. Ages count from the producer's
-        own time.
+        """Decides about an undecided half message in a pass of checks that started at `started_ms`.
 
-        `was_missed` says that the last check reached no producer, `is_reachable` whether the next one can reach one.
+        Its age counts from the time that the producer gave it. `was_missed` says that the last check reached no
+        producer, `is_reachable` whether the next one can reach one.
         """
         checks, age_ms = half.checks, now_ms - half.record.born_timestamp_ms
         if checks is not None:
@@ -63,7 +68,10 @@ class CheckRules:
         return self.timeout_ms if seconds is None else seconds * 1000
 
     def is_end_late(self, half: HalfMessage, now_ms: int) -> bool:
-        """Returns True if a commit or rollback that no check asked for arrives after the time of the first check."""
+        """Returns True if a commit or rollback arrives without a check, after the first check was due.
+
+        It is False for a half message without the producer's own setting of that age.
+        """
         if not half.immunity:
             return False
         return now_ms - half.record.born_timestamp_ms > max(self.immunity_ms(half.immunity), self.timeout_ms)

@@ -1,8 +1,8 @@
 """`EndedHalves`: half messages that need no further check. `WaitingHalves`: undecided half messages by topic.
 
-A half message that is stored again has a successor, and a commit or rollback of either ends both. RocketMQ ends only
-the one that the producer names. If the end arrives late, it checks the successor, and the message may be delivered
-twice.
+A half message is stored again when it is checked. A commit or rollback of the original or its repetition decides both.
+In RocketMQ it decides only the one that the producer names. If it arrives late, the other one is checked again, and the
+message may be delivered twice.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MOST_TOPICS: Final = 2_000
 
 
 class WaitingHalves:
-    """The topics of half messages by queue offset, and the number of half messages of each topic.
+    """The undecided half messages: their topics by queue offset, and their number by topic.
 
-    Two reports of the same queue offset count once. RocketMQ counts up and down in a file instead
+    A queue offset that is added twice counts once. RocketMQ counts up and down in a file instead
     (config/transactionMetrics), which a kill makes wrong. Source: broker/transaction/TransactionMetrics.java (5.4.0).
     """
 
@@ -46,7 +46,10 @@ class WaitingHalves:
 
 
 class EndedHalves:
-    """The decided half messages from `position` on, where the next check begins, and the latest decisions."""
+    """The half messages that need no further check, by queue offset, and the producers' latest commits and rollbacks.
+
+    Half messages before `position`, at which the next pass of checks begins, are dropped.
+    """
 
     def __init__(self, most_kept: int = MOST_KEPT) -> None:
         self.position = 0
@@ -68,7 +71,7 @@ class EndedHalves:
         return self._ends.get(offset, False) or self._ends.get(self.last(offset), False)
 
     def last(self, offset: int) -> int:
-        """Returns the offset at which a half message was last stored again, or its own offset."""
+        """Returns the queue offset at which the half message was last stored again, or `offset` if it never was."""
         while (successor := self._successors.get(offset)) is not None:
             offset = successor
         return offset
@@ -78,7 +81,7 @@ class EndedHalves:
             self.waiting.add(offset, topic)
 
     def end(self, offset: int, *, committed: bool) -> None:
-        """Adds a half message that a producer committed or rolled back, and its latest repetition."""
+        """Notes a producer's commit or rollback of the half message at `offset`, and of its latest repetition."""
         for half_offset in dict.fromkeys((offset, self.last(offset))):
             if half_offset not in self._ends and not self.is_done(half_offset):
                 self.finish(half_offset)
@@ -94,16 +97,22 @@ class EndedHalves:
         _shorten(self._successors, self._most_kept)
 
     def finish(self, offset: int) -> None:
-        """Adds a half message that needs no further check. Its offset is `unwritten` until it is stored in the log."""
+        """Marks the half message at `offset` as one that needs no further check.
+
+        The offset is also in `unwritten` until the caller has stored it in the log.
+        """
         self._add(offset)
         self.unwritten.append(offset)
 
     def pass_over(self, offset: int) -> None:
-        """Adds a half message that cannot be checked, without storing that."""
+        """Marks a half message that cannot be checked as one that needs no check, without a record in the log."""
         self._add(offset)
 
     def listed(self, op_offset: int, offsets: Iterable[int]) -> None:
-        """Adds the half messages that the stored record at `op_offset` lists."""
+        """Marks the half messages at `offsets` as those that need no further check.
+
+        The stored record at `op_offset` of RMQ_SYS_TRANS_OP_HALF_TOPIC lists them.
+        """
         highest = -1
         for offset in offsets:
             self._add(offset)
@@ -118,7 +127,11 @@ class EndedHalves:
         self.position = position
 
     def first_needed(self, op_offset: int) -> int:
-        """Returns the offset of the first record from `op_offset` on that lists a half message from `position` on."""
+        """Returns the offset of the first record of decided half messages that a start must read, from `op_offset` on.
+
+        The records are those of RMQ_SYS_TRANS_OP_HALF_TOPIC. Those that list only half messages before `position` are
+        passed.
+        """
         while (highest := self._lists.get(op_offset)) is not None and highest < self.position:
             del self._lists[op_offset]
             op_offset += 1

@@ -130,12 +130,18 @@ def checked_again(half: HalfMessage, checks: int) -> Append | None:
 
 
 def postponed(half: HalfMessage) -> Append | None:
-    """Returns the half message to store again without counting a check, or None if its properties have no room."""
+    """Returns a copy of a half message to store again, with the same number of checks.
+
+    Returns None if its properties would be too long.
+    """
     return _again(half, {TRAN_PREPARED_QUEUE_OFFSET: str(half.queue_offset), **half.properties})
 
 
 def resumed(half: HalfMessage) -> Append | None:
-    """Returns the half message to store again as never checked, or None if its properties have no room."""
+    """Returns a copy of a half message to store again, with its number of checks set to 0.
+
+    Returns None if its properties would be too long.
+    """
     properties = {**half.properties, TRANSACTION_CHECK_TIMES: "0"}
     properties.pop(TRAN_PREPARED_QUEUE_OFFSET, None)
     return _again(half, properties)
@@ -146,7 +152,7 @@ def discarded(half: HalfMessage) -> Append:
 
 
 def ended_records(offsets: Iterable[int], now_ms: int, host: bytes) -> Append:
-    """Returns a record for each half message that needs no further check. Its body is the queue offset: `12`.
+    """Returns an append with a record for each decided half message, whose body is the message's queue offset: `12`.
 
     This is 4.9's form. A broker of 5.x reads it, too, but writes several offsets into a record, which 4.9 cannot read.
     """

@@ -25,7 +25,10 @@ CHECK_SECONDS: Final = 3.0
 
 
 class ProducerChecks:
-    """Sends each check to the next producer of the group, which later sends a commit or rollback, or nothing."""
+    """The sender of transaction checks, each to the next connected producer of the half message's group.
+
+    The producer sends a commit or rollback later, or nothing.
+    """
 
     def __init__(self, clients: ClientTable, broker_name: str) -> None:
         self._clients = clients
@@ -43,7 +46,7 @@ class ProducerChecks:
         self._missed = {queue_offset for queue_offset in self._missed if queue_offset >= position}
 
     def send(self, half: HalfMessage) -> bool:
-        """Posts a check. Returns False if no producer of the group is connected and reads."""
+        """Sends a check in the background. Returns False if the group has no connected producer that can receive it."""
         members = list(self._clients.producers.get(half.producer_group, ()))
         start = next(self._turn)
         for step in range(len(members)):
@@ -58,7 +61,7 @@ class ProducerChecks:
         return False
 
     def _sent(self, queue_offset: int, outcome: object) -> None:
-        """Keeps the offset of a half message whose check could not be sent, so that the check does not count."""
+        """Handles the outcome of sending a check. After an error it notes that the half message was not checked."""
         if isinstance(outcome, Exception):
             self._missed.add(queue_offset)
 
@@ -68,7 +71,7 @@ def _reads(peer: Peer) -> bool:
 
 
 def check_request(half: HalfMessage, broker_name: str) -> CheckTransactionState:
-    """Returns the request for a check, whose record is the half message with its own topic and queue."""
+    """Returns the request that checks a half message. Its record is the message with its own topic and queue."""
     record = half.record
     ip, (port,) = record.store_host[:-4], INT.unpack(record.store_host[-4:])
     return CheckTransactionState(

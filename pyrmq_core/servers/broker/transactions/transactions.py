@@ -63,7 +63,10 @@ REPORT_SECONDS: Final = 600.0
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass over the half messages up to offset `end`. The next one is at `offset`."""
+    """The progress of one pass of checks over the half messages before the queue offset `end`.
+
+    `offset` is that of the next half message to examine.
+    """
 
     now_ms: int
     end: int
@@ -73,7 +76,7 @@ class _Pass:
 
 
 class Transactions:
-    """The transactions of a broker. `run` checks undecided half messages until cancelled."""
+    """The commits and rollbacks of a broker's half messages. `run` checks the undecided ones until cancelled."""
 
     def __init__(
         self,
@@ -114,14 +117,18 @@ class Transactions:
         return self._ended.waiting.by_topic
 
     def load(self) -> None:
-        """Reads the progress from the offsets of CID_RMQ_SYS_TRANS. One beyond its queue is moved back."""
+        """Loads how far transactions were checked, which is saved as committed offsets of the group CID_RMQ_SYS_TRANS.
+
+        An offset outside its queue is replaced by the nearest one inside.
+        """
         self._ended.position = self._progress(HALF_QUEUE)
         self._op_offset = self._progress(OP_QUEUE)
 
     def half_at(self, commit_log_offset: int, *, or_discarded: bool = False) -> HalfMessage | None:
-        """Returns the half message at an offset of the log, with `or_discarded` also a discarded one, or None.
+        """Returns the half message at an offset of the commit log, or None if there is none.
 
-        Its queue entry must have that offset, since bytes like a record may lie in another message's body.
+        With `or_discarded` it may also be a half message that was discarded. Its queue entry must have that offset,
+        since bytes like a record may lie in another message's body.
         """
         topics = (HALF_TOPIC, CHECK_MAX_TIME_TOPIC) if or_discarded else (HALF_TOPIC,)
         half = half_message(self._store.reader.record(commit_log_offset), topics=topics)
@@ -137,7 +144,10 @@ class Transactions:
         self._ended.begin(queue_offset, topic)
 
     def commit(self, half: HalfMessage, now_ms: int) -> None:
-        """Stores the message for its consumers, unless that was done already. Raises `StoreError` if that fails."""
+        """Stores a committed message in its own topic, where consumers see it, unless it was committed before.
+
+        Raises `StoreError` if that fails.
+        """
         if self._ended.is_committed(half.queue_offset):
             return
         message = committed(half)
@@ -154,7 +164,10 @@ class Transactions:
         self._list_ended(now_ms)
 
     def resume(self, half: HalfMessage, now_ms: int) -> bool:
-        """Stores a half message again as never checked. Returns False if its properties have no room for that."""
+        """Stores a half message again, with its number of checks set to 0.
+
+        Returns False, with nothing stored, if its properties would be too long.
+        """
         again = resumed(half)
         if again is None:
             return False
@@ -162,7 +175,10 @@ class Transactions:
         return True
 
     async def run(self, make_topic: MakeTopic) -> None:
-        """Checks at every interval. `make_topic` creates a topic and returns when it is in the topics' file."""
+        """Checks undecided half messages at every transactionCheckInterval, until cancelled.
+
+        `make_topic` creates a topic and returns when it is in the topics' file.
+        """
         await self._survive(self.read_queues(clock.now_ms()))
         while True:
             await trio.sleep(self.config.transaction_check_interval / 1000)
@@ -177,14 +193,20 @@ class Transactions:
             log.exception("transactions are checked later")
 
     async def read_queues(self, now_ms: int) -> None:
-        """Reads, on the first call, the half messages stored before this start. Raises `StoreError` if that fails."""
+        """Loads, on the first call, the half messages stored before this start, and which of them are decided.
+
+        Raises `StoreError` if that fails.
+        """
         if not self._is_loaded:
             await self._read_ended()
             await self._read_repeated(now_ms)
             self._is_loaded = True
 
     async def check(self, now_ms: int, make_topic: MakeTopic) -> None:
-        """Examines half messages from the position on, until one is too young. Can be repeated after a `StoreError`."""
+        """Makes one pass of checks over the half messages, from the saved position until one is too young.
+
+        `make_topic` creates the topic for discarded messages. The call can be repeated after a `StoreError`.
+        """
         await self.read_queues(now_ms)
         self._has_topic = False
         current = _Pass(now_ms, self._store.reader.bounds(HALF_QUEUE)[1], self._ended.position)
@@ -202,9 +224,10 @@ class Transactions:
         self._report(current.waiting)
 
     def _step(self, current: _Pass) -> Verdict | None:
-        """Examines some half messages. Returns None to continue, WAIT at one that is too young, as are all after it.
+        """Examines the next half messages of a pass, and checks those that are due. Returns None if the pass continues.
 
-        Returns DISCARD if the topic for discarded messages must be created first.
+        Returns WAIT at a half message that is too young, as are all after it, and DISCARD if the topic for discarded
+        messages must be created first.
         """
         due, examined = list[HalfMessage](), 0
         current.offset = max(current.offset, self._store.reader.bounds(HALF_QUEUE)[0])
@@ -290,7 +313,10 @@ class Transactions:
         return half
 
     def _list_ended(self, now_ms: int) -> None:
-        """Stores which half messages need no further check. After a failure of the disk the next call tries again."""
+        """Stores records that list the half messages in `unwritten`, which need no further check.
+
+        If the disk fails, the next call tries again.
+        """
         waiting = self._ended.unwritten
         try:
             while offsets := waiting[:LISTED_AT_ONCE]:
@@ -311,7 +337,7 @@ class Transactions:
                 await trio.lowlevel.checkpoint()
 
     async def _read_repeated(self, now_ms: int) -> None:
-        """Reads the undecided half messages, and links repeated ones to the offset at which they were first stored."""
+        """Reads the undecided half messages at a start, and notes which of them are repetitions of an earlier one."""
         start, end = self._store.reader.bounds(HALF_QUEUE)
         for offset in range(max(self._ended.position, start), end):
             half = None if self._ended.is_done(offset) else self._read(offset)

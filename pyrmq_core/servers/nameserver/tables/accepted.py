@@ -32,19 +32,19 @@ MAX_PORT: Final = 65_535
 
 
 def check_name(field: str, name: str) -> None:
-    """Raises `HeaderError` unless this may be the name of a broker, cluster or zone."""
+    """Raises `HeaderError` unless `name` is valid as the name of a broker, cluster or zone."""
     if len(name) > MAX_NAME_CHARS or not _NAME.fullmatch(name):
         raise _refused(field, name, "blanks at its ends")
 
 
 def check_topic(field: str, topic: str) -> None:
-    """Raises `HeaderError` unless this may be the name of a topic."""
+    """Raises `HeaderError` unless `topic` is valid as the name of a topic."""
     if len(topic) > MAX_NAME_CHARS or not _TOPIC.fullmatch(topic):
         raise _refused(field, topic, "blanks")
 
 
 def check_address(field: str, address: str) -> None:
-    """Raises `HeaderError` unless this is `host:port`."""
+    """Raises `HeaderError` unless `address` is `host:port`."""
     match = _ADDRESS.fullmatch(address) if len(address) <= MAX_NAME_CHARS else None
     if match is None or int(match[1]) > MAX_PORT:
         raise HeaderError(f"{field} is {address[:80]!r}; a broker's address is host:port, its port 0 to {MAX_PORT}")
@@ -65,7 +65,7 @@ def check_value(field: str, value: str) -> None:
 
 
 def check_registration(header: RegistrationHeader) -> None:
-    """Raises `HeaderError` for the first header field of a registration whose value no broker sends."""
+    """Raises `HeaderError` for the first invalid name, address or time-out in the header of a broker's registration."""
     check_name("clusterName", header.cluster_name)
     check_name("brokerName", header.broker_name)
     check_address("brokerAddr", header.broker_addr)
@@ -79,13 +79,13 @@ def check_registration(header: RegistrationHeader) -> None:
 
 
 def check_registered_topic(topic: str) -> None:
-    """Raises `BodyError` unless this name in a registration's body may be a topic's."""
+    """Raises `BodyError` unless this topic, from the body of a broker's registration, has a valid name."""
     if len(topic) > MAX_NAME_CHARS or not _TOPIC.fullmatch(topic):
         raise BodyError(f"registration: topicName: {_refused('it', topic, 'blanks')}")
 
 
 def check_filter_servers(servers: Sequence[str]) -> None:
-    """Raises `BodyError` for more filter servers than a broker has, or for a text that is no address."""
+    """Raises `BodyError` for more than `MAX_FILTER_SERVERS`, or if one is too long or has forbidden characters."""
     if len(servers) > MAX_FILTER_SERVERS:
         raise BodyError(f"registration: filterServerList has {len(servers)} addresses; {MAX_FILTER_SERVERS} at most")
     for server in servers:

@@ -28,10 +28,10 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 
 
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
-    """Sets a topic's queues at these brokers, up to the first unknown broker.
+    """Sets the queues of a topic at the brokers that `queue_datas` names. Returns None if it is empty.
 
-    If there is one, a new topic gets no queues at all, and an existing topic those at the brokers before it. Raises
-    `BodyError` if the tables have no room.
+    If one of the brokers is not registered, an existing topic gets only the queues at the brokers listed before it, and
+    a new topic gets none. Raises `BodyError` if the limits leave no room.
     """
     if not queue_datas:
         return None
@@ -49,7 +49,7 @@ def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData])
 
 
 def wipe_write_perm(tables: RouteTables, broker_name: str) -> WriteSwitched:
-    """Clears the write bit of all topics of a broker, until it registers another version of them."""
+    """Clears the write bit of all topics of a broker. A later registration with a new topic version sets it again."""
     switched = tables.set_perms({broker_name}, lambda perm: perm & ~int(Permission.WRITE))
     return WriteSwitched(broker_name, False, switched[broker_name].topics, "asked for")
 

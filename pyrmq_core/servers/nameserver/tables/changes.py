@@ -80,7 +80,10 @@ class RegistrationIgnored:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRefused:
-    """A first registration with only one topic, if the settings require all topics first."""
+    """A broker's first registration that was refused since it has a single topic.
+
+    It is refused only if the setting `acceptFirstRegistrationOfOneTopic` is false.
+    """
 
     broker_name: str
     broker_id: int
@@ -250,7 +253,10 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The changes and notices after a removal of brokers, and the `connections` of silent ones, to be closed."""
+    """The result of removing brokers: the changes, the notices to send, and the connections to close.
+
+    `connections` are those of brokers that were silent for too long.
+    """
 
     changes: tuple[Change, ...] = ()
     notices: tuple[MinBrokerIdChange, ...] = ()

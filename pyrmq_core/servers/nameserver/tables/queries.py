@@ -123,7 +123,10 @@ def _flag(queues: Mapping[str, QueueData]) -> int:
 
 
 def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData:
-    """Returns the broker with its smallest slave as the master, if it has no master and the queues are not writable."""
+    """Returns the broker with the slave of the smallest id in the master's place, if this slave acts as master.
+
+    It does so if that is enabled, the broker has no master, and the queues are not writable.
+    """
     addrs = broker.broker_addrs
     if not addrs or MASTER_ID in addrs or not broker.enable_acting_master or queue_data.perm & Permission.WRITE:
         return broker

@@ -134,14 +134,14 @@ def _is_live(tables: RouteTables, header: RegistrationHeader, address: str) -> b
 
 
 def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:
-    """Returns True if the broker's topics enter the tables: a master's, or in 5.x the smallest slave's."""
+    """Returns True if the tables take this broker's topics: it is the master, or in 5.x has its name's smallest id."""
     if header.broker_id == MASTER_ID:
         return True
     return header.enable_acting_master is not None and header.broker_id == min(addrs)
 
 
 def _drop_other_ids(header: RegistrationHeader, addrs: dict[int, str]) -> list[Change]:
-    """Removes other ids of the address, which a slave had before it became the master."""
+    """Removes the other ids of an address that registers with a new id, as when a slave became the master."""
     others = [
         broker_id
         for broker_id, address in addrs.items()
@@ -159,7 +159,10 @@ def _refusal(
     version: DataVersion,
     body: RegistrationBody | None,
 ) -> RegistrationIgnored | RegistrationRefused | None:
-    """Returns the reason to refuse a registration, such as a living `holder` of the id with a higher state version."""
+    """Returns the change that refuses or ignores a registration, or None to accept it.
+
+    `holder` is the address that has the id. A registration is ignored if a living holder has a higher state version.
+    """
     if holder is None:
         single = body is not None and len(body.topic_configs) == 1
         if not single or tables.rules.accept_first_registration_of_one_topic:
@@ -186,7 +189,10 @@ def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: M
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
 ) -> list[Change]:
-    """Adds a broker's topics to the tables. Without `news`, for a known version, only missing topics are added."""
+    """Adds a broker's topics to the tables. Without `news` it adds only topics that are missing there.
+
+    `news` is False if the version of the topics is that of the last registration.
+    """
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:

@@ -38,7 +38,10 @@ def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broke
 
 
 def connection_closed(tables: RouteTables, connection: object) -> Removal:
-    """Removes the address of a broker whose connection was closed. Of several, it removes the oldest, as in Java."""
+    """Removes the broker address that registered over `connection`, which was closed.
+
+    If several addresses did, only the first of them is removed, as in Java.
+    """
     keys = tables.connections.get(connection)
     if not keys:
         return Removal()

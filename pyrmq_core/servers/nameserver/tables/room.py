@@ -28,7 +28,7 @@ MAX_CLUSTERS_OF_NAME: Final = 16
 
 
 def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) -> None:
-    """Raises `BodyError` for an impossible topic, or if the limits leave no room for these topics."""
+    """Raises `BodyError` for an invalid topic or filter server, or if the limits leave no room for the topics."""
     check_filter_servers(body.filter_servers or ())
     table = tables.topic_queue_table
     added = 0
@@ -51,7 +51,7 @@ def check_queues(tables: RouteTables, topic: str, broker_names: Iterable[str]) -
 
 
 def check_room(tables: RouteTables, header: RegistrationHeader, connection: object) -> None:
-    """Raises `BodyError` if there are too many brokers, or too many addresses of this broker."""
+    """Raises `BodyError` if too many brokers are registered, or this broker name has too many addresses or clusters."""
     key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
     is_new = key not in tables.broker_live_table
     if is_new and tables.connections.get(connection) and len(tables.broker_live_table) >= tables.rules.max_brokers:

@@ -1,4 +1,4 @@
-"""The route tables themselves, and the small changes that all decisions consist of.
+"""`RouteTables`: the route tables of a NameServer, and the basic changes of which all other changes consist.
 
     topic_queue_table     topic -> broker name -> QueueData
     broker_addr_table     broker name -> cluster, addresses by broker id (0 is the master)
@@ -56,10 +56,10 @@ class BrokerAddrInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerLiveInfo:
-    """The state of a living broker's address.
+    """The state of a living broker's address, such as the time of its last registration or heartbeat.
 
     `digest` is that of its last registration's body, or None if some of that body is no longer in the tables.
-    `contributed` is True if its topics entered the tables. Of two entries the older has the smaller `number`.
+    `contributed` is True if its topics entered the tables. `number` is greater than that of any entry added before.
     """
 
     last_update_ms: int
@@ -131,7 +131,7 @@ class RouteTables:
         self.routes.clear()
 
     def drop_broker(self, broker_name: str) -> list[str]:
-        """Removes a broker name from brokers and clusters, not from topics. Returns the clusters that are now empty."""
+        """Removes a broker name and its addresses, not its queues. Returns the clusters left without brokers."""
         self._forget_addresses(self.broker_addr_table.pop(broker_name))
         del self._name_numbers[broker_name]
         emptied = []
@@ -187,7 +187,7 @@ class RouteTables:
             self.routes.clear()
 
     def put_mappings(self, broker_name: str, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Saves a broker's queue mappings of static topics (5.x), by topic, without topics that have no queues here."""
+        """Saves a broker's queue mappings of static topics (5.x), by topic. Skips topics that are not in the tables."""
         for topic, info in infos.items():
             if topic in self.topic_queue_table:
                 by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})
@@ -223,7 +223,10 @@ class RouteTables:
         return gone
 
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> dict[str, Switched]:
-        """Changes the permissions of these brokers' topics. Returns by broker the numbers of topics and of changes."""
+        """Changes the permissions of these brokers' topics.
+
+        Returns for each broker how many topics it has, and of how many the permission changed.
+        """
         switched = dict.fromkeys(broker_names, Switched(0, 0))
         values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
         for topic, queues in self.topic_queue_table.items():

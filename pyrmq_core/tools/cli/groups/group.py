@@ -212,7 +212,7 @@ def progress_text(
 def reset(
     name: str, connection: Connection, topic: str, target: str, offline: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Give a group new offsets in all queues of a topic. Connected members follow."""
+    """Give a group new offsets in all queues of a topic. Connected members continue at them."""
     to = target if target in ("earliest", "latest") else instant(target, "--to", or_else="earliest, latest or ")
 
     async def work(admin: Admin) -> None:

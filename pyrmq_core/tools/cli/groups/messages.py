@@ -48,7 +48,11 @@ from_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The options of `pyrmq query` that show a message's states by group, its trace, or a test consumption."""
+    """The options of `pyrmq query` about the messages found.
+
+    `track` shows a message's state in each group, and `trace` the events that clients reported of it. `consume_by` is
+    the group of which a member, or the member `client_id`, is asked to consume the message.
+    """
 
     track: bool
     trace: bool
@@ -131,7 +135,10 @@ def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> No
 
 
 async def _by_any_id(admin: Admin, topic: str, msg_id: str, body_bytes: int | None) -> MessageList:
-    """Returns the messages with a unique key, or with an offset message id of a broker of the cluster."""
+    """Returns the messages with this unique key, or else the message with this offset message id.
+
+    The message is fetched only if the id has the address of a broker of the cluster.
+    """
     from pyrmq_core.client.admin.message_queries import MessageList
 
     result, refused = MessageList((), {}), None
@@ -194,7 +201,10 @@ async def _show(admin: Admin, answer: MessageList, life: Life) -> None:
 
 
 def _say_consumed(life: Life, message: MessageExt, result: ConsumeDirectlyResult) -> None:
-    """Prints a member's result. Any result but success ends the command with status 1."""
+    """Prints the result of the member that `--consume-by` asked to consume a message.
+
+    Raises `ClickException`, which ends the command with status 1, unless the member succeeded.
+    """
     from pyrmq_core.protocol.requests.client.consume_message_directly import CMResult
 
     word = "nothing" if result.consume_result is None else result.consume_result.value

@@ -29,7 +29,7 @@ TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP":
 
 
 def failed_text(failures: Mapping[str, RocketMQError], *, as_json: bool) -> str:
-    """Returns a line for each broker that did not answer, or with `--json` prints it on standard error."""
+    """Returns a line for each broker with an error, or with `as_json` prints these lines on standard error."""
     lines = [f"{name} {_failed(failures[name])}: {failures[name]}" for name in sorted(failures)]
     if not as_json:
         return rendered(*lines)

@@ -1,4 +1,4 @@
-"""Parts of the commands of access control: a change at selected brokers, and a table of their answers."""
+"""The parts that all commands of access control share: changing something at brokers, and printing answers."""
 
 from __future__ import annotations
 

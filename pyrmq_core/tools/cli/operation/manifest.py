@@ -1,7 +1,8 @@
-"""`pyrmq topic manifest`: shows where a manifest of committed writes is, and which one is valid if there are several.
+"""`pyrmq topic manifest`: shows the queues of a manifest, the topic in which committed writes record their batches.
 
-A second one is created by hand, or if NameServers lose the place of the first while its broker is unreachable. The one
-with the oldest record is valid. `--heal` commits the batches of the others in it, and removes the others' queues.
+A manifest should have one queue, at one broker. A second one exists if it was created by hand, or if the NameServers
+lost the name of this broker while it was unreachable. The queue with the oldest record is valid. `--heal` commits in it
+the batches that the others record, and removes the other queues.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PAUSE_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The name of a manifest on brokers, and the clients to read and change it."""
+    """The name of a manifest, the topic that records committed batches, and the clients to read and change it."""
 
     manifest: str
     admin: Admin
@@ -48,7 +49,7 @@ class Parts:
 )
 @json_option
 def manifest(name: str, connection: Connection, heal: bool, as_json: bool) -> None:
-    """Show where a manifest of committed writes is, and which one counts if there are several by a fault."""
+    """Show the queues of a manifest, a topic that records committed writes, and which one counts."""
 
     async def work() -> None:
         from pyrmq_core import with_namespace
@@ -83,7 +84,7 @@ async def _parts(connection: Connection, manifest: str) -> AsyncIterator[Parts]:
 
 
 async def _rows(parts: Parts) -> dict[MessageQueue, dict[str, object]]:
-    """Returns a row for each queue of the manifest. `counts` is True for the valid one, with the oldest record."""
+    """Returns a table row for each queue of the manifest. `counts` is True for the one with the oldest record."""
     queues = await parts.consumer.message_queues(parts.manifest)
     kept = await parts.consumer.offset_bounds(queues)
     order = await parts.admin.topics.order(parts.manifest) or {}
@@ -110,7 +111,7 @@ async def _oldest_ms(consumer: PullConsumer, queue: MessageQueue, kept: OffsetRa
 
 
 async def _heal(parts: Parts, counting: MessageQueue, others: list[MessageQueue]) -> tuple[int, int]:
-    """Commits the batches of `others` in the manifest of `counting`, and removes these queues.
+    """Commits the batches that the queues `others` record in the queue `counting`, and removes `others`.
 
     Returns how many batches it committed, and how many were committed already.
     """

@@ -58,7 +58,7 @@ def top(connection: Connection, once: bool, most: int, interval: float, as_json:
 
 @dataclass
 class Rounds:
-    """The rounds of one `pyrmq top`. Each keeps the lags of groups, to show how fast they change."""
+    """The state of one `pyrmq top`. It keeps the groups' lags of the last round, to show how fast they change."""
 
     admin: Admin
     most_groups: int

@@ -123,7 +123,7 @@ def _may(perm: int) -> str:
 def order(
     name: str, queues: tuple[str, ...], connection: Connection, delete: bool, restore: bool, as_json: bool
 ) -> None:
-    """Show, set or delete the order configuration, by which clients know an order topic's queues."""
+    """Show, set or delete an order topic's configuration: the number of queues at each broker, which clients use."""
     if delete + restore + bool(queues) > 1:
         raise click.UsageError("--delete, --restore and queues exclude each other")
     wanted = dict(_broker_and_queues(text) for text in queues)

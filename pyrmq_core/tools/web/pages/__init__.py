@@ -1,1 +1,1 @@
-"""The pages by subject. A page function takes the request and the look-ups and returns a template's values."""
+"""The pages by subject. A page function takes a request and the queries (`LookUps`), and returns a page to render."""

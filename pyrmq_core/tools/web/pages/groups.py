@@ -70,7 +70,7 @@ def group_kind(name: str) -> str:
 
 
 async def group_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the page of a group, and keeps its lag sampled."""
+    """Returns the page of a consumer group. Its lag is sampled for a chart while the page is viewed."""
     group = needed(request, "group")
     look_ups.watch(Curve("lag", group))
     progress, error = await tried(lambda: look_ups.progress(group))
@@ -107,7 +107,7 @@ def _under_members(rows: Iterable[QueueProgress]) -> list[QueueProgress]:
 def _held(
     rows: Iterable[QueueProgress], progress: GroupProgress | None
 ) -> list[tuple[str | None, int, list[QueueProgress]]]:
-    """Returns the rows by member, each with its id, None for none, and the lag of all its queues."""
+    """Returns for each member its client id (None for queues without a member), its total lag, and its rows."""
     lags = Counter[str | None]()
     for queue in progress.queues if progress else ():
         lags[queue.client_id] += max(0, queue.lag)

@@ -64,7 +64,7 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def tail_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the messages that arrived since the place in the query and meet the conditions of a search."""
+    """Returns the page of messages that match a search and arrived since the position in the query's `place`."""
     if any(query(request, name) for name in ("key", "id", "before", "last")):
         raise InvalidArgument(
             Text("a tail has no key, id or end: take where, as properties.KEYS == 'k1', and times from")

@@ -1,4 +1,4 @@
-"""Functions that pages share: their result, values of a request's query, and a form's range of time."""
+"""Values and functions that all pages share: their result, the parameters of a query, and the pages of a long list."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Part(Generic[Item]):
 
 
 def part(request: Request, rows: Sequence[Item], size: int = ROWS_A_PAGE) -> Part[Item]:
-    """Returns one page of a long list, with the number in the request. A greater number means the last page."""
+    """Returns the page of a long list that the request names by number, or the last page for a greater number."""
     last = max(1, -(-len(rows) // size))
     number = min(page_number(request, "page"), last)
     return Part(rows[(number - 1) * size : number * size], len(rows), number, last)
@@ -83,7 +83,10 @@ def needed(request: Request, name: str) -> str:
 
 
 def one_of(values: Mapping[str, str], name: str, choices: Mapping[str, Answer]) -> Answer:
-    """Returns what the value with this name stands for, an absent one being empty. Raises `InvalidArgument`."""
+    """Returns the one of `choices` that the value called `name` selects. A missing value selects the choice "".
+
+    Raises `InvalidArgument` if there is no such choice.
+    """
     text = values.get(name, "")
     if text not in choices:
         names = ", ".join(filter(None, choices))
@@ -100,7 +103,10 @@ def whole_number(values: Mapping[str, str], name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A form's range of time, and the texts of its fields: an age as typed, or a time in the viewer's zone."""
+    """A range of time from a form. `fields` has the texts to show in the form again.
+
+    Such a text is an age as it was typed, or a time in the viewer's zone.
+    """
 
     since: datetime | None
     before: datetime | None
@@ -108,7 +114,10 @@ class TimeRange:
 
 
 def time_range(request: Request) -> TimeRange:
-    """Returns the times `since` and `before` of the query, in the form's zone, or those of the button `last`."""
+    """Returns the range of time in the request's query: from `since` to `before`, or from the age `last` until now.
+
+    A time without an offset is in the form's zone.
+    """
     zone, shown = form_zone(query(request, "zone"), zone_of(request)), zone_of(request)
     last = query(request, "last")
     texts = {"since": last, "before": ""} if last else {name: query(request, name) for name in ("since", "before")}

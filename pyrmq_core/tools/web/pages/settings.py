@@ -60,7 +60,10 @@ async def group_settings_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def servers_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the settings of brokers and NameServers, by default those that differ, also from the default."""
+    """Returns the page of the settings of brokers and NameServers.
+
+    By default it shows only settings that differ between servers or from their default value.
+    """
     sections, failed = list[Section](), list[str]()
     for heading, look_up in (
         (Text("Brokers"), look_ups.broker_settings),

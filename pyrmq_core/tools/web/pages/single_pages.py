@@ -1,4 +1,4 @@
-"""The small pages: cluster, producers, dead letters, the forms by which users change things, and data of charts."""
+"""The small pages: cluster, producers, dead letters, charts' data, and forms to send, reset, delete and consume."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ ALWAYS_BLACK: Final = frozenset(("brokerConfigPath", "rocketmqHome", "configBlac
 
 @dataclass(frozen=True, slots=True)
 class SettingRequests:
-    """The handler of requests that change settings of a running broker. The lock `turn` handles them one at a time."""
+    """The handler of requests that change settings of a running broker. `turn` is the lock of the settings' file."""
 
     settings: LiveSettings
     access: AccessControl
@@ -127,7 +127,7 @@ class SettingRequests:
 
 
 def _write(path: Path, properties: Mapping[str, str]) -> None:
-    """Writes settings to a file without JVM properties of the same settings, which would take precedence."""
+    """Writes settings to a properties file, without JVM properties of the same names, which would override them."""
     kept = {
         name: text
         for name, text in read_config_file(str(path)).items()

@@ -1,9 +1,10 @@
-"""Requests about what groups consume: topics (343), subscription (345), times (303), lowest offsets (308), all offsets
-(317), a copy of offsets (314), and the topics that a group may not read (353).
+"""Administrators' requests about the topics, subscriptions and offsets of consumer groups.
 
-Source: broker/processor/AdminBrokerProcessor.java (5.4.0). Unlike RocketMQ's, 308 removes no offsets of the groups that
-it leaves out, 314 without a topic copies those of all topics and refuses an unknown target group, and 353 allows one
-topic again, not all of the group's.
+They return a group's topics (343) or its subscription (345), the store times of consumed messages (303), the lowest
+offsets of groups (308) or the offsets of all groups (317). They copy a group's offsets to another group (314), and
+forbid a group to read a topic (353). Source: broker/processor/AdminBrokerProcessor.java (5.4.0). Unlike RocketMQ's, 308
+removes no offsets of the groups that it leaves out, 314 without a topic copies the offsets of all topics and refuses an
+unknown target group, and 353 allows one topic again, not all of the group's.
 """
 
 from __future__ import annotations
@@ -100,7 +101,10 @@ class ConsumptionRequests:
         return success(body=dumps(members))
 
     def time_spans(self, request: Command, _: Peer) -> Answer:
-        """Returns in ms each queue's store times of the first, last and last consumed message, and the group's lag."""
+        """Returns for each queue the store times in ms of its first, its last and its last consumed message.
+
+        It also returns the age in ms of the first message that the group has not consumed, or 0.
+        """
         header = QueryConsumeTimeSpan.from_command(request)
         topic = self.topics.get(header.topic)
         if topic is None:
@@ -133,7 +137,7 @@ class ConsumptionRequests:
     def correction_offsets(self, request: Command, _: Peer) -> Answer:
         """Returns for each queue the lowest offset that any group has committed, without the groups in `filterGroups`.
 
-        If the offset of `compareGroup` is lower still, the result is 2**63 - 1.
+        For a queue in which `compareGroup` has committed a lower offset, it returns 2**63 - 1.
         """
         header = QueryCorrectionOffset.from_command(request)
         return answer_in_turns(self.long_work, self._correction_offsets(header))
@@ -209,7 +213,7 @@ class ConsumptionRequests:
             yield self.rows.encoded(row)
 
     def group_forbidden(self, request: Command, _: Peer) -> Answer:
-        """Forbids or allows a group to read a topic, as `readable` says, and returns whether it may."""
+        """Forbids or allows a group to read a topic, if the request has `readable`. Returns whether it may read."""
         header = UpdateGroupForbidden.from_command(request)
         if header.readable is None:
             return self._forbidden(header)

@@ -1,10 +1,10 @@
-"""Requests between master, slave and NameServer.
+"""Requests that master, slave and NameServer send to each other.
 
-They fetch offsets of groups (43), of delay levels (45), timers (60, 61) and groups whose queues the broker assigns
-(402), report a new smallest id (905), and exchange the master's addresses (906). Source:
-broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0). The answer to 61 is an empty table.
-RocketMQ trusts any peer's 905 and 906. Here 905 only causes a query to the NameServer, and a slave accepts 906 only
-while it acts for its master.
+They fetch committed offsets (43), offsets of delay levels (45), the state of timers (60, 61) and the request modes of
+groups (402), report that the smallest id of a broker's name changed (905), and exchange the master's addresses (906).
+Source: broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0). The answer to 61 is an empty
+table. RocketMQ trusts any sender of 905 and 906. Here 905 only causes a query to the NameServer, and a slave accepts
+906 only while it acts for its master.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class SlaveRequests:
         _request: Command,
         _: Peer,
     ) -> Command:
-        """Returns the last written checkpoint of timers. A slave returns the copy of its master's checkpoint, or zeros.
+        """Returns the checkpoint of timers that is on disk. A slave returns its copy of the master's, or zeros.
 
-        An unwritten checkpoint could refer to deliveries that the log loses in a power cut.
+        A checkpoint that is not yet on disk could refer to deliveries that the log loses in a power cut.
         """
         if self.settings.config.is_slave:
             kept = TimerCheckpoint.decode(self.store.files.load(timer_checkpoint_file.PATH))

@@ -1,1 +1,1 @@
-"""The requests of consumers that pop: pops, acknowledgements, waits without a pop, and the modes of groups."""
+"""The requests of consumers that pop: pops, acknowledgements, notifications, and the choice between pull and pop."""

@@ -1,8 +1,9 @@
-"""QUERY_ASSIGNMENT (400) and SET_MESSAGE_REQUEST_MODE (401): whether a group pulls or pops a topic, and its queues.
+"""QUERY_ASSIGNMENT (400), which returns the queues of a group's member, and SET_MESSAGE_REQUEST_MODE (401).
 
-A member of a group that pops is assigned all queues of each broker, or its own queues and those of the next members.
-The queues are those of the topic's route at all brokers. If no NameServer answers, the answer has no list, and the
-client keeps its queues. Source: broker/processor/QueryAssignmentProcessor.java (5.4.0).
+The request mode says whether a group pulls or pops the messages of a topic. A member of a group that pops is assigned
+all queues of each broker, or its own queues and those of the next `popShareQueueNum` members. The queues are those of
+the topic's route at all brokers. If no NameServer answers, the answer has no list, and the client keeps its queues.
+Source: broker/processor/QueryAssignmentProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Queues = Sequence[MessageQueue]
 
 @dataclass(frozen=True, slots=True)
 class AssignmentRequests:
-    """The handlers of requests for the modes of groups (pull or pop), and for the queues of their members."""
+    """The handlers of requests to assign queues to members of groups, and to let a group pull or pop a topic."""
 
     settings: LiveSettings
     topics: TopicTable
@@ -127,7 +128,7 @@ STRATEGIES: Final[Mapping[str, Callable[[Queues, int, int], Queues]]] = {
 def assigned(
     mode: SetRequestMode, strategy: str, client_id: str, queues: Queues, client_ids: Sequence[str]
 ) -> Queues | None:
-    """Returns the queues of a member, or None for an unknown strategy. Queues and members must be sorted."""
+    """Returns the queues assigned to a member, or None for an unknown strategy. Both sequences must be sorted."""
     allocate = STRATEGIES.get(strategy)
     if allocate is None:
         return None

@@ -1,4 +1,4 @@
-"""`HeldRequest`: a pop or a notification that waits for a message, or for the end of its time."""
+"""`HeldRequest`: the answer to a pop or a notification that waits for a message, at most for a given time."""
 
 from __future__ import annotations
 

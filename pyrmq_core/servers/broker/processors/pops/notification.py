@@ -30,7 +30,7 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class NotificationRequests:
-    """The handlers of requests that wait for a message to pop without taking it, or count such waits."""
+    """The handlers of requests to wait for a message without popping it, and for the number of waiting pops."""
 
     settings: LiveSettings
     topics: TopicTable

@@ -1,4 +1,4 @@
-"""POP_MESSAGE (200050): checks, the choice of queues and messages, checkpoints, and pops that wait.
+"""POP_MESSAGE (200050): takes messages for a group, writes their checkpoints, or lets the pop wait for a message.
 
 Source: broker/processor/PopMessageProcessor.java (5.4.0), in the same order and with the same codes. Besides, these are
 refused: an expression that cannot be parsed, a group that may not read the topic, a negative invisible time or one too
@@ -176,7 +176,10 @@ class PopRequests:
             await trio.lowlevel.checkpoint()
 
     def finish(self, header: PopMessage, outcome: PopOutcome) -> Command | Coroutine[Any, Any, Command]:
-        """Returns the answer, at once or when the checkpoints are safe. Wakes another pop if messages are left."""
+        """Returns the answer to a pop, after its checkpoints are synced and copied if the settings require that.
+
+        If messages are left in the queues, this wakes the next waiting pop.
+        """
         if outcome.queues and outcome.rest:
             self.reviver.waits.wake(waiter_of(header))
         answer = self.answer(header, outcome)
@@ -192,7 +195,10 @@ class PopRequests:
         return answer.to_command()
 
     def take(self, header: PopMessage, chosen: PullFilter, now_ms: int) -> PopOutcome:
-        """Takes messages and writes their checkpoints. Raises `RequestRefused` if the first cannot be written."""
+        """Takes messages for a pop, and writes a checkpoint for each queue that had some.
+
+        Raises `RequestRefused` if no checkpoint could be written.
+        """
         revive_queue_id = ORDERED_REVIVE_QUEUE if header.order else self.reviver.next_queue()
         draw, outcome = random.randrange(100), PopOutcome(now_ms, revive_queue_id)
         if not header.order and self.reviver.is_behind:
@@ -316,7 +322,10 @@ class PopRequests:
         )
 
     def _records(self, header: PopMessage, outcome: PopOutcome, popped: Popped) -> bytes:
-        """Returns the records of one queue. Those of a retry topic get the popped topic and their receipts."""
+        """Returns the records that a pop took from one queue.
+
+        Records of a retry topic get the name of the popped topic, and a receipt (POP_CK) of the retry topic's queue.
+        """
         if popped.topic == header.topic:
             return popped.records
         records, position = [], 0

@@ -1,8 +1,8 @@
 """ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053).
 
 An acknowledgement is written to the revive log for the time at which its message would become visible again. A change
-writes a checkpoint of its own for the message, and then acknowledges it in the former one. As in RocketMQ, success does
-not mean that the receipt was still valid: a message that is visible again stays so.
+of the invisible time writes a new checkpoint for the message, and acknowledges it in the former checkpoint. As in
+RocketMQ, success does not mean that the receipt was still valid: a message that is visible again stays so.
 
 Source: broker/processor/AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java (5.4.0). Besides, these are
 refused: receipts of another broker, queues that the revive log does not have, and times too far ahead for timers.

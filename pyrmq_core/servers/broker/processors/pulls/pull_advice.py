@@ -50,9 +50,9 @@ def suggested_broker(config: BrokerConfig, groups: GroupTable, log_end: int, gro
 
 
 def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
-    """Returns the pull's result, on a slave with `offset` as next offset where a master would move the consumer.
+    """Returns the result of a pull at `offset`, on a slave without the move of the consumer that a master would order.
 
-    A slave may lag, or may have begun to copy the log later, so the master may have the messages.
+    A slave may lag, or may have begun to copy the log later, so the master may have messages at this offset.
     """
     if config.is_slave and result.status in MOVES:
         return replace(result, next_offset=offset)
@@ -60,7 +60,7 @@ def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
 
 
 def is_unmoved(config: BrokerConfig, answer: Command, offset: int) -> bool:
-    """Returns True for a slave's answer that leaves the consumer at `offset` where a master would move it."""
+    """Returns True if a slave's answer leaves the consumer at `offset`, where a master would move it elsewhere."""
     if not config.is_slave or answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY:
         return False
     return PullAnswer.from_command(answer).next_begin_offset == offset

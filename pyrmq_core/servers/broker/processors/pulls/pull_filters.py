@@ -46,7 +46,7 @@ class PullFilter:
 
 @dataclass(frozen=True, slots=True)
 class PullFilters:
-    """The filters of pulls, from their own expressions or from their groups' subscriptions."""
+    """The choice of a pull's filter: by the expression in the request, or by the subscription of the group."""
 
     settings: LiveSettings
     groups: GroupTable

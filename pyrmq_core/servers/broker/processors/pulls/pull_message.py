@@ -1,4 +1,4 @@
-"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks a pull, reads its messages, or lets it wait for one.
 
 Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two things
 differ. First, after a reset every pull of the group's members is answered with the new offset until one of them pulls
@@ -6,9 +6,9 @@ from there, and then once for each other member. RocketMQ answers only a single 
 pull at an offset that only its master may have, for up to shortPollingTimeMills, since Java's clients would repeat it
 at once.
 
-The queue of a lite topic is read by `liteTopic`, or with its name as the topic. As in 5.5.0, its records have the
-parent's queue and offset. In 5.5.0 a pull creates a queue of any name. Here no pull creates one, and the parent must
-exist.
+A pull selects the queue of a lite topic by the field `liteTopic`, or by using the queue's name as the topic. As in
+5.5.0, its records have the queue and offset of the parent topic. In 5.5.0 a pull creates a queue of any name. Here no
+pull creates one, and the parent topic must exist.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PullRequests:
         return answer
 
     async def _wait_for_copy(self, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> Command:
-        """Waits for a short time until this slave has copied the message at the pull's offset from its master."""
+        """Returns the answer to a pull, after a short wait for this slave to copy the message at its offset."""
         key, held_ms = (header.topic, header.queue_id), self.settings.config.short_polling_time_mills
         end = trio.current_time() + min(max(header.suspend_timeout_ms, 0), held_ms) / MILLISECONDS
         while (left := end - trio.current_time()) > 0:

@@ -1,8 +1,8 @@
-"""Open descriptors of files by path, limited in number, with some in reserve. None is closed during a sync.
+"""A cache of open file descriptors by path, limited in number, and a reserve for when the process has none left.
 
-Connections use descriptors of the process, too. When none is left, the store closes one of its reserve, which are
-descriptors of the null device, to open a file for a moment. Reads and writes come from one thread. Syncs and writes of
-small files may come from others, and close no descriptor that the first one uses.
+Network connections use descriptors of the process, too. When none is left, the store closes a descriptor of its
+reserve, which are open on the null device, so that it can open a file for a moment. Reads and writes come from one
+thread. Syncs and writes of small files may come from other threads, and close no descriptor that the first one uses.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class OpenDescriptor:
 
 
 class Descriptors:
-    """Open descriptors, at most `most` besides those in use. Beyond that, the least recently used is closed.
+    """A cache of open file descriptors by path: if it has `most`, the least recently used is closed for a new one.
 
-    `place_of` returns the full path of a file from its path in the store. Failures raise OSError.
+    A descriptor is not closed while a sync uses it. `place_of` returns the full path of a file from its path in the
+    store. Failures raise OSError.
     """
 
     def __init__(self, most: int, place_of: Callable[[str], Path]) -> None:
@@ -54,7 +55,10 @@ class Descriptors:
             self._fill_reserve()
 
     def get(self, path: str) -> int:
-        """Returns an open descriptor for the file. May close those of other files, so only one thread may call it."""
+        """Returns an open descriptor of the file at `path`, opened if needed. Only the store's thread may call it.
+
+        It may close the descriptors of other files.
+        """
         opened = self._opened.get(path)
         if opened is not None:
             self._opened.move_to_end(path)
@@ -75,7 +79,7 @@ class Descriptors:
 
     @contextlib.contextmanager
     def held(self, path: str) -> Iterator[OpenDescriptor]:
-        """Yields a descriptor that stays open inside the `with` block, in any thread."""
+        """Yields a descriptor of the file at `path` that stays open inside the `with` block. Any thread may call it."""
         with self._lock:
             opened = self._opened.get(path)
             if opened is not None:
@@ -92,7 +96,7 @@ class Descriptors:
                     self._give_back(opened.number)
 
     def open(self, full_path: Path, flags: int) -> int:
-        """Opens a file with the help of the reserve. The caller owns the descriptor and returns it by `close`."""
+        """Opens a file, with a descriptor of the reserve if the process has none left. The caller must `close` it."""
         return self.with_room(lambda: os.open(full_path, flags, 0o666))
 
     def with_room(self, call: Callable[[], T]) -> T:

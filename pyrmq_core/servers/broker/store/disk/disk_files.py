@@ -33,7 +33,7 @@ LOCK_NAME: Final = "lock"
 
 
 class DiskFiles:
-    """A directory on a disk as `Files`, with a limited number of open descriptors."""
+    """The implementation of `Files` for a directory on a disk, with a limited number of open descriptors."""
 
     def __init__(self, root: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
         self._root = root
@@ -129,7 +129,10 @@ class DiskFiles:
         self._descriptors.with_room(lambda: shutil.rmtree(full_path))
 
     def retire(self, path: str) -> Callable[[], None]:
-        """Moves the file aside if possible. Returns a function that deletes it, to be called in any thread."""
+        """Drops a file that is no longer used, and moves it to the folder `removed` if that is possible.
+
+        Returns a function that deletes the file, to be called in any thread.
+        """
         full_path = self.full_path(path)
         self._forget(path)
         aside = self._root / ASIDE / f"file{self._set_aside}"
@@ -188,7 +191,10 @@ class DiskFiles:
             self._sync_folder(full_path.parent)
 
     def lock(self) -> None:
-        """Locks byte 0 of `lock`, as RocketMQ does, so that neither broker opens a store that the other has open."""
+        """Locks byte 0 of the file `lock`, as RocketMQ does, so that no other broker opens this store.
+
+        Raises `StoreError` if another process has locked it. Windows has no such lock.
+        """
         if self._lock is not None:
             return
         place = self._root / LOCK_NAME
@@ -254,7 +260,7 @@ class DiskFiles:
                 return []
 
     def _make_file(self, full_path: Path, size: int, *, sync: bool) -> None:
-        """Creates a file of zeros. If that fails, or the sync of its name, the file is removed."""
+        """Creates a file of zeros, and with `sync` syncs it and its folder's entry. Removes the file on failure."""
         number = self._descriptors.open(full_path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.truncate(number if os.truncate in os.supports_fd else full_path, size)

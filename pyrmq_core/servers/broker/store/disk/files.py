@@ -63,13 +63,16 @@ class Files(Protocol):
         """Returns the length in bytes, or None if there is no such file."""
 
     def open(self, path: str, size: int, *, sync_name: bool = True) -> StoredFile:
-        """Opens or creates the file. A new name is synced at once, or without `sync_name` by the first `sync`."""
+        """Opens the file, or creates it with `size` zero bytes.
+
+        The name of a new file is synced to the disk at once, or without `sync_name` by the file's first `sync`.
+        """
 
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with all its files, if it exists."""
 
     def set_aside(self, *folders: str) -> Callable[[], None]:
-        """Moves folders aside. Returns a function that frees their space, to be called in any thread."""
+        """Moves folders away at once. Returns a function that deletes them, to be called in any thread."""
         ...
 
     def retire(self, path: str) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Checks paths of the store's files, which are plain names below its folders.
+"""Checks the paths of the store's files, so that none leads out of the store's folders.
 
 The names in requests are checked before, by RocketMQ's rules. This is a second check, which no caller can avoid. It
 allows more than RocketMQ's rules, since a folder may have names from another broker.
@@ -21,7 +21,7 @@ class UnsafePath(StoreError):
 
 
 def check_name(name: str) -> str:
-    """Returns the name if a file or folder may have it. Raises `UnsafePath` otherwise."""
+    """Returns the name if it is a plain name, safe for a file or folder. Raises `UnsafePath` otherwise."""
     if not _is_plain(name):
         raise UnsafePath(f"{name[:128]!r} cannot be the name of a file or folder of the store")
     return name

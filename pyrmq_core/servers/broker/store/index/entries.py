@@ -42,9 +42,9 @@ def entries_of(messages: Sequence[Message]) -> Entries:
 
 
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
-    """Returns up to `most` index entries of a message after its first `entered`, and the number returned so far.
+    """Returns the next index entries of a message of which the first `entered` were returned before, at most `most`.
 
-    That number is 0 if the message has no further entries.
+    Also returns how many entries of the message were returned in all, or 0 if it has no more.
     """
     hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
     entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))

@@ -106,7 +106,7 @@ class IndexFile:
         self._slots = SlotTable(self.layout.slots)
 
     def load_slots(self) -> bool:
-        """Reads the slots of a file after a clean stop. Returns False if a slot refers to a missing entry."""
+        """Reads the slots that a clean stop wrote to the file. Returns False if a slot refers to a missing entry."""
         table = SlotTable(self.layout.slots)
         if not table.load(self.file, self.header.next_entry):
             return False
@@ -212,7 +212,7 @@ class IndexFile:
         return ENTRY.iter_unpack(self.file.read(self.layout.entry_at(number), count * ENTRY.size))
 
     def count_last(self, offset: int) -> int:
-        """Returns how many of the last entries are of the record at a log offset."""
+        """Returns how many entries at the end of the file belong to the record at the log offset `offset`."""
         end = number = self.header.next_entry
         while number > FIRST_ENTRY:
             count = min(ENTRIES_AT_ONCE, number - FIRST_ENTRY)
@@ -234,10 +234,10 @@ class IndexFile:
         return self.header.begin_ms + entry.seconds * MILLISECONDS
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
-        """Returns True if the file may have records stored between two times.
+        """Returns True if the file may have messages stored from `begin_ms` to `end_ms`, by the times in its header.
 
-        After the clock was set back, the file's last message may be older than its first. Then the result is the same
-        as RocketMQ's.
+        If the clock was set back, the header's end time may be before its begin time. The times are still compared as
+        in RocketMQ.
         """
         first, last = self.header.begin_ms, self.header.end_ms
         return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last

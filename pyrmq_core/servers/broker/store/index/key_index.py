@@ -63,9 +63,9 @@ class KeyIndex:
         self.begin()
 
     def begin(self) -> None:
-        """Saves the end of the store's readable messages. Later messages are reported by `note`.
+        """Notes the current end of the store's readable messages. Later messages must be passed to `note`.
 
-        It must be called again if the store is opened afterwards.
+        It must be called again if the store is opened after this object was created.
         """
         self._opened_end = self._readable_to = self._store.readable_end
 
@@ -162,7 +162,10 @@ class KeyIndex:
         self._fall_behind()
 
     def step(self) -> None:
-        """Adds some waiting messages to the index. After a `StoreError`, as of a full disk, the index lacks them."""
+        """Adds the next waiting messages to the index.
+
+        If it raises `StoreError`, as on a full disk, the index lacks them until `catch_up` reads them from the log.
+        """
         if self._waiting:
             self._enter(*self._waiting.next_entries())
 
@@ -220,18 +223,25 @@ class KeyIndex:
                 break
 
     def full_file(self) -> IndexFile | None:
-        """Returns the first full file that is not sealed. The caller must write its slots, sync and seal it."""
+        """Returns the oldest index file that is full, but has its slots still in memory (is not sealed), or None.
+
+        The caller must write its slots, sync it and call its `seal`.
+        """
         return next((file for file in self._files if file.takes_entries and not file.room), None)
 
     def retire_before(self, log_start: int) -> list[Callable[[], None]]:
-        """Drops files of records before the log's start, except the last. Returns functions that delete them."""
+        """Drops index files whose messages are all before the log offset `log_start`, but never the newest file.
+
+        Returns functions that delete the files from the disk, in any thread. Nothing is dropped while files are being
+        checked.
+        """
         removals = []
         while len(self._files) > 1 and self._files[0].header.end_offset < log_start and not self._unchecked:
             removals.append(self._store.files.retire(f"{FOLDER}/{self._files.pop(0).name}"))
         return removals
 
     def stored_bytes(self, log_start: int) -> int:
-        """Returns the size of the files that `retire_before` would keep, without the last file."""
+        """Returns the bytes of the index files that have messages from `log_start` on, except the newest file."""
         return sum([self._layout.file_bytes for file in self._files[:-1] if file.header.end_offset >= log_start])
 
     def remove(self) -> None:
@@ -306,7 +316,7 @@ class KeyIndex:
         self._waiting.clear()
 
     def _place(self) -> tuple[int, int]:
-        """Returns the log offset to index next, and how many entries of the record there are in the index already."""
+        """Returns the log offset of the next record to index, and how many of its entries the index has already."""
         last, entered = self._files[-1].header.end_offset if self._files else -1, 0
         if max(last, self._store.start) < self._indexed_to:
             return self._indexed_to, 0
@@ -320,7 +330,10 @@ class KeyIndex:
         return last, entered
 
     def _enter_part(self, message: Message, end: int, before: int) -> int:
-        """Adds index entries of a message after its first `before`. Returns how many are in the index, or 0 for all."""
+        """Adds the next entries of a message that has `before` entries in the index.
+
+        Returns how many it has now, or 0 once it has all. `end` is the log offset after the message.
+        """
         entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
         self._enter(entries, message.offset if entered else end)
         return entered

@@ -45,9 +45,10 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
 
 
 def next_with_keys(store: MessageStore, offset: int) -> Generator[None, None, int]:
-    """Returns the offset of the first record with keys from `offset` on, or the log's end. It yields between its steps.
+    """Searches for the first record with keys. Returns its log offset, or the log's end if no record has keys.
 
-    `offset` is that of a record. The offset of a record plus one begins the search at the next record.
+    It yields between the steps of the search. `offset` is the start of the log, or the offset of a record plus one,
+    which begins the search at the record after it.
     """
     start = offset if offset == store.start else offset - 1
     weight = 0

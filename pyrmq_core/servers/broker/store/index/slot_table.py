@@ -20,10 +20,10 @@ PAGES_AT_ONCE: Final = 256
 
 
 class SlotTable:
-    """The slots of an index file in memory: `count` numbers, each of the newest entry in its slot, 0 for none.
+    """The hash slots of one index file in memory: `count` numbers, each that of the slot's newest entry, or 0.
 
-    Memory pages that are never written take no space. Without `replaces`, `write` assumes that pages without slots are
-    empty in the file, too.
+    Memory pages that were never written take no space. With `replaces`, `write` also writes zeros over old slots in the
+    file. Otherwise it leaves out pages that are empty here, since they are empty in the file, too.
     """
 
     def __init__(self, count: int, *, replaces: bool = False) -> None:

@@ -1,6 +1,7 @@
-"""The limits of one step of the index, which takes some 10 ms: messages, and the size and words of their properties.
+"""The limits of one step that adds messages to the key index: their number, and the size and words of their properties.
 
-A word of keys takes about 4 us. A record whose properties exceed these limits enters alone, in parts.
+They keep a step at some 10 ms. A word of KEYS takes about 4 us. A message whose properties exceed the limits is indexed
+alone, in several steps.
 """
 
 from __future__ import annotations

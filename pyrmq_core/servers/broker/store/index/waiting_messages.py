@@ -1,6 +1,6 @@
-"""The readable messages that wait to enter the index, and the choice of those for the next step.
+"""A queue of new messages that are not yet in the key index, and the choice of those that its next step adds.
 
-The messages of a large send have steps of their own.
+A step adds the messages of several small sends, or a part of a large one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ BATCH: Final = 64
 
 
 class WaitingMessages:
-    """The sends whose messages wait to enter the index, in the order of the log. Their size is `log_bytes`."""
+    """A queue of stored sends whose messages are not yet in the key index, in the order of the log.
+
+    `log_bytes` is the size of these messages in the log.
+    """
 
     def __init__(self) -> None:
         self._sends: deque[Dispatched] = deque()
@@ -38,7 +41,10 @@ class WaitingMessages:
         self.log_bytes = self._of_batch = self._of_message = 0
 
     def next_entries(self) -> tuple[Entries, int]:
-        """Removes and returns the next step's entries, and the log offset up to which the index is then complete."""
+        """Removes the messages of the next step from the queue. Returns their index entries and a log offset.
+
+        All messages before this offset are in the index once the entries are added.
+        """
         waiting, consumed, weight = self._sends, 0, 0
         messages: list[Message] = []
         while consumed < len(waiting) and len(messages) < step_bounds.MESSAGES_AT_ONCE:
@@ -64,7 +70,7 @@ class WaitingMessages:
         return entered.end
 
     def _of_first(self, batch: Dispatched) -> tuple[Entries, int]:
-        """Returns entries of the first send's next messages, and the log offset up to which the index is complete."""
+        """Returns index entries of the first send's next messages, and the log offset that the index then reaches."""
         append, positions, store_ms, _ = batch
         first = self._of_batch
         like = append.pieces[first].properties

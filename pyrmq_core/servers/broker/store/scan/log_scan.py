@@ -108,7 +108,10 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogE
 
 
 def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False) -> RawRecord | None:
-    """Returns the record of `size` bytes at `offset`, or None. With `any_body` the CRC of its body is not checked."""
+    """Returns the record of `size` bytes at a log offset, or None if no valid record is there.
+
+    With `any_body` the CRC of the body is not checked.
+    """
     try:
         record = _check(log.read(offset, size), 0, offset, any_body=any_body)
     except StoreError:
@@ -117,7 +120,10 @@ def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False)
 
 
 def record_without_body(log: CommitLog, offset: int, size: int) -> RawRecord | None:
-    """Returns the record of `size` bytes at `offset` with an empty body, or None. The body's bytes are not read."""
+    """Returns the record of `size` bytes at a log offset with an empty body, or None if no valid record is there.
+
+    The bytes of the body are not read.
+    """
     try:
         fixed = FIXED[INT.unpack(log.read(offset + SYS_FLAG_POSITION, INT.size))[0] & HOSTS_V6].size
         head = log.read(offset, fixed)
@@ -150,7 +156,10 @@ def record_bytes(log: CommitLog, offset: int) -> bytes | None:
 
 
 def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False) -> RawRecord | LogEnd:
-    """Returns the record, or a `LogEnd` with the error, as DefaultMessageStore.checkMessageAndReturnSize."""
+    """Returns the record at `position` of `buffer`, or a `LogEnd` with the reason if it is not valid.
+
+    It checks as DefaultMessageStore.checkMessageAndReturnSize does.
+    """
     try:
         record = unpack_record(buffer, position)
     except RecordError as error:
