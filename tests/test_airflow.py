@@ -340,6 +340,7 @@ class RunningAirflow:
         return "\n".join(f"--- {name}\n{''.join(lines)}" for name, lines in self._lines.items())
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)  # as above, and 80 MB more
 def test_a_message_starts_a_run_in_airflows_own_processes(tmp_path: Path) -> None:
     """A triggerer waits for the message of an asset's watcher, and a scheduler runs the DAG with it to its end."""

@@ -33,6 +33,7 @@ def test_some_seconds_of_random_faults(kind: ClusterKind) -> None:
     goes_well(SHORT_SEED, FEW_STEPS, FEW_SECONDS, kind)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
 def test_some_seconds_of_random_faults_while_brokers_are_upgraded() -> None:
     """Brokers of 4.9.7 become brokers of 5.4.0, one behind the other, on their files."""

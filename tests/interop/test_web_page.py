@@ -84,6 +84,7 @@ async def test_every_page(apache: ApacheCluster, monkeypatch: pytest.MonkeyPatch
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.soak
 async def test_every_page_in_a_browser(apache_5: ApacheCluster, tmp_path: Path) -> None:
     if reason := missing():
         pytest.skip(reason)

@@ -51,6 +51,7 @@ def of_debezium(frame: DataFrame, **options: str) -> DataFrame:
     return debezium(frame, DDL, key="id", table="shop.customers", **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("written", "read"), [(canal_messages, of_canal), (debezium_messages, of_debezium)], ids=["canal", "debezium"]
 )

@@ -66,6 +66,7 @@ def test_the_check_passes_what_is_right(topic: str, stored: list[tuple[str, str]
     check(topic, {"q": [*stored, *again]}, {body for body, _ in RIGHT}, {0: 0, 2: 1})
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_streams_survive_a_kill_of_each_kind(tmp_path: Path) -> None:
     soak(tmp_path, ["broker", "worker", "driver"], files=2)
