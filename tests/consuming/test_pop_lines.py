@@ -62,9 +62,12 @@ def test_a_worker_that_stood_still_begins_late_with_an_earlier_delivery() -> Non
 
 def test_a_broker_that_forgets_is_not_excused_for_ever() -> None:
     lines = [BEGINS, ACKS, ACKED, AGAIN]
-    assert repeats(lines, set(), [Trouble("", 108.0, 109.0)], forgets=10.0) == []
-    assert repeats(lines, set(), [Trouble("", 88.0, 92.0)], forgets=10.0) == []
-    assert repeats(lines, set(), [Trouble("", 85.0, 89.0), Trouble(OURS, 101.0, 101.0)], forgets=10.0) == [AGAIN]
+    killed = Trouble("", AGAIN.stored - 12.0, AGAIN.stored - 9.0)
+    assert repeats(lines, set(), [killed], forgets=10.0) == []
+    assert repeats(lines, set(), [killed], forgets=8.0) == [AGAIN]
+    assert repeats(lines, set(), [killed]) == [AGAIN]
+    later = [Trouble("", AGAIN.stored + 1.0, AGAIN.stored + 2.0), Trouble(OURS, AGAIN.stored - 1.0, AGAIN.stored)]
+    assert repeats(lines, set(), later, forgets=10.0) == [AGAIN]
 
 
 def test_a_delivery_is_late_by_the_time_at_which_its_copy_is_stored() -> None:

@@ -66,8 +66,8 @@ def acknowledged(lines: Iterable[Line]) -> set[str]:
 def repeats(lines: Iterable[Line], unsure: set[str], troubles: Sequence[Trouble], forgets: float = 0.0) -> list[Line]:
     """Returns the deliveries of messages that were popped again behind an acknowledgement in time.
 
-    Bodies in `unsure` may be stored twice. A broker that is killed may lose what it did up to `forgets` seconds before
-    and after.
+    Bodies in `unsure` may be stored twice. In the first `forgets` seconds after it was killed a broker may store a copy
+    of a message once more.
     """
     settled: dict[str, Line] = {}
     wrong = []
@@ -75,8 +75,8 @@ def repeats(lines: Iterable[Line], unsure: set[str], troubles: Sequence[Trouble]
         if line.what == "begins":
             before = settled.get(line.body)
             if before is not None and line.popped > before.at and line.body not in unsure:
-                lost = (before.popped - forgets, before.at + forgets)
-                if not (forgets and any(not trouble.worker and trouble.touches(*lost) for trouble in troubles)):
+                begins = line.stored - forgets
+                if not (forgets and any(not each.worker and each.touches(begins, line.stored) for each in troubles)):
                     wrong.append(line)
         elif _is_settled(line, troubles):
             settled[line.body] = line

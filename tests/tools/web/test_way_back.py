@@ -253,6 +253,7 @@ async def test_a_run_is_stopped(changing: Served) -> None:
             lambda: admin.messages.dead_letters("audit"), lambda listing: len(listing.messages) == len(BODIES)
         )
     assert (await asked(changing, "/stop"))[0] == 400
+    assert "its 3 dead letters are lost for good" in (await asked(changing, "/delete", group="audit"))[1]
     _, _, first = await asked(changing, "/resend", group="audit", rate="1", all="yes")
     _, _, second = await asked(changing, "/resend", group="audit", rate="1", all="yes")
     is_reading, never = trio.Event(), trio.Event()
