@@ -62,11 +62,10 @@ class Messages(AdminFamily):
         """Returns messages that have `key` among their keys, stored from `begin` to `end`, oldest first.
 
         A key with spaces is the whole text of the keys, such as a row's key from a change-data tool. Each broker of the
-        topic returns its newest `max_num`, and one of pyrmq only those that fit into 15 MiB. An empty result is no
-        error. A message is found a moment after it is stored.
-        With `body_bytes` bodies are cut to that length. Messages are left out if they cannot be read, or once all
-        bodies exceed 256 MiB together. `failures` has the errors of brokers that did not answer, or whose messages are
-        left out.
+        topic returns its newest `max_num`. A broker of this project leaves out the oldest beyond 15 MiB. An empty
+        result is no error. A message is found a moment after it is stored. With `body_bytes` bodies are cut to that
+        length. Messages are left out if they cannot be read, or once all bodies exceed 256 MiB together. `failures` has
+        the errors of brokers that did not answer, or whose messages are left out.
         """
         return await self._queries().by_key(topic, key, max_num, begin, end, body_bytes)
 
