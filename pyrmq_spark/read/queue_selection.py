@@ -244,6 +244,8 @@ def missing_topic(consumer: PullConsumer, topic: str) -> RoutingError:
     """
     if away := sorted(consumer.expected_brokers([topic])[topic] - consumer.cluster_info().broker_addr_table.keys()):
         return broker_is_away(topic, away)
+    if consumer.topic_queues([topic])[topic] is not None:  # its broker came back between the two looks
+        return BrokerNotFound(f"topic {topic} has a route again: its broker came back; read again", broker_name="")
     near = difflib.get_close_matches(topic, consumer.topics(), n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}? Or create it" if near else "create it"
     return NoRoute(f"No route info of this topic: {topic}. The NameServer does not know it; {hint}", topic=topic)

@@ -6,7 +6,8 @@ with all its topics, so while no master is registered, a topic without a route d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyrmq_core import BrokerNotFound, InvalidArgument, NoRoute, ResponseError, RocketMQError, line_logger
 from pyrmq_spark import worker
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 DEFAULT_QUEUE_NUMS: Final = 8
 MESSAGE_TYPE: Final = "message.type"
 
+T = TypeVar("T")
+
 log = line_logger(__name__)
 
 
@@ -31,13 +34,9 @@ def sending_topic(
     """Returns the queues to write the topic to, and whether it is a batch topic. Waits for the topic's brokers."""
 
     def look() -> tuple[TopicPublishInfo, bool]:
-        try:
-            return producer.sending_topic(topic, timeout=options.send_timeout)
-        except NoRoute:
-            _check_home(connection, topic)
-            raise
+        return producer.sending_topic(topic, timeout=options.send_timeout)
 
-    return wait_to_write(look, options.send_timeout)
+    return wait_to_write(lambda: _looked_up(connection, topic, look), options.send_timeout)
 
 
 def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str, columns_type: str | None) -> None:
@@ -54,9 +53,8 @@ def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str
 def _create(connection: ConnectionOptions, options: SinkOptions, topic: str, columns_type: str | None) -> None:
     admin, name = worker.admin(connection), worker.name_on_brokers(connection, topic)
     try:
-        admin.route(name)
+        _looked_up(connection, topic, lambda: admin.route(name))
     except NoRoute:
-        _check_home(connection, topic)
         queues = options.topic_queue_nums or DEFAULT_QUEUE_NUMS
         if options.create_topic == "batch":
             admin.create_topic(name, queues=queues, batch=True)
@@ -71,6 +69,19 @@ def _create(connection: ConnectionOptions, options: SinkOptions, topic: str, col
             if options.message_type is not None or columns_type is None:
                 raise
             admin.create_topic(name, queues=queues)
+
+
+def _looked_up(connection: ConnectionOptions, topic: str, look: Callable[[], T]) -> T:
+    """Returns the result of `look`, which raises `NoRoute` for a topic that NameServers do not know.
+
+    Only its second `NoRoute` counts. The topic's broker may have come back between the first and the look at the
+    brokers that are registered, and a broker registers with all its topics.
+    """
+    try:
+        return look()
+    except NoRoute:
+        _check_home(connection, topic)
+        return look()
 
 
 def _check_home(connection: ConnectionOptions, topic: str) -> None:

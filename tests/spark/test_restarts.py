@@ -9,13 +9,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import product
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from pyrmq_core.blocking import EmbeddedCluster
+from pyrmq_core.blocking import Admin, EmbeddedCluster
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -168,6 +169,46 @@ def _check_stored_once(cluster: EmbeddedCluster, expected: list[str]) -> None:
         message.body.decode() for topic in ("orders", "refused", "batches") for message in messages(cluster, topic)
     )
     assert {body: bodies[body] for body in expected if bodies[body] != 1 and "a delay" not in body} == {}
+
+
+@contextmanager
+def came_back(cluster: EmbeddedCluster) -> Iterator[None]:
+    """Answers the first query of each route as before a broker came back, and all others as after."""
+    asked: set[str] = set()
+
+    async def unknown_once(request: Command, peer: Peer) -> Command | Pass:
+        topic = request.ext["topic"]
+        if topic in asked:
+            return PASS
+        asked.add(topic)
+        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}")
+
+    forget()
+    queries = cluster.control(RequestCode.GET_ROUTEINFO_BY_TOPIC, unknown_once)
+    try:
+        yield
+    finally:
+        queries.remove()
+        forget()
+
+
+@pytest.mark.parametrize("create", ["auto", "normal"])
+def test_a_topic_whose_broker_comes_back_behind_the_look_up_is_written_as_it_is(create: str) -> None:
+    with EmbeddedCluster(brokers=1, topics={"orders": 2}) as cluster, came_back(cluster):
+        options = {"nameServer": cluster.nameserver, "topic": "orders", "createTopic": create}
+        row = StructType([StructField("body", StringType())])
+        RocketMQDataSource(options).writer(row, overwrite=False).write(iter([pa.record_batch({"body": ["a"]})]))
+        assert [message.body for message in messages(cluster, "orders")] == [b"a"]
+        with Admin(nameserver=cluster.nameserver) as admin:
+            assert [data.write_queue_nums for data in admin.route("orders").queue_datas] == [2]
+
+
+def test_a_topic_whose_broker_comes_back_behind_the_look_up_is_read() -> None:
+    with EmbeddedCluster(brokers=1, topics={"orders": 2}) as cluster, came_back(cluster):
+        reader = RocketMQDataSource({"nameServer": cluster.nameserver, "topic": "orders"}).reader(
+            StructType([StructField("body", BinaryType())])
+        )
+        assert reader.partitions() is not None
 
 
 def test_a_topic_that_no_broker_has_fails_at_once_while_brokers_are_there() -> None:
