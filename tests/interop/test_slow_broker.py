@@ -39,7 +39,7 @@ from tests.interop.conftest import cluster_or_skip
 from tests.support.apache import ApacheCluster
 
 PROGRAM = Path(__file__).parent / "java" / "SlowBroker.java"
-PAUSES = (0.5, 1.3, 2.0, 4.0)
+PAUSES = (0.5, 1.3, 2.0, 6.0)  # Java ends an asynchronous send between 1 and 2 s after its time-out
 SEND_SECONDS = 3.0  # both defaults
 # Of calls that wait for a broker: how much later than its answer, or than the time-out, they may end on a busy machine.
 LATE_SECONDS = 5.0

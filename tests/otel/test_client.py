@@ -245,18 +245,23 @@ def test_handlers_polls_and_pulls_are_measured(cluster: EmbeddedCluster, seen: S
 
 
 def test_a_cancelled_send_is_not_in_flight_for_ever(cluster: EmbeddedCluster, seen: Seen) -> None:
-    async def silent(*_: Any) -> None: ...
+    arrived = threading.Event()
+
+    async def silent(*_: Any) -> None:
+        arrived.set()
 
     async def main() -> None:
         async with aio.Producer("g", nameserver=cluster.nameserver, hooks=[seen.hook]) as producer:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await producer.send(Message("refused", b"x"), select=lambda queues, _: queues[0])
+            message = Message("refused", b"x")
+            send = asyncio.create_task(producer.send(message, select=lambda queues, _: queues[0], timeout=60))
+            assert await asyncio.to_thread(arrived.wait, 60)
+            send.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await send
 
     control = cluster.control(RequestCode.SEND_MESSAGE_V2, silent)
     asyncio.run(main())
     control.remove()
-    assert control.seen
     assert [point.value for point in seen.points("pyrmq.client.send.in_flight")] == [0]
 
 

@@ -1,4 +1,7 @@
-// A Java producer with default settings whose broker stands still: SIGSTOP, each kind of send at once, SIGCONT.
+// A Java producer whose broker stands still: SIGSTOP, each kind of send at once, SIGCONT.
+//
+// One setting is not the default: by default, a request whose time ends closes the connection. An asynchronous send
+// begun after that request, and still waiting, is then sent once more and stored twice.
 //
 // Arguments: NameServer, topic, the broker's process id, the milliseconds for which it is stopped. Prints a line
 // "CALL;MILLISECONDS;ok" or "CALL;MILLISECONDS;EXCEPTION" for each call; the body of its message is CALL.
@@ -25,6 +28,7 @@ public class SlowBroker {
     }
 
     public static void main(String[] arguments) throws Exception {
+        System.setProperty("com.rocketmq.remoting.client.closeSocketIfTimeout", "false");
         TransactionMQProducer producer = new TransactionMQProducer("java-slow");
         producer.setNamesrvAddr(arguments[0]);
         producer.setTransactionListener(new Committing());
