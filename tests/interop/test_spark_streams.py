@@ -24,7 +24,6 @@ class TestStreamJobs:
 
     test_sql_over_properties = StreamJobs.test_sql_over_properties
     test_times_start_a_stream = StreamJobs.test_times_start_a_stream
-    test_a_deleted_topic_fails_the_query_by_name = StreamJobs.test_a_deleted_topic_fails_the_query_by_name
 
 
 @pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
@@ -33,6 +32,7 @@ class TestStreamJobsOfTheNewest:
 
     test_everything_once_over_stops_and_starts = StreamJobs.test_everything_once_over_stops_and_starts
     test_new_queues_from_their_beginning = StreamJobs.test_new_queues_from_their_beginning
+    test_a_deleted_topic_fails_the_query_by_name = StreamJobs.test_a_deleted_topic_fails_the_query_by_name
     test_progress_shows_lag_and_is_published = StreamJobs.test_progress_shows_lag_and_is_published
 
 

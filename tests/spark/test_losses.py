@@ -29,6 +29,7 @@ SLAVE_HAS = 64
 A0 = MessageQueue("orders", "broker-a", 0)
 MESSAGES = 90
 SHORT_MS = "300"  # the pullTimeoutMs of reads that wait in vain
+BRIEFLY = {"pullTimeoutMs": "2000"}  # of reads that wait so long for what is gone, and read on behind it
 SCHEMA = source_schema(StructType([StructField("queueOffset", LongType()), StructField("body", StringType())]))
 
 
@@ -87,10 +88,10 @@ def test_what_lies_behind_a_removed_file_is_read(
 ) -> None:
     control = answering(cluster, first, first + 10, answer(code, first + 10))
     try:
-        assert offsets(cluster, failOnDataLoss="false") == [*range(first), *range(first + 10, MESSAGES)]
+        assert offsets(cluster, failOnDataLoss="false", **BRIEFLY) == [*range(first), *range(first + 10, MESSAGES)]
         assert f"orders/broker-a/0: offsets {first} to {first + 10} are skipped" in caplog.text
         with pytest.raises(RocketMQSparkError, match=rf"\[RMQ_DATA_LOSS\] .*offsets {first} to {first + 10} of orders"):
-            offsets(cluster)
+            offsets(cluster, **BRIEFLY)
     finally:
         control.remove()
 
@@ -113,7 +114,7 @@ def test_an_offset_that_is_moved_once_though_it_is_kept_loses_nothing(cluster: E
 def test_an_offset_that_stays_moved_is_skipped_as_far_as_it_is_moved(cluster: EmbeddedCluster) -> None:
     control = answering(cluster, 20, 25, answer(ResponseCode.PULL_OFFSET_MOVED, 25))
     try:
-        assert offsets(cluster, failOnDataLoss="false") == [*range(20), *range(25, MESSAGES)]
+        assert offsets(cluster, failOnDataLoss="false", **BRIEFLY) == [*range(20), *range(25, MESSAGES)]
     finally:
         control.remove()
 
