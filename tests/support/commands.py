@@ -7,10 +7,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import IO
 
 import click
+from click.testing import CliRunner
 
 from pyrmq_core.tools.cli.commands import OutermostGroup, pyrmq
 from pyrmq_core.tools.cli.operation.server_groups import ServerGroup
@@ -112,6 +114,18 @@ def started(
     return subprocess.Popen(
         [*PROGRAM, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, text=True, env=environment, cwd=home
     )
+
+
+def ran(*arguments: str, home: Path, stdin: bytes = b"") -> tuple[int, str, list[str]]:
+    """Runs the command in this process, which saves its start of a second; returns what `ended` does."""
+    environment = {"NAMESRV_ADDR": None, "HOME": str(home), "COLUMNS": "200"}
+    with chdir(home), tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        result = CliRunner().invoke(pyrmq, arguments, input=given, env=environment)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr.splitlines()
 
 
 def with_closed_pipe(*arguments: str, home: Path) -> subprocess.Popen[str]:

@@ -6,8 +6,8 @@ A batch of messages is committed by its first valid record. This module reads th
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, starmap
 from typing import Final
@@ -261,11 +261,11 @@ async def read_proven(
     wanted = [(part.queue, OffsetRange(part.start, part.end)) for part in ranges]
     ids = ids_by_queue(ranges)
 
-    async def proven(lists: AsyncIterator[list[RawPull]]) -> AsyncIterator[RawPull]:
+    async def proven(lists: AsyncIterator[list[RawPull]]) -> AsyncGenerator[RawPull, None]:
         async for pulls in lists:
             for pull in pulls:
                 check_ids(pull, ids[pull.queue])
                 yield pull
 
-    async with puller.read_ranges(wanted, window=window) as lists:
-        yield proven(lists)
+    async with puller.read_ranges(wanted, window=window) as lists, aclosing(proven(lists)) as pulls:
+        yield pulls

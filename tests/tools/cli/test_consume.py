@@ -13,7 +13,7 @@ import pytest
 from pyrmq_core import Message
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.testing import Command, Peer, RequestCode, refusal
-from tests.support.commands import ended, started, with_closed_pipe
+from tests.support.commands import ended, ran, started, with_closed_pipe
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def committed(cluster: EmbeddedCluster, topic: str, group: str = "g") -> int | N
 
 def consume(cluster: EmbeddedCluster, topic: str, *options: str, home: Path) -> list[str]:
     words = ("consume", topic, "-g", "g", "--from", "earliest", "-n", cluster.nameserver, *options)
-    status, output, errors = ended(started(*words, home=home))
+    status, output, errors = ran(*words, home=home)
     assert (status, errors) == (0, [])
     return output.splitlines()
 
@@ -105,16 +105,14 @@ def test_what_was_not_printed_is_not_acknowledged(cluster: EmbeddedCluster, topi
 def test_wrong_options_are_named(cluster: EmbeddedCluster, tmp_path: Path, options: tuple[str, ...], text: str) -> None:
     with Producer("G", nameserver=cluster.nameserver) as producer:
         producer.send(Message("Wrong", b"body"))
-    status, output, errors = ended(
-        started("consume", "Wrong", "-g", "g", "-n", cluster.nameserver, *options, home=tmp_path)
-    )
+    status, output, errors = ran("consume", "Wrong", "-g", "g", "-n", cluster.nameserver, *options, home=tmp_path)
     assert (status > 0, output) == (True, "")
     assert text in errors[-1]
 
 
 def test_a_topic_that_is_not_there_is_an_error(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     """A consumer in a program waits for it."""
-    status, output, errors = ended(started("consume", "Nowhere", "-g", "g", "-n", cluster.nameserver, home=tmp_path))
+    status, output, errors = ran("consume", "Nowhere", "-g", "g", "-n", cluster.nameserver, home=tmp_path)
     assert (status, output) == (1, "")
     assert "Nowhere" in errors[0]
 
@@ -136,7 +134,7 @@ def test_a_refusal_that_waiting_does_not_help_ends_it(
     rule = cluster.control(code, refuse)
     try:
         words = ("consume", topic, "-g", "refused", "--from", "earliest", "-n", cluster.nameserver)
-        status, _, errors = ended(started(*words, home=tmp_path))
+        status, _, errors = ran(*words, home=tmp_path)
     finally:
         rule.remove()
     assert status == 1
@@ -146,6 +144,6 @@ def test_a_refusal_that_waiting_does_not_help_ends_it(
 def test_a_group_that_does_not_exist_ends_it(tmp_path: Path) -> None:
     with EmbeddedCluster(topics={"orders": 1}, settings={"autoCreateSubscriptionGroup": "false"}) as cluster:
         words = ("consume", "orders", "-g", "nobodys", "-n", cluster.nameserver)
-        status, output, errors = ended(started(*words, home=tmp_path))
+        status, output, errors = ran(*words, home=tmp_path)
     assert (status, output) == (1, "")
     assert "create the group (pyrmq group create nobodys)" in errors[-1]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import ended, started
+from tests.support.commands import ended, ran, started
 from tests.support.terminal import Terminal
 
 
@@ -40,6 +40,6 @@ def test_addresses_as_json_and_topics(tmp_path: Path, number: signal.Signals) ->
     ],
 )
 def test_topics_that_cannot_be_made(topic: str, status: int, text: str, tmp_path: Path) -> None:
-    ending, output, errors = ended(started("dev", "--port", "0", "--topic", topic, home=tmp_path))
+    ending, output, errors = ran("dev", "--port", "0", "--topic", topic, home=tmp_path)
     assert (ending, output) == (status, "")
     assert text in errors[-1]

@@ -21,7 +21,7 @@ from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
-from tests.support.commands import ENDS_WITHIN, ended, started
+from tests.support.commands import ENDS_WITHIN, ended, ran, started
 from tests.support.sink import messages
 
 BATCH = RequestCode.SEND_BATCH_MESSAGE
@@ -33,13 +33,8 @@ def cluster() -> Iterator[EmbeddedCluster]:
         yield cluster
 
 
-def send(cluster: EmbeddedCluster, home: Path, *options: str, lines: bytes | None = None) -> tuple[int, str, list[str]]:
-    stdin = subprocess.DEVNULL if lines is None else subprocess.PIPE
-    process = started("send", "T", "-n", cluster.nameserver, *options, home=home, stdin=stdin)
-    if lines is not None:
-        assert process.stdin is not None
-        process.stdin.write(lines.decode("latin-1"))
-    return ended(process)
+def send(cluster: EmbeddedCluster, home: Path, *options: str, lines: bytes = b"") -> tuple[int, str, list[str]]:
+    return ran("send", "T", "-n", cluster.nameserver, *options, home=home, stdin=lines)
 
 
 def test_json_lines_have_members_of_their_own(cluster: EmbeddedCluster, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from pyrmq_core import CommitRecord, InvalidArgument, Message, MessageQueue, StoredRange, commit_messages
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.tools.search.ranges import queues_named
-from tests.support.commands import ended, started
+from tests.support.commands import ran
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("broker-a", "broker-b") for number in range(2)]
 
@@ -34,7 +33,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 def tail(cluster: EmbeddedCluster, home: Path, *options: str, topic: str = "T") -> tuple[list[str], list[str]]:
     """Returns the sorted lines of the output, and those of standard error."""
-    status, output, errors = ended(started("tail", topic, "-n", cluster.nameserver, *options, home=home))
+    status, output, errors = ran("tail", topic, "-n", cluster.nameserver, *options, home=home)
     assert status == 0, errors
     return sorted(output.splitlines()), errors
 
@@ -87,17 +86,14 @@ def test_a_stranger_does_not_steer_the_terminal(
     for options, shown in (((), r"\x1b[8m \x1b]52;c;Y2F0\x07\x9b2J"), (("--raw",), "\x1b[8m \x1b]52;c;Y2F0\x07\x9b2J")):
         group = (f"g{len(options)}",) if command[0] == "consume" else ()
         words = (*command, *group, topic, "-n", cluster.nameserver, *options)
-        status, output, _ = ended(started(*words, home=tmp_path))
+        status, output, _ = ran(*words, home=tmp_path)
         assert (status, output.partition(" ")[2]) == (0, f"{shown}\n")
 
 
 def test_what_json_prints_is_sent_again(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     lines, _ = tail(cluster, tmp_path, "-o", "json")
     words = ("send", "Copies", "--input", "json", "-q", "-n", cluster.nameserver)
-    process = started(*words, home=tmp_path, stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write("\n".join(lines))
-    assert ended(process)[0] == 0
+    assert ran(*words, home=tmp_path, stdin="\n".join(lines).encode())[0] == 0
     copies, _ = tail(cluster, tmp_path, "--json", topic="Copies")
     first, second = ([json.loads(line) for line in texts] for texts in (lines, copies))
     kept = ("body", "tags", "keys")
@@ -122,7 +118,7 @@ def test_what_json_prints_is_sent_again(cluster: EmbeddedCluster, tmp_path: Path
     ],
 )
 def test_wrong_options_are_named(cluster: EmbeddedCluster, tmp_path: Path, options: tuple[str, ...], text: str) -> None:
-    status, output, errors = ended(started("tail", "T", "-n", cluster.nameserver, *options, home=tmp_path))
+    status, output, errors = ran("tail", "T", "-n", cluster.nameserver, *options, home=tmp_path)
     assert (status > 0, output) == (True, "")
     assert text in re.sub(r"\s+", " ", errors[-1])
 

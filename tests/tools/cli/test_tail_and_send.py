@@ -15,7 +15,7 @@ import pytest
 
 from pyrmq_core import Message, SendStatus
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
-from tests.support.commands import ENDS_WITHIN, ended, started
+from tests.support.commands import ENDS_WITHIN, ended, ran, started
 
 
 @pytest.fixture
@@ -50,10 +50,7 @@ def line_with(text: str, pipe: IO[str] | None) -> str:
 
 
 def fed(content: bytes, *arguments: str, home: Path) -> tuple[int, str, list[str]]:
-    process = started(*arguments, home=home, stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(content.decode("latin-1"))
-    return ended(process)
+    return ran(*arguments, home=home, stdin=content)
 
 
 def test_a_tail_goes_on_when_its_broker_is_back(cluster: EmbeddedCluster, tmp_path: Path) -> None:
@@ -108,7 +105,7 @@ def test_a_tail_prints_what_is_there_and_says_why_it_prints_nothing(cluster: Emb
     made(cluster, "T")
 
     def tail(*arguments: str) -> tuple[int, str, list[str]]:
-        return ended(started("tail", "T", "-n", cluster.nameserver, *arguments, home=tmp_path))
+        return ran("tail", "T", "-n", cluster.nameserver, *arguments, home=tmp_path)
 
     assert tail() == (0, "", ["topic T holds no messages; -f waits for some"])
     sent(cluster, "T", b"one", b"two")
@@ -163,14 +160,14 @@ def test_a_line_is_sent_while_the_next_is_not_there(cluster: EmbeddedCluster, tm
 
 def test_bytes_of_a_body_are_sent_as_they_are(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     made(cluster, "T")
-    status, _, errors = ended(started("send", "T", "\udcff\udcfe", "-n", cluster.nameserver, home=tmp_path))
+    status, _, errors = ran("send", "T", "\udcff\udcfe", "-n", cluster.nameserver, home=tmp_path)
     assert (status, errors) == (0, [])
     assert bodies(cluster, "T") == [b"\xff\xfe"]
 
 
 def test_deleting_what_is_not_there_says_so(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     def delete(*arguments: str) -> tuple[int, str, list[str]]:
-        return ended(started("topic", "delete", *arguments, "-n", cluster.nameserver, home=tmp_path))
+        return ran("topic", "delete", *arguments, "-n", cluster.nameserver, home=tmp_path)
 
     assert delete("nosuch") == (1, "", ["Error: no broker has the topic nosuch; nothing is deleted"])
     made(cluster, "T")
@@ -181,7 +178,7 @@ def test_deleting_what_is_not_there_says_so(cluster: EmbeddedCluster, tmp_path: 
 
 
 def test_an_unknown_topic_is_made_with_our_own_command(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    status, _, errors = ended(started("tail", "nosuch", "-n", cluster.nameserver, home=tmp_path))
+    status, _, errors = ran("tail", "nosuch", "-n", cluster.nameserver, home=tmp_path)
     assert (status, len(errors)) == (1, 1)
     assert "pyrmq topic create nosuch" in errors[0]
 
@@ -242,7 +239,7 @@ def test_dev_has_slaves_and_a_kept_master_waits_for_its_own(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("options", [("--sync",), ("--slaves", "-1"), ("--slaves", "10"), ("--slaves", "one")])
 def test_dev_refuses_wrong_slaves(options: tuple[str, ...], tmp_path: Path) -> None:
-    status, output, errors = ended(started("dev", *options, home=tmp_path))
+    status, output, errors = ran("dev", *options, home=tmp_path)
     assert (status, output) == (2, "")
     assert "--slaves" in errors[-1]
 
@@ -260,6 +257,6 @@ def test_dev_takes_another_port_where_its_own_is_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "nowhere", ""])
 def test_dev_refuses_an_address_that_clients_cannot_use(host: str, tmp_path: Path) -> None:
-    status, output, errors = ended(started("dev", "--host", host, home=tmp_path))
+    status, output, errors = ran("dev", "--host", host, home=tmp_path)
     assert (status, output) == (2, "")
     assert "--host" in errors[-1]
