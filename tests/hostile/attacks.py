@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from pyrmq_core.protocol import requests
@@ -125,8 +127,13 @@ class Attack:
         return f"request {self.code} with {self.what}"
 
 
-def attacks_of(code: int) -> Iterator[Attack]:
-    """Yields the request with one thing wrong at a time."""
+def attacks_of(code: int, share: int = 0, shares: int = 1) -> Iterator[Attack]:
+    """Yields the request with one thing wrong at a time: every one, or a share of them."""
+    for what, frame_of in islice(_frames_of(code), share % shares, None, shares):
+        yield Attack(code, what, frame_of())
+
+
+def _frames_of(code: int) -> Iterator[tuple[str, Callable[[], bytes]]]:
     good = {name: _good(name) for name in _field_names(code)}
     body = b"hello" if code in SENDS else b"{}"
     for name in good:
@@ -134,11 +141,11 @@ def attacks_of(code: int) -> Iterator[Attack]:
             wrong = {**good, name: value}
             if value is MISSING:
                 del wrong[name]
-            yield Attack(code, f"{name}: {what}", _request(code, wrong, body))
+            yield f"{name}: {what}", partial(_request, code, wrong, body)
     for what, wrong_body in BODIES.items():
-        yield Attack(code, f"the body: {what}", _request(code, good, wrong_body))
+        yield f"the body: {what}", partial(_request, code, good, wrong_body)
     for what, members in _wrong_headers(code, good).items():
-        yield Attack(code, f"the header: {what}", frame(members, body))
+        yield f"the header: {what}", partial(frame, members, body)
 
 
 def all_codes() -> list[int]:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,13 @@ def beat(client: str, *, consumers: list[str] = [], producers: list[str] = [], t
 
 def names(count: int, prefix: str = "group") -> list[str]:
     return [f"{prefix}-{number}" for number in range(count)]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A broker for the tests that leave its tables as they were, or have names of their own."""
+    with broker_process(tmp_path_factory.mktemp("shared"), defaultTopicQueueNums=8) as broker:
+        yield broker
 
 
 def test_a_heartbeat_of_many_new_groups_is_one_writing(tmp_path: Path) -> None:
@@ -133,16 +141,16 @@ def test_on_a_full_disk_a_new_group_pulls_and_creation_says_why_it_fails(tmp_pat
 
 
 @pytest.mark.parametrize("number", [-1, 65_536, 100_000, 2**31 - 1, 2**31, 2**63 - 1, 2**63])
-def test_a_topic_has_a_number_of_queues_that_clients_bear(tmp_path: Path, number: int) -> None:
-    with broker_process(tmp_path, defaultTopicQueueNums=8) as broker, broker.stranger() as stranger:
+def test_a_topic_has_a_number_of_queues_that_clients_bear(shared: ServerProcess, number: int) -> None:
+    with shared.stranger() as stranger:
         for field in ("readQueueNums", "writeQueueNums"):
-            answer = answer_of(stranger, 17, {**TOPIC, "topic": "T", field: number})
+            answer = answer_of(stranger, 17, {**TOPIC, "topic": "bounded", field: number})
             assert answer.code in (1, 29)
             assert field in answer.remark
-            assert answer_of(stranger, 202, {"topic": "T"}).code == 17
-        sent = answer_of(stranger, 310, {**SEND, "b": "sent", "d": number}, b"body")
+            assert answer_of(stranger, 202, {"topic": "bounded"}).code == 17
+        sent = answer_of(stranger, 310, {**SEND, "b": f"sent{number}", "d": number}, b"body")
         if sent.code == 0:
-            topic = json.loads(answer_of(stranger, 351, {"topic": "sent"}).body)
+            topic = json.loads(answer_of(stranger, 351, {"topic": f"sent{number}"}).body)
             assert 0 <= topic["writeQueueNums"] <= 8
         for name in ("retryQueueNums", "retryMaxTimes") if number >= 2**31 else ("retryQueueNums",):
             answer = answer_of(stranger, 200, body={"groupName": "G", name: number})
@@ -173,16 +181,16 @@ def test_the_figures_of_the_largest_topic_are_answered_in_turns(tmp_path: Path) 
         (beat("c" * 1000, producers=["p" * 200] * 6000), "maxHeartbeatBytes"),
     ],
 )
-def test_a_heartbeat_has_bounds(tmp_path: Path, body: dict[str, Any], setting: str) -> None:
-    with broker_process(tmp_path) as broker, broker.stranger() as stranger:
+def test_a_heartbeat_has_bounds(shared: ServerProcess, body: dict[str, Any], setting: str) -> None:
+    with shared.stranger() as stranger:
         answer = answer_of(stranger, 34, body=body)
         assert (answer.code, setting in answer.remark) == (29, True)
         assert answer_of(stranger, 34, body=beat("c", consumers=["g"], producers=names(1999))).code == 0
         assert answer_of(stranger, 34, body=beat("c", producers=["one-more"])).code == 29
 
 
-def test_settings_of_a_group_are_bounded(tmp_path: Path) -> None:
-    with broker_process(tmp_path) as broker, broker.stranger() as stranger:
+def test_settings_of_a_group_are_bounded(shared: ServerProcess) -> None:
+    with shared.stranger() as stranger:
         for body, said in (
             ({"groupName": "g", "consumeEnable": "maybe"}, "consumeEnable"),
             ({"groupName": "g", "attributes": {"a": "v" * 70_000}}, "65536"),
@@ -251,12 +259,12 @@ def test_pulls_beyond_the_bound_are_answered_at_once(tmp_path: Path, settings: d
 
 
 @pytest.mark.parametrize("queue_id", [-(2**31), -1, 65_535, 2**31 - 1])
-def test_offsets_are_kept_of_queues_that_can_be(tmp_path: Path, queue_id: int) -> None:
-    with broker_process(tmp_path) as broker, broker.stranger() as stranger:
+def test_offsets_are_kept_of_queues_that_can_be(shared: ServerProcess, queue_id: int) -> None:
+    with shared.stranger() as stranger:
         assert answer_of(stranger, 17, {**TOPIC, "topic": "T"}).code == 0
         assert answer_of(stranger, 200, body={"groupName": "G"}).code == 0
         commit = {"consumerGroup": "G", "topic": "T", "commitOffset": 7}
         answer = answer_of(stranger, 15, {**commit, "queueId": queue_id})
         assert (answer.code, "queueId" in answer.remark) == (29, True)
         assert answer_of(stranger, 15, {**commit, "queueId": 3}).code == 0
-        assert json.loads(answer_of(stranger, 43).body)["offsetTable"] == {"T@G": {"3": 7}}
+        assert json.loads(answer_of(stranger, 43).body)["offsetTable"]["T@G"] == {"3": 7}
