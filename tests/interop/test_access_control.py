@@ -22,6 +22,7 @@ from tests.support.apache import ApacheBroker, ask
 from tests.support.consumer_jobs import fresh
 from tests.support.guarded import (
     AUTH_5,
+    CLUSTERS,
     KEY,
     MEMBER,
     READER_SECRET,
@@ -37,6 +38,12 @@ from tests.support.waiting import until_readable
 from tests.tools.web.serving import changed
 
 PROGRAM = Path(__file__).parent / "java" / "SignedClient.java"
+# For what Apache's servers and programs do by themselves, with which ours are compared.
+OURS_AND_LONG_APACHES = pytest.mark.parametrize(
+    "guarded",
+    [kind if kind.startswith("our") else pytest.param(kind, marks=pytest.mark.soak) for kind in CLUSTERS],
+    indirect=True,
+)
 
 
 def faults(guarded: Guarded, steps: Sequence[Step]) -> list[str]:
@@ -51,6 +58,7 @@ def faults(guarded: Guarded, steps: Sequence[Step]) -> list[str]:
     return differences
 
 
+@OURS_AND_LONG_APACHES
 def test_requests_are_judged_alike(guarded: Guarded) -> None:
     if not guarded.users:
         assert faults(guarded, ACCOUNT_STEPS) == []
@@ -78,18 +86,8 @@ def test_requests_are_judged_alike(guarded: Guarded) -> None:
     assert faults(guarded, LAST_USER_STEPS) == []
 
 
-def test_mqadmin_administers_ours(guarded: Guarded) -> None:
-    if guarded.is_ours:
-        administer(guarded)
-
-
-@pytest.mark.soak
-def test_mqadmin_prints_the_same_for_apaches(guarded: Guarded) -> None:
-    if not guarded.is_ours:
-        administer(guarded)
-
-
-def administer(guarded: Guarded) -> None:
+@OURS_AND_LONG_APACHES
+def test_mqadmin_administers_all_alike(guarded: Guarded) -> None:
     """Changes and shows users or accounts by the release's own tool, which signs."""
     tools = write_tools_keys(shared_machine(guarded.java).home, KEY, SECRET)
     try:
@@ -124,6 +122,7 @@ def administer_accounts(guarded: Guarded) -> None:
     )
 
 
+@OURS_AND_LONG_APACHES
 def test_java_clients_that_sign_are_served_and_others_not(guarded: Guarded) -> None:
     topic = f"java_{uuid.uuid4().hex[:8]}"
     arguments = (guarded.nameserver, topic, f"g_{topic}")

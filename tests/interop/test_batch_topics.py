@@ -102,6 +102,7 @@ def everything(consumer: PullConsumer, queue: MessageQueue, end: int, tags: str)
         return [message for pull in pulls for message in decode(pull, OffsetRange(pull.start, pull.next_offset))]
 
 
+@pytest.mark.soak  # `tests/spark` has them on our brokers
 class TestBatchTopicJobs(BatchTopicJobs):
     """Spark's jobs on batch topics, on 5.4.0."""
 

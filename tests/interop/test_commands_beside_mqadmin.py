@@ -13,7 +13,7 @@ import trio
 
 from pyrmq_core import MessageExt
 from pyrmq_core.blocking import EmbeddedCluster
-from tests.support.apache import ApacheCluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
 from tests.support.broker_admin_jobs import NO_FILE
 from tests.support.group_admin_jobs import administering
 from tests.support.java_programs import shared_machine
@@ -74,7 +74,7 @@ class Beside:
         return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-@pytest.fixture(scope="module", params=["ours", "5.4.0", "4.9.7"])
+@pytest.fixture(scope="module", params=["ours", *NEWEST_AND_LONG_OLDER])
 def beside(request: pytest.FixtureRequest) -> Iterator[Beside]:
     topic, group = new_names()
     if request.param == "ours":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 from tests.support.committed_jobs import CommittedJobs
 from tests.support.spark import spark
 from tests.support.spark_batches import topic
@@ -18,13 +18,19 @@ def nameserver(apache: ApacheCluster) -> str:
     return apache.nameserver.address
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
+@pytest.mark.soak
 class TestCommittedJobs(CommittedJobs):
-    """The jobs; 4.9.7 has no batch topics, and does the others in the long tests."""
+    """The jobs; 4.9.7 has no batch topics. `tests/spark` has all of them on our brokers at each landing."""
 
 
-@pytest.mark.parametrize("apache", ["4.9.7"], indirect=True)
-class TestCommittedJobsOfTheOlder:
+class TestCommittedJobsInLittleTime:
     """The job that needs most of a broker in the least time."""
 
     test_a_batch_is_read_once = CommittedJobs.test_a_batch_is_read_once
+
+
+@pytest.mark.parametrize("apache", ["5.4.0"], indirect=True)
+class TestCommittedJobsOfTheNewer:
+    """The job with the broker's own batches."""
+
+    test_a_batch_topic = CommittedJobs.test_a_batch_topic

@@ -11,7 +11,7 @@ import pytest
 
 from pyrmq_core import Message, MessageExt, MessageQueue, decode
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
-from tests.support.apache import NEWEST, VERSIONS, boot_broker
+from tests.support.apache import NEWEST, VERSIONS, WITH_LONG_NEWEST, boot_broker
 from tests.support.java_programs import mqadmin, run_java
 
 PROGRAM = Path(__file__).parent / "java" / "SendAndPull.java"
@@ -44,7 +44,7 @@ def test_a_java_producer_sends_to_us_and_a_java_consumer_pulls_from_us(cluster: 
         assert consumer.committed_offsets(queues) == ends  # committed by Java
 
 
-@pytest.mark.parametrize("version", [*VERSIONS, NEWEST])
+@pytest.mark.parametrize("version", WITH_LONG_NEWEST)
 def test_mqadmin_shows_our_cluster_and_its_routes(cluster: EmbeddedCluster, version: str) -> None:
     with Producer("orders", nameserver=cluster.nameserver, send_timeout=20) as producer:
         stored = producer.send(Message("orders", b"one"))
@@ -57,7 +57,7 @@ def test_mqadmin_shows_our_cluster_and_its_routes(cluster: EmbeddedCluster, vers
     assert cluster.brokers[name] in route
 
 
-@pytest.mark.parametrize("version", [*VERSIONS, NEWEST])
+@pytest.mark.parametrize("version", [*(pytest.param(version, marks=pytest.mark.soak) for version in VERSIONS), NEWEST])
 def test_a_java_broker_serves_beside_ours_on_our_nameserver(version: str) -> None:
     with (
         EmbeddedCluster(brokers=1) as cluster,

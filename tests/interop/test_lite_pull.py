@@ -26,13 +26,14 @@ from tests.support.waiting import until
 
 JAVA = Path(__file__).parent / "java" / "PollTopic.java"
 
+pytestmark = pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
+
 
 @pytest.fixture
 def nameserver(apache: ApacheCluster) -> str:
     return apache.nameserver.address
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 class TestOnApache(LitePullJobs):
     """The jobs of every server."""
 

@@ -23,7 +23,7 @@ from pyrmq_core.protocol.java.string_hash import string_hash_code
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
 from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvConfig, KvConfig
 from pyrmq_core.protocol.routes.route import BrokerData, TopicRouteData
-from tests.support.apache import VERSIONS, ApacheBroker, ask, boot_broker, registered_brokers
+from tests.support.apache import NEWEST_AND_LONG_OLDER, VERSIONS, ApacheBroker, ask, boot_broker, registered_brokers
 from tests.support.java_programs import mqadmin
 from tests.support.maven import ApacheUnavailable
 
@@ -57,7 +57,7 @@ def our_nameserver() -> Iterator[str]:
             process.kill()
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=NEWEST_AND_LONG_OLDER)
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     with our_nameserver() as nameserver:
         try:

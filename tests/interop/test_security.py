@@ -28,7 +28,7 @@ from pyrmq_core import (
     ResponseError,
     SendFailed,
 )
-from tests.support.apache import boot_cluster
+from tests.support.apache import VERSIONS, boot_cluster
 from tests.support.client_jobs import stored_in
 from tests.support.guarded import KEY, READER, READER_SECRET, SECRET, Guarded, consume_all
 from tests.support.maven import ApacheUnavailable
@@ -163,7 +163,9 @@ def with_our_certificate(version: str, directory: Path) -> Iterator[Encrypted]:
         yield Encrypted(cluster.nameserver.address, trusting, ssl.create_default_context())
 
 
-@pytest.fixture(scope="module", params=[pytest.param("5.4.0", marks=pytest.mark.soak), "4.9.7", "5.4.0 verified"])
+@pytest.fixture(
+    scope="module", params=[*(pytest.param(version, marks=pytest.mark.soak) for version in VERSIONS), "5.4.0 verified"]
+)
 def encrypted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     version, _, verified = request.param.partition(" ")
     try:

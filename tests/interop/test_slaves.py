@@ -69,9 +69,12 @@ def files_of(store: Path) -> dict[str, bytes]:
     return {str(path.relative_to(store)): path.read_bytes().rstrip(b"\0") for path in files}
 
 
-@pytest.fixture(params=WITH_LONG_NEWEST)
+@pytest.fixture(scope="module", params=WITH_LONG_NEWEST)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """A slave that has the master's topics from its first start: it makes a batch topic's queues by them."""
+    """A pair for both tests, of which the second ends it.
+
+    The slave has the master's topics from its first start: it makes a batch topic's queues by them.
+    """
     try:
         with booted(request.param) as pair:
             yield pair
@@ -100,6 +103,22 @@ def booted(version: str) -> Iterator[Pair]:
         }
         with boot_broker(version, cluster.nameserver.address, settings=follows) as slave:
             yield Pair(master, slave, cluster.nameserver.address)
+
+
+def test_a_send_waits_for_the_slave(pair: Pair) -> None:
+    pair.wait_copied(1)
+    configure(pair.master, inSyncReplicas="2")
+    assert pair.send_one() == ResponseCode.SUCCESS
+    configure(pair.master, slaveTimeout="500")
+    pair.slave.pause()
+    assert pair.send_one() == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    pair.slave.resume()
+    configure(pair.master, slaveTimeout="25000")
+    pair.wait_copied(1)
+    assert pair.send_one() == ResponseCode.SUCCESS
+    wait_end(pair.slave.address, "Single", 0, 8)
+    assert contents(pair.slave.address) == contents(pair.master.address)
+    configure(pair.master, inSyncReplicas="1")
 
 
 def test_a_slave_has_what_its_master_has(pair: Pair) -> None:
@@ -131,18 +150,3 @@ def test_a_slave_has_what_its_master_has(pair: Pair) -> None:
     home = pair.master.store.parent / "promoted"
     with boot_our_broker("broker-a", pair.nameserver, home, settings) as promoted:
         assert contents(promoted.address) == slave_contents
-
-
-def test_a_send_waits_for_the_slave(pair: Pair) -> None:
-    pair.wait_copied(1)
-    configure(pair.master, inSyncReplicas="2")
-    assert pair.send_one() == ResponseCode.SUCCESS
-    configure(pair.master, slaveTimeout="500")
-    pair.slave.pause()
-    assert pair.send_one() == ResponseCode.FLUSH_SLAVE_TIMEOUT
-    pair.slave.resume()
-    configure(pair.master, slaveTimeout="25000")
-    pair.wait_copied(1)
-    assert pair.send_one() == ResponseCode.SUCCESS
-    wait_end(pair.slave.address, "Single", 0, 8)
-    assert contents(pair.slave.address) == contents(pair.master.address)

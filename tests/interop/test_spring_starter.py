@@ -35,7 +35,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "5.4.0"])
+@pytest.mark.parametrize("is_ours", [True, pytest.param(False, marks=pytest.mark.soak)], ids=["ours", "5.4.0"])
 def test_spring_sends_and_listens(request: pytest.FixtureRequest, is_ours: bool) -> None:
     try:
         classpath = f"{jars_of('rocketmq-spring', VERSION, POM.with_name('pom-spring.xml'))}/*"

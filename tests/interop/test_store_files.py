@@ -123,7 +123,7 @@ def test_a_store_goes_from_broker_to_broker(version: str, kill: bool, entries: s
     [
         pytest.param("5.5.0", {}, marks=pytest.mark.soak),
         ("5.5.0", {"enableAcceleratedRecovery": "true"}),
-        ("5.4.0", {}),
+        pytest.param("5.4.0", {}, marks=pytest.mark.soak),
         pytest.param("4.9.7", {}, marks=pytest.mark.soak),
     ],
     ids=["5.5.0", "5.5.0 accelerated", "5.4.0", "4.9.7"],

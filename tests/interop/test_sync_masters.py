@@ -69,7 +69,7 @@ def answers(version: str, address: str, slave: ApacheBroker) -> list[int]:
     return codes
 
 
-@pytest.mark.parametrize("maker", ["ours", "Apache's"])
+@pytest.mark.parametrize("maker", ["ours", pytest.param("Apache's", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("version", WITH_LONG_NEWEST)
 def test_a_synchronous_master_answers_as_the_releases_do(version: str, maker: str) -> None:
     try:
