@@ -90,10 +90,11 @@ def test_each_number_once_over_many_kills(tmp_path: Path, master: str) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_each_number_once_though_speculation_runs_tasks_twice(tmp_path: Path) -> None:
-    """A worker stands still amid its sends, another host runs its task, and then it goes on."""
+    """An executor dies; then a worker stands still amid its sends, another host runs its task, and it goes on."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("no Java here; install a JDK 17 or 21")
-    acts = [Act(STRAGGLER, "a send", number, is_answer=number % 2 == 0) for number in (3, 6, 2)]
+    acts = [Act("executor", "a send", 4, is_answer=True)]
+    acts += [Act(STRAGGLER, "a send", number, is_answer=number % 2 == 0) for number in (3, 6)]
     with boot_standalone(tmp_path, job_environment(ROOT), workers=2) as spark, boot_our_cluster() as cluster:
         report = killed_at_points(
             cluster, tmp_path, acts, random.Random(1), spark.master, "rocketmq", hosts=spark.workers

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core.columnar.decoding.compiled import VERSION
+from tests.spark.connect_job import MORE
 from tests.support.connect import connect_client
 from tests.support.maven import ApacheUnavailable
 from tests.support.native_build import built_site
@@ -63,9 +64,40 @@ def test_on_a_standalone_cluster(nameserver: str, tmp_path: Path) -> None:
         check(spark.master, nameserver, tmp_path, environment)
 
 
-def test_from_spark_connect(nameserver: str, tmp_path: Path) -> None:
+@pytest.fixture
+def connect_environment() -> dict[str, str]:
+    """The environment of a client of Spark Connect."""
     try:
         client = connect_client()
     except ApacheUnavailable as reason:
         pytest.skip(str(reason))
-    check("connect", nameserver, tmp_path, job_environment(ROOT, client) | {"PYRMQ_SERVER_PATH": str(ROOT)})
+    return job_environment(ROOT, client) | {"PYRMQ_SERVER_PATH": str(ROOT)}
+
+
+def test_from_spark_connect(nameserver: str, tmp_path: Path, connect_environment: dict[str, str]) -> None:
+    check("connect", nameserver, tmp_path, connect_environment)
+
+
+@pytest.mark.soak
+def test_all_of_it_from_spark_connect(nameserver: str, tmp_path: Path, connect_environment: dict[str, str]) -> None:
+    job = [sys.executable, "-m", "tests.spark.connect_job", nameserver, str(ROWS), str(tmp_path)]
+    done = subprocess.run(
+        job, cwd=tmp_path, env=connect_environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["equal"]
+    assert seen["tables"] == {"database": True, "views": [1, 2]}
+    stream, after = seen["stream"], ROWS + MORE
+    assert stream["batches"][0] >= 4
+    assert (stream["read"], stream["copied"], stream["listened"]) == ([ROWS, MORE], after, after)
+    assert (stream["offset"], stream["behind"], stream["published"], stream["page"]) == (after, 0, after, True)
+    assert stream["groups"] == {"streaming": ROWS, "published": after, "listened": after}
+    for name, text in {
+        "option": "minPartition",
+        "topic": "missing",
+        "column": "colour",
+        "row": "body",
+        "stream": "missing",
+    }.items():
+        assert text in seen["errors"][name]
