@@ -69,7 +69,7 @@ def blocks(page: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def runners() -> Iterator[dict[str, BlockRunner]]:
-    """Processes for blocks that use Spark, by their PYTHONPATH."""
+    """Processes for blocks, by their PYTHONPATH, which those that use Spark have for themselves."""
     runners: dict[str, BlockRunner] = {}
     yield runners
     for runner in runners.values():
@@ -82,16 +82,20 @@ def test_an_example_runs(example: str, cluster: EmbeddedCluster, runners: dict[s
     """It ends well, and prints what is expected."""
     code = example.replace(NAMESERVER, cluster.nameserver)
     environment = environment_of(example)
-    if "pyspark" in example:
-        path = environment["PYTHONPATH"]
-        runners[path] = runners.get(path) or BlockRunner(environment)
-        printed = runners[path].run(code)
-        if NOT_CONNECTED.search(printed.error):
-            printed = run_program(code, environment)
-    else:
+    path = environment["PYTHONPATH"]
+    if path not in runners:
+        runners[path] = BlockRunner(environment, *([] if "pyspark" in example else ["forks"]))
+    printed = runners[path].run(code)
+    if "pyspark" in example and NOT_CONNECTED.search(printed.error):
         printed = run_program(code, environment)
     assert printed.error == ""
     assert re.search(expected(example), printed.output)
+
+
+def test_examples_import_each_name_that_they_use() -> None:
+    """A block runs where modules of ours are loaded: an attribute of one would be there though nothing imports it."""
+    plain = "".join(block for page in PAGES for block in blocks(page) if "pyspark" not in block)
+    assert re.findall(r"^ *import pyrmq_.*", plain, re.MULTILINE) == []
 
 
 def environment_of(example: str) -> dict[str, str]:
