@@ -10,14 +10,14 @@ import trio
 
 from pyrmq_core import Client, Producer
 from tests.interop.conftest import HERE
-from tests.support.apache import VERSIONS, ApacheCluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
 from tests.support.arrow_jobs import ArrowJobs, made_topic
 from tests.support.client_jobs import client, consumer, producer, topic
 
 __all__ = ["client", "consumer", "made_topic", "producer", "topic"]
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=NEWEST_AND_LONG_OLDER)
 def cluster(request: pytest.FixtureRequest) -> ApacheCluster:
     servers: ApacheCluster = request.getfixturevalue(f"apache_{request.param[0]}")
     return servers

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from pyrmq_core.blocking import EmbeddedCluster
-from tests.support.apache import VERSIONS, ApacheCluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
 from tests.support.consumer_jobs import Seen, consuming, fresh, made_topic, send, total_committed
 from tests.support.java_programs import mqadmin
 from tests.support.waiting import until_readable
@@ -45,10 +45,11 @@ async def check_progress_and_members(version: str, nameserver: str) -> None:
     assert re.search(r"Consume Diff Total: 2\b|Diff Total: 2\b", progress), progress
 
 
+@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 async def test_progress_and_members_at_apaches_brokers(apache: ApacheCluster) -> None:
     await check_progress_and_members(apache.version, apache.nameserver.address)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_AND_LONG_OLDER)
 async def test_progress_and_members_at_our_brokers(our_cluster: EmbeddedCluster, version: str) -> None:
     await check_progress_and_members(version, our_cluster.nameserver)

@@ -12,7 +12,7 @@ import trio
 from pyrmq_core import Admin, ConsumeFromWhere, Message, MessageExt, MessageQueue, Producer, PullConsumer, PushConsumer
 from pyrmq_core.testing import EmbeddedCluster
 from tests.support import java_programs
-from tests.support.apache import VERSIONS
+from tests.support.apache import NEWEST_AND_LONG_OLDER
 from tests.support.client_jobs import topic
 
 __all__ = ["topic"]
@@ -38,18 +38,17 @@ class Handled:
                 await self._more.wait()
 
 
-@pytest.mark.parametrize(
-    ("make", "tool"), [("ours", "5.4.0"), ("ours", "4.9.7"), *((version, version) for version in VERSIONS)]
-)
+@pytest.mark.parametrize("tool", NEWEST_AND_LONG_OLDER)
+@pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "Apache's"])
 async def test_mqadmin_reaches_our_consumer_through_a_broker(
-    request: pytest.FixtureRequest, topic: str, make: str, tool: str
+    request: pytest.FixtureRequest, topic: str, is_ours: bool, tool: str
 ) -> None:
     """It shows the consumer's queues, has it consume one message again, and resets its offsets."""
-    if make == "ours":
+    if is_ours:
         async with EmbeddedCluster(brokers=1) as cluster:
             await reaches_our_consumer(cluster.nameserver, tool, topic)
     else:
-        await reaches_our_consumer(request.getfixturevalue(f"apache_{make[0]}").nameserver.address, tool, topic)
+        await reaches_our_consumer(request.getfixturevalue(f"apache_{tool[0]}").nameserver.address, tool, topic)
 
 
 async def reaches_our_consumer(nameserver: str, tool: str, topic: str) -> None:
@@ -98,7 +97,7 @@ async def all_committed(reader: PullConsumer, queues: Sequence[MessageQueue]) ->
             await trio.sleep(0.2)
 
 
-@pytest.mark.parametrize("tool", VERSIONS)
+@pytest.mark.parametrize("tool", NEWEST_AND_LONG_OLDER)
 async def test_mqadmin_finds_messages_on_our_brokers(topic: str, tool: str) -> None:
     """By key, by unique key, and the trace of a message by its id."""
     async with EmbeddedCluster(brokers=2) as cluster:

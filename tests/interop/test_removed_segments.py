@@ -13,7 +13,7 @@ from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffset, OffsetFound
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from tests.interop.test_store_files import OPENED
-from tests.support.apache import VERSIONS, ApacheBroker, ask, boot_broker
+from tests.support.apache import NEWEST_AND_LONG_OLDER, VERSIONS, ApacheBroker, ask, boot_broker
 from tests.support.java_programs import mqadmin
 from tests.support.maven import ApacheUnavailable
 from tests.support.store_jobs import make_batch_topic, message, send_whole, wait_end
@@ -101,7 +101,7 @@ def goes_on(address: str, before: Figures) -> Figures:
     return after
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_AND_LONG_OLDER)
 def test_java_opens_what_our_broker_removed(version: str, tmp_path: Path) -> None:
     queues = QUEUES | ({WHOLE} if version.startswith("5") else set())
     with EmbeddedCluster(directory=tmp_path, settings=SETTINGS) as cluster:

@@ -11,14 +11,13 @@ import pytest
 import trio
 
 from pyrmq_core import Admin, Client, Message, Producer, PullConsumer, SendFailed
-from tests.support.apache import ApacheCluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
 from tests.support.java_programs import run_java, start_java
 from tests.support.our_cluster import OurCluster, boot_our_cluster
 from tests.support.raw_replies import check_answers
 from tests.support.waiting import until
 
 JAVA = Path(__file__).parent / "java"
-VERSIONS = ("5.4.0", "4.9.7")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ async def test_the_answers_to_replies(apache: ApacheCluster) -> None:
         await check_answers(client, consumer, topic, 29 if apache.version == "5.4.0" else 1)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_AND_LONG_OLDER)
 async def test_java_asks_and_replies_on_our_broker(ours: OurCluster, version: str) -> None:
     nameserver, topic = ours.nameserver.address, f"t_{uuid.uuid4().hex[:8]}"
     async with (
