@@ -8,15 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.clusters import OLD_RELEASE, RELEASE, ClusterKind
-from tests.chaos.test_runs import (
-    FEW_MESSAGES,
-    FEW_SECONDS,
-    FEW_STEPS,
-    FIRST_SEED,
-    KILLED_AFTER_SECONDS,
-    SHORT_SEED,
-    goes_well,
-)
+from tests.chaos.test_runs import FEW_SECONDS, FEW_STEPS, FIRST_SEED, KILLED_AFTER_SECONDS, SHORT_SEED, goes_well
 from tests.support.maven import ApacheUnavailable, jars
 
 KINDS = (ClusterKind.APACHE, ClusterKind.MIXED)
@@ -38,7 +30,7 @@ def release() -> None:
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
 @pytest.mark.parametrize("kind", [pytest.param(ClusterKind.APACHE, marks=pytest.mark.soak), ClusterKind.MIXED])
 def test_some_seconds_of_random_faults(kind: ClusterKind) -> None:
-    goes_well(SHORT_SEED, FEW_STEPS, FEW_SECONDS, kind, *FEW_MESSAGES)
+    goes_well(SHORT_SEED, FEW_STEPS, FEW_SECONDS, kind)
 
 
 @pytest.mark.soak
