@@ -65,6 +65,18 @@ def canal_rows(
 ) -> DataFrame:
     """Returns Canal's changes in a column `change`, with each message's queue, offset and hints of order (`HINTS`)."""
     row, keys = row_and_keys(schema, key)
+    changes = parsed_messages(frame, row, table=table, corrupt=corrupt, timestamp_zone=timestamp_zone)
+    refusal = refusal_of(corrupt, f"has values or keys that do not fit {text_of(row)}")
+    return changes_of(changes, keys, corrupt, refusal)
+
+
+def parsed_messages(
+    frame: DataFrame, row: Row, *, table: str, corrupt: Corrupt = "fail", timestamp_zone: str | None = None
+) -> DataFrame:
+    """Returns the rows in Canal's messages as `changes_of` takes them. The `fault` of one does not end the query here.
+
+    A message that is not in Canal's format does.
+    """
     message = F.from_json(F.col("body").cast("string"), _message(row), RECORD).alias("m")
     is_statement = F.coalesce("m.isDdl", F.lit(False))
     is_change = F.col("m.type").isin("INSERT", "UPDATE", "DELETE") & ~is_statement
@@ -95,7 +107,7 @@ def canal_rows(
     images = {"now": _now(row, timestamp_zone), "was": F.when(is_update, _row_before(row, timestamp_zone))}
     lacking = F.when(~is_delete, _lacking(row))
     rows = rows.withColumns({"old": old}).withColumns({**images, "lacking": lacking})
-    changes = rows.select(
+    return rows.select(
         *PLACE,
         F.lower("type").alias("op"),
         F.when(is_delete, F.col("now")).otherwise(F.col("was")).alias("before"),
@@ -110,8 +122,6 @@ def canal_rows(
         F.lit(None).cast("struct<file:string,pos:bigint>").alias("log"),
         F.lit(False).alias("snapshot"),
     )
-    refusal = refusal_of(corrupt, f"has values or keys that do not fit {text_of(row)}")
-    return changes_of(changes, keys, corrupt, refusal)
 
 
 def _message(row: Row) -> str:

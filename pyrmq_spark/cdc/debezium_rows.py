@@ -112,6 +112,24 @@ def debezium_rows(
     if unavailable not in ("fail", "mark"):
         with as_spark_error("cdc"):
             raise InvalidOption(f"unavailable={unavailable!r} has to be 'fail' or 'mark'")
+    changes = parsed_envelopes(
+        frame, row, keys, table=table, unavailable=unavailable, placeholder=placeholder, full_images=full_images
+    )
+    refusal = refusal_of(corrupt, f"is no envelope of Debezium with a key and rows of {text_of(row)}")
+    return changes_of(changes, keys, corrupt, refusal)
+
+
+def parsed_envelopes(
+    frame: DataFrame,
+    row: Row,
+    keys: Sequence[str],
+    *,
+    table: str,
+    unavailable: Unavailable = "fail",
+    placeholder: str = PLACEHOLDER,
+    full_images: bool = False,
+) -> DataFrame:
+    """Returns Debezium's messages as `changes_of` takes them. The `fault` of one does not end the query here."""
     parts = _parts_of(frame, row)
     text, op, source, is_corrupt = (F.col(name) for name in ("text", "op", "source", "is_corrupt"))
     is_own = is_table(table, source["db"], source["table"], source["schema"])
@@ -137,7 +155,7 @@ def debezium_rows(
     images = {"now": _image(row, "after"), "was": _image(row, "before")}
     parts = parts.withColumns({**images, "lacking": F.when(F.col("word") != "pass", lacking(row))})
     is_fragment = F.col("is_of_postgres") & (op == "d") & F.lit(not full_images)
-    changes = parts.select(
+    return parts.select(
         *PLACE,
         F.col("word").alias("op"),
         F.when(is_fragment, _key_alone(row, keys)).otherwise(F.col("was")).alias("before"),
@@ -154,8 +172,6 @@ def debezium_rows(
         _place_in_log(source).alias("log"),
         (op == "r").alias("snapshot"),
     )
-    refusal = refusal_of(corrupt, f"is no envelope of Debezium with a key and rows of {text_of(row)}")
-    return changes_of(changes, keys, corrupt, refusal)
 
 
 def _parts_of(frame: DataFrame, row: Row) -> DataFrame:
