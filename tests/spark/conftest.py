@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
-from tests.support.spark import spark
+from tests.support.spark import interpreted, spark
 
-__all__ = ["spark"]
+__all__ = ["interpreted", "spark"]
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from pyspark.sql.types import StructType
 
 from pyrmq_spark.cdc import canal, debezium, statements
-from pyrmq_spark.cdc.canal_rows import canal_rows
-from pyrmq_spark.cdc.debezium_rows import debezium_rows
+from pyrmq_spark.cdc.canal_rows import canal_rows, parsed_messages
+from pyrmq_spark.cdc.columns import row_and_keys
+from pyrmq_spark.cdc.debezium_rows import debezium_rows, parsed_envelopes
 from pyrmq_spark.spark_errors import RocketMQSparkError
 from tests.support.source_table import (
     DDL,
@@ -27,20 +28,22 @@ from tests.support.source_table import (
     debezium_message,
     debezium_messages,
 )
+from tests.support.spark import COMPILING, NOT_ADAPTIVE, settings
 from tests.support.table_jobs import final_table, rows_in_source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 ANN = {"id": 1, "name": "ann", "amount": "1.50", "note": None}
 BOB = {"id": 2, "name": "bob", "amount": "2.00", "note": "x"}
 
 
 def messages(spark: SparkSession, bodies: Iterable[str | None]) -> DataFrame:
-    """Returns messages with these bodies; one that is None has a body that is null."""
+    """Returns messages with these bodies, or null for None, in one partition, of which Spark shuffles nothing."""
     rows = [
         ("customers", "b", 0, offset, None if body is None else body.encode()) for offset, body in enumerate(bodies)
     ]
-    return spark.createDataFrame(rows, "topic string, brokerName string, queueId int, queueOffset bigint, body binary")
+    columns = "topic string, brokerName string, queueId int, queueOffset bigint, body binary"
+    return spark.createDataFrame(rows, columns).coalesce(1)
 
 
 def of_canal(frame: DataFrame, **options: str) -> DataFrame:
@@ -86,10 +89,19 @@ def parsed_of_debezium(frame: DataFrame, **options: str) -> DataFrame:
 
 
 def rows_of(changes: DataFrame) -> list[tuple[object, ...]]:
+    return shown(changes.collect())
+
+
+def shown(changes: Iterable[Row]) -> list[tuple[object, ...]]:
     return [
         (row.op, row.key.id, row.before and row.before.name, row.after and row.after.name)
-        for row in changes.orderBy("sequence").collect()
+        for row in sorted(changes, key=lambda row: tuple(row.sequence))
     ]
+
+
+def faults_of(rows: DataFrame) -> list[str | None]:
+    """Returns the `fault` of each message, in order, at the first of which a query for the changes would end."""
+    return [row.fault for row in sorted(rows.select("queueOffset", "fault").collect())]
 
 
 def test_rows_of_canal(spark: SparkSession) -> None:
@@ -107,7 +119,8 @@ def test_rows_of_canal(spark: SparkSession) -> None:
         canal_message([("c", None, {**ANN, "id": 5, "name": "new", "later": 1})]),
     ]
     frame = messages(spark, bodies)
-    assert rows_of(of_canal(frame)) == [
+    changes = of_canal(frame).collect()
+    assert shown(changes) == [
         ("insert", 1, None, "ann"),
         ("insert", 2, None, "bob"),
         ("update", 1, "ann", "anna"),
@@ -116,20 +129,19 @@ def test_rows_of_canal(spark: SparkSession) -> None:
         ("delete", 2, "bob", None),
         ("insert", 5, None, "new"),
     ]
-    assert of_canal(frame).where("op = 'update'").first()["before"] == Row(  # type: ignore[index]
-        id=1, name="ann", amount=Decimal("1.50"), note=None
-    )
+    (update,) = [change for change in changes if change.op == "update"]
+    assert update.before == Row(id=1, name="ann", amount=Decimal("1.50"), note=None)
     (statement,) = statements(frame).collect()
     assert statement[:3] == ("shop", "customers", "ALTER ...")
-    blob = canal(frame, "id bigint, name binary", key=["id"], table="customers").where("key.id = 9")
-    assert blob.first()["after"].name == bytearray(b"anna")  # type: ignore[index]
+    blobs = canal_rows(frame, "id bigint, name binary", key=["id"], table="shop.customers").select("change.*")
+    assert [row.after.name for row in blobs.collect() if row.key.id == 9] == [bytearray(b"anna")]
 
 
 def test_values_before_an_update_belong_to_the_last_rows_of_canal(spark: SparkSession) -> None:
     """Canal has no map of values before for the first rows, as long as its filter hides the columns that changed."""
     changed: list[Change] = [("u", ANN, ANN), ("u", BOB, {**BOB, "id": 9})]
     frame = messages(spark, [canal_message(changed, old=[{"id": "2"}]), canal_message(changed, old=None)])
-    assert rows_of(of_canal(frame)) == [
+    assert rows_of(parsed_of_canal(frame)) == [
         ("update", 1, None, "ann"),
         ("delete", 2, "bob", None),
         ("insert", 9, None, "bob"),
@@ -139,24 +151,18 @@ def test_values_before_an_update_belong_to_the_last_rows_of_canal(spark: SparkSe
 
 
 def test_numbers_keep_their_digits(spark: SparkSession) -> None:
-    ddl, key, number = "id bigint, amount decimal(22,2)", 2**53 + 1, "9007199254740993.25"
-    row = {"id": key, "amount": number}
-    plain = debezium_message("c", None, row).replace(f'"{number}"', number)
-    expected = [Row(id=key, amount=Decimal(number))]
-    for read, body in ((canal, canal_message([("c", None, row)])), (debezium, plain)):
-        rows = read(messages(spark, [body]), ddl, key="id", table="customers").collect()
-        assert [row.after for row in rows] == expected
-    bodies = [
-        debezium_message("c", None, {"id": number, "amount": "1.10"}, wrapped=bool(number)).replace('"1.10"', "1.10")
-        for number in range(2)
-    ]
-    rows = debezium(messages(spark, bodies), "id bigint, amount string", key="id", table="customers").collect()
-    assert [row.after.amount for row in rows] == ["1.10", "1.10"]
+    ddl, key, number = "id bigint, amount decimal(22,2), shown string", 2**53 + 1, "9007199254740993.25"
+    row = {"id": key, "amount": number, "shown": "1.10"}
+    wrapped = [debezium_message("c", None, row, wrapped=is_wrapped) for is_wrapped in (False, True)]
+    plain = [body.replace(f'"{number}"', number).replace('"1.10"', "1.10") for body in wrapped]
+    for read, bodies in ((canal_rows, [canal_message([("c", None, row)])]), (debezium_rows, plain)):
+        rows = read(messages(spark, bodies), ddl, key="id", table="shop.customers").select("change.after").collect()
+        assert [after for (after,) in rows] == [Row(id=key, amount=Decimal(number), shown="1.10")] * len(bodies)
 
 
 def test_the_names_in_a_body_are_read_only_where_it_has_no_op(spark: SparkSession) -> None:
     """Else each body is parsed twice: an AND would not keep Spark from it."""
-    changes = of_debezium(messages(spark, [GOOD[parsed_of_debezium]]))
+    changes = parsed_of_debezium(messages(spark, [GOOD[parsed_of_debezium]]))
 
     def always_computed(node: Any) -> Iterator[str]:
         yield node.toString() if node.nodeName() == "StaticInvoke" else node.nodeName()
@@ -195,7 +201,7 @@ def test_rows_of_debezium(spark: SparkSession) -> None:
         json.dumps({"payload": {"source": {"db": "shop"}, "databaseName": "shop", "ddl": "DROP TABLE x", "ts_ms": 1}}),
     ]
     frame = messages(spark, bodies)
-    assert rows_of(of_debezium(frame)) == [
+    assert rows_of(parsed_of_debezium(frame)) == [
         ("insert", 1, None, "ann"),
         ("delete", 1, "ann", None),
         ("insert", 7, None, "ann"),
@@ -250,36 +256,43 @@ NO_CHANGES: dict[Callable[..., DataFrame], list[str | None]] = {
     ],
 }
 GOOD = {parsed_of_canal: canal_message([("c", None, BOB)]), parsed_of_debezium: debezium_message("c", None, BOB)}
+# Some of these, by what their errors say.
+ENDS = {
+    parsed_of_canal: {NO_CHANGES[parsed_of_canal][0]: "has values or keys", "no JSON": "is no flat message of Canal"},
+    parsed_of_debezium: {NO_CHANGES[parsed_of_debezium][0]: "has `amount` = much", "no JSON": "is no envelope"},
+}
 
 
 @pytest.mark.parametrize("read", NO_CHANGES)
 def test_what_is_no_change_ends_the_query_or_is_left_out(spark: SparkSession, read: Callable[..., DataFrame]) -> None:
     # The last query finds each of them. One that ends takes seconds, so only some have a query of their own.
     bodies = [GOOD[read], *NO_CHANGES[read]]
-    for body in NO_CHANGES[read][::12]:
-        with pytest.raises(PySparkException, match=r"RMQ_INVALID_CHANGE.*customers/b/0/1 "):
+    for body, text in ENDS[read].items():
+        with pytest.raises(PySparkException, match=rf"RMQ_INVALID_CHANGE.*customers/b/0/1 {text}"):
             read(messages(spark, [GOOD[read], body])).collect()
     assert rows_of(read(messages(spark, bodies), corrupt="skip")) == [("insert", 2, None, "bob")]
 
 
 def test_a_schema_of_last_week(spark: SparkSession) -> None:
     """A column that the table got is left out; one that it lost, or renamed, ends the query, as a wider type does."""
+    row, keys = row_and_keys(DDL, "id")
     lost, new = {"id": 1, "name": "ann", "amount": "1.50", "Note": None}, {**BOB, "points": 7}
     bodies = [debezium_message("u", ANN, new, number=1), debezium_message("c", None, lost)]
-    for form in (str, lambda body: body.replace(": ", ":")):
-        frame = messages(spark, map(form, bodies))
-        assert rows_of(parsed_of_debezium(frame, corrupt="skip")) == [
-            ("delete", 1, "ann", None),
-            ("insert", 2, None, "bob"),
-        ]
-        with pytest.raises(PySparkException, match=r"RMQ_LACKING_COLUMN.*customers/b/0/1 lacks the column note"):
-            parsed_of_debezium(frame).collect()
-        frame = messages(spark, [form(canal_message([("u", ANN, new)])), form(canal_message([("c", None, lost)]))])
-        with pytest.raises(PySparkException, match=r"RMQ_LACKING_COLUMN.*customers/b/0/1 lacks the column note"):
-            parsed_of_canal(frame).collect()
-    wide = messages(spark, [debezium_message("c", None, {**ANN, "amount": 10**12})])
-    with pytest.raises(PySparkException, match=r"RMQ_INVALID_CHANGE.*customers/b/0/0 has `amount` = 1000000000000"):
-        parsed_of_debezium(wide).collect()
+    bodies += [body.replace(": ", ":") for body in bodies]
+    frame = messages(spark, [*bodies, debezium_message("c", None, {**ANN, "amount": 10**12})])
+    read = [("delete", 1, "ann", None), ("insert", 2, None, "bob")]
+    assert rows_of(parsed_of_debezium(frame, corrupt="skip")) == read * 2
+    lacks = "[RMQ_LACKING_COLUMN] the message at customers/b/0/{} lacks the column note"
+    expected = [None, lacks.format(1), None, lacks.format(3)]
+    *faults, wide = faults_of(parsed_envelopes(frame, row, keys, table="shop.customers"))
+    assert [fault and fault.partition(", which")[0] for fault in faults] == expected
+    assert "[RMQ_INVALID_CHANGE] the message at customers/b/0/4 has `amount` = 1000000000000 " in (wide or "")
+    with pytest.raises(PySparkException, match=r"RMQ_LACKING_COLUMN.*customers/b/0/1 lacks the column note"):
+        parsed_of_debezium(frame).collect()
+    bodies = [canal_message([("u", ANN, new)]), canal_message([("c", None, lost)])]
+    frame = messages(spark, [*bodies, *(body.replace(": ", ":") for body in bodies)])
+    faults = faults_of(parsed_messages(frame, row, table="shop.customers"))
+    assert [fault and fault.partition(", which")[0] for fault in faults] == expected
 
 
 def test_arguments(spark: SparkSession) -> None:
@@ -292,16 +305,15 @@ def test_arguments(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match=r"UNRESOLVED_COLUMN.*topic"):
         debezium(frame.select("body"), DDL, key="id", table="customers").collect()
     ddl = "id: BIGINT NOT NULL COMMENT 'its key, ever', `a ``b``, <c` string, amount decimal( 12 , 2 ), note string"
-    struct = spark.createDataFrame([], ddl).schema
-    schemas: tuple[str | StructType, ...] = (f"{ddl} DEFAULT 'x'", struct)
+    schemas: tuple[str | StructType, ...] = (f"{ddl} DEFAULT 'x'", spark.createDataFrame([], ddl).schema)
     for schema in schemas:
-        (row,) = canal(frame, schema, key="id", table="customers").collect()
-        assert row.after == Row(**{"id": 1, "a `b`, <c": "{'x y': 1}", "amount": Decimal("1.50"), "note": None})
+        (row,) = canal_rows(frame, schema, key="id", table="customers").select("change.after").collect()
+        assert row[0] == Row(**{"id": 1, "a `b`, <c": "{'x y': 1}", "amount": Decimal("1.50"), "note": None})
     deep = messages(spark, [debezium_message("c", None, {"id": 1, "to": {"a b": [{"x": 1}]}, "tags": {"k": 2}})])
     ddl = "id int, to struct<`a b`: array<struct<x: int>>>, tags map<string, int>"
     for schema in (ddl, spark.createDataFrame([], ddl).schema):
-        (row,) = debezium(deep, schema, key=["id"], table="customers").collect()
-        assert row.after == Row(id=1, to=Row(**{"a b": [Row(x=1)]}), tags={"k": 2})
+        (row,) = debezium_rows(deep, schema, key=["id"], table="customers").select("change.after").collect()
+        assert row[0] == Row(id=1, to=Row(**{"a b": [Row(x=1)]}), tags={"k": 2})
 
 
 LONGEST_METHOD = 8000  # bytes of a method that the JVM compiles: a longer one it interprets, at half the rate
@@ -315,11 +327,8 @@ LONGEST_METHOD = 8000  # bytes of a method that the JVM compiles: a longer one i
 def test_the_jvm_compiles_the_methods_of_each_operator(
     spark: SparkSession, body: str, read: Callable[..., DataFrame], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spark.conf.set("spark.sql.adaptive.enabled", "false")  # a plan that is adaptive is compiled as it runs
-    try:
-        read(messages(spark, [body])).explain("codegen")
-    finally:
-        spark.conf.unset("spark.sql.adaptive.enabled")
+    with settings(spark, COMPILING | NOT_ADAPTIVE):
+        read(messages(spark, [body]).repartition(2)).explain("codegen")
     sizes = [int(size) for size in re.findall(r"maxMethodCodeSize:([0-9]+)", capsys.readouterr().out)]
     assert sizes
     assert max(sizes) <= LONGEST_METHOD

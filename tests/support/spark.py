@@ -5,7 +5,8 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,10 @@ ROOT = Path(__file__).parent.parent.parent
 CONNECT_SETTING: Final = ("spark.python.authenticate.socketTimeout", "120s")
 # The other one is ten seconds, for each process that lives as long as a query.
 NOT_CONNECTED: Final = re.compile(r"Python worker (failed )?to connect back|CANNOT_OPEN_SOCKET")
+COMPILING: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+INTERPRETING: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+# A plan that is not adaptive is made once, not again behind each shuffle, and is compiled before it runs.
+NOT_ADAPTIVE: Final = {"spark.sql.adaptive.enabled": "false"}
 
 
 def python_path() -> str:
@@ -64,6 +69,29 @@ def spark() -> Iterator[SparkSession]:
         session.sparkContext.setLogLevel("OFF")
         yield session
         session.stop()
+
+
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Has these settings in the session for a while."""
+    old = {name: spark.conf.get(name, None) for name in values}
+    try:
+        for name, value in values.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, former in old.items():
+            spark.conf.unset(name) if former is None else spark.conf.set(name, former)
+
+
+@pytest.fixture
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """Has Spark interpret its plans: to compile one of change data takes longer than a few messages do in it.
+
+    `test_golden_changes.py` judges the tables of databases with compiled plans.
+    """
+    with settings(spark, INTERPRETING | NOT_ADAPTIVE):
+        yield
 
 
 def write(frame: DataFrame, nameserver: str, **options: Any) -> None:
