@@ -167,6 +167,7 @@ ADMIN = {
     "health",
     "kv_value",
     "kv_values",
+    "lite_topics",
     "messages",
     "nameservers",
     "preview_topic",

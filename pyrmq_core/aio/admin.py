@@ -14,6 +14,7 @@ from pyrmq_core.client.admin.admin import Admin as TrioAdmin
 from pyrmq_core.client.admin.admin import AdminSettings
 from pyrmq_core.client.admin.brokers import Brokers
 from pyrmq_core.client.admin.groups import Groups
+from pyrmq_core.client.admin.lite_topics import LiteTopics
 from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
@@ -80,6 +81,7 @@ class Admin(OwnerFace[TrioAdmin]):
     accounts = AsyncioFamily(Accounts, lambda admin: admin.accounts)
     brokers = AsyncioFamily(Brokers, lambda admin: admin.brokers)
     groups = AsyncioFamily(Groups, lambda admin: admin.groups)
+    lite_topics = AsyncioFamily(LiteTopics, lambda admin: admin.lite_topics)
     messages = AsyncioFamily(Messages, lambda admin: admin.messages)
     nameservers = AsyncioFamily(NameServers, lambda admin: admin.nameservers)
     policies = AsyncioFamily(Policies, lambda admin: admin.policies)

@@ -6,6 +6,7 @@ from pyrmq_core.blocking.admin_families import (
     Accounts,
     Brokers,
     Groups,
+    LiteTopics,
     Messages,
     NameServers,
     Policies,
@@ -69,6 +70,11 @@ class Admin(OwnerFace[AsyncAdmin]):
     def messages(self) -> Messages:
         """Methods about stored messages: look-ups by id and key, traces, and dead letters."""
         return Messages(self, lambda admin: admin.messages)
+
+    @property
+    def lite_topics(self) -> LiteTopics:
+        """Methods about lite topics of 5.5: their number, offsets and subscribers, and the lag of groups."""
+        return LiteTopics(self, lambda admin: admin.lite_topics)
 
     @property
     def producers(self) -> Producers:

@@ -12,6 +12,7 @@ from pyrmq_core.client.admin.access import Users as AsyncUsers
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
 from pyrmq_core.client.admin.brokers import Brokers as AsyncBrokers
 from pyrmq_core.client.admin.groups import Groups as AsyncGroups
+from pyrmq_core.client.admin.lite_topics import LiteTopics as AsyncLiteTopics
 from pyrmq_core.client.admin.messages import Messages as AsyncMessages
 from pyrmq_core.client.admin.nameservers import NameServers as AsyncNameServers
 from pyrmq_core.client.admin.producers import Producers as AsyncProducers
@@ -92,6 +93,17 @@ class Groups(BlockingFamily[AsyncGroups]):
     preview_reset = blocking_form(AsyncGroups.preview_reset)
     seek = blocking_form(AsyncGroups.seek)
     clone = blocking_form(AsyncGroups.clone)
+
+
+class LiteTopics(BlockingFamily[AsyncLiteTopics]):
+    """The blocking form of `pyrmq_core.Admin.lite_topics`."""
+
+    brokers = blocking_form(AsyncLiteTopics.brokers)
+    parent = blocking_form(AsyncLiteTopics.parent)
+    info = blocking_form(AsyncLiteTopics.info)
+    client = blocking_form(AsyncLiteTopics.client)
+    group = blocking_form(AsyncLiteTopics.group)
+    dispatch = blocking_form(AsyncLiteTopics.dispatch)
 
 
 class Producers(BlockingFamily[AsyncProducers]):

@@ -6,6 +6,7 @@ They end behind the last test of this folder: an idle broker takes 3 to 10 % of 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,10 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @contextmanager
-def cluster_or_skip(version: str, brokers: tuple[str, ...] = BROKERS) -> Iterator[ApacheCluster]:
+def cluster_or_skip(version: str, brokers: tuple[str, ...] = BROKERS, **options: Any) -> Iterator[ApacheCluster]:
     with ExitStack() as stack:
         try:
-            cluster = stack.enter_context(boot_cluster(version, brokers))
+            cluster = stack.enter_context(boot_cluster(version, brokers, **options))
         except ApacheUnavailable as reason:
             pytest.skip(f"Apache RocketMQ {version}: {reason}")
         yield cluster

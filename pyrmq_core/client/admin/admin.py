@@ -16,6 +16,7 @@ from pyrmq_core.client.admin.brokers import Brokers
 from pyrmq_core.client.admin.groups import Groups
 from pyrmq_core.client.admin.health import HealthBounds, take_health
 from pyrmq_core.client.admin.health_rules import MAX_DISK, Health
+from pyrmq_core.client.admin.lite_topics import LiteTopics
 from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
@@ -121,6 +122,11 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     def messages(self) -> Messages:
         """Methods about stored messages: look-ups by id and key, traces, and dead letters."""
         return Messages(self._servers)
+
+    @property
+    def lite_topics(self) -> LiteTopics:
+        """Methods about lite topics of 5.5: their number, offsets and subscribers, and the lag of groups."""
+        return LiteTopics(self._servers)
 
     @property
     def producers(self) -> Producers:

@@ -104,6 +104,16 @@ _NEW_REQUESTS: Final[Mapping[str, tuple[RequestCode, ...]]] = {
     "5.3.1": (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS),
     "5.3.2": (RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON, RequestCode.RECALL_MESSAGE, RequestCode.POP_ROLLBACK),
     "5.4.0": (RequestCode.SWITCH_TIMER_ENGINE,),
+    "5.5.0": (
+        RequestCode.POP_LITE_MESSAGE,
+        RequestCode.LITE_SUBSCRIPTION_CTL,
+        RequestCode.GET_BROKER_LITE_INFO,
+        RequestCode.GET_PARENT_TOPIC_INFO,
+        RequestCode.GET_LITE_TOPIC_INFO,
+        RequestCode.GET_LITE_CLIENT_INFO,
+        RequestCode.GET_LITE_GROUP_INFO,
+        RequestCode.TRIGGER_LITE_DISPATCH,
+    ),
 }
 # The number of the first release that knows a request; every release from 4.0.0 on knows all other requests.
 KNOWN_SINCE: Final[Mapping[int, int]] = {
