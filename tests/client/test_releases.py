@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from pyrmq_core import CallTimeout, Client, Message, MessageQueue, Producer, PullConsumer
 from pyrmq_core.network import Peer, ask
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.command import VERSION, Command
 from pyrmq_core.protocol.framing.versions import (
     KNOWN_SINCE,
     NEW_AT_NAMESERVERS,
@@ -61,6 +61,11 @@ def test_a_version_without_an_order_is_asked() -> None:
     assert not too_old_for(RequestCode.GET_TOPIC_CONFIG, version_number("5.0.0"))
     assert not too_old_for(RequestCode.GET_TOPIC_CONFIG, 0)
     assert not too_old_for(RequestCode.SEND_MESSAGE_V2, version_number("4.0.0"))
+
+
+def test_servers_of_this_library_are_asked() -> None:
+    assert not too_old_for(RequestCode.GET_BROKER_LITE_INFO, VERSION)
+    assert too_old_for(RequestCode.GET_BROKER_LITE_INFO, version_number("5.4.0"))
 
 
 def of_release(release: str, inner: Step) -> Step:

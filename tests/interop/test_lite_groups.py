@@ -1,4 +1,4 @@
-"""Groups of lite consumers on 5.5.0: what `Admin.lite_topics` shows of them."""
+"""Lite topics in `Admin.lite_topics` on 5.5.0, and in 5.5.0's mqadmin on our broker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import pytest
 import trio
 
 from pyrmq_core import Admin, Message, Producer, ResponseError
+from pyrmq_core.blocking import Admin as BlockingAdmin
+from pyrmq_core.blocking import EmbeddedCluster
+from pyrmq_core.blocking import Producer as BlockingProducer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import dumps
 from tests.interop.conftest import cluster_or_skip
 from tests.support.apache import NEWEST, ApacheCluster, ask
+from tests.support.java_programs import mqadmin
 from tests.support.lite_topic_jobs import SETTINGS
 
 pytestmark = pytest.mark.soak
@@ -75,3 +79,32 @@ async def test_lite_topics_are_described(cluster: ApacheCluster, namespace: str 
         assert await lite.dispatch("T", "g", f"c{prefix}") == ("broker-a",)
         with pytest.raises(ResponseError, match="is not a LITE group"):
             await lite.dispatch("T", "other")
+
+
+def test_mqadmin_shows_lite_topics_of_our_broker() -> None:
+    with EmbeddedCluster(settings=SETTINGS) as ours:
+        with (
+            BlockingAdmin(nameserver=ours.nameserver, timeout=30) as admin,
+            BlockingProducer("p", nameserver=ours.nameserver, send_timeout=30) as producer,
+        ):
+            admin.create_topic("T", queues=4, attributes=LITE)
+            for name in "sst":
+                producer.send(Message("T", b"body", lite_topic=name))
+            (broker,) = [data.master for data in admin.route("T").broker_datas]
+            name = admin.route("T").broker_datas[0].broker_name
+
+        def shown(*arguments: str) -> list[str]:
+            return mqadmin(NEWEST, *arguments, nameserver=ours.nameserver).split()
+
+        row = shown("getBrokerLiteInfo", "-b", str(broker), "-d")
+        assert row[row.index(str(broker)) :] == [
+            *(str(broker), "default", "20000", "2", "0", "0", "3", "0", "0"),
+            *("Topic", "Meta:", '{"T":30}', "Group", "Meta:", "{}"),
+        ]
+        assert shown("getParentTopicInfo", "-p", "T")[-5:] == [name, "30", "2", "2", "null"]
+        row = shown("getLiteTopicInfo", "-p", "T", "-l", "s")
+        assert f" {name} 0 2 " in " ".join(row)
+        assert row[-2:] == ["true", "0"]
+        assert shown("triggerLiteDispatch", "-p", "T", "-g", "g")[-2:] == [name, "error"]
+        for arguments in (("getLiteClientInfo", "-c", "c"), ("getLiteGroupInfo",)):
+            assert f"[{name}] error." in " ".join(shown(*arguments, "-p", "T", "-g", "g"))

@@ -55,7 +55,7 @@ class LiteTopics(AdminFamily):
 
         def read(answer: Command) -> ParentTopicInfo:
             info = ParentTopicInfo.from_command(answer)
-            return replace(info, topic=topic, groups=tuple(sorted(map(own, info.groups))))
+            return replace(info, topic=topic, groups=tuple(sorted(map(own, info.groups or ()))))
 
         return await self._ask(await self._of(topic), command, read, f"topic {topic}")
 

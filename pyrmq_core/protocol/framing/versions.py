@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import VERSION
 
 # The first release with timer messages, batch topics, topic queue mappings, and `boundaryType` in offset searches.
 V5_0_0: Final = 413
@@ -132,5 +133,8 @@ NEW_AT_NAMESERVERS: Final = frozenset(
 
 
 def too_old_for(request_code: int, version: int) -> bool:
-    """Returns True if the server does not know the request. A server before 4.0 counts as knowing every request."""
-    return V4_0_0_SNAPSHOT <= version < KNOWN_SINCE.get(request_code, 0)
+    """Returns True if the server does not know the request. A server before 4.0 counts as knowing every request.
+
+    So does one of the release that this library's servers name, since these know later requests, too.
+    """
+    return V4_0_0_SNAPSHOT <= version < KNOWN_SINCE.get(request_code, 0) and version != VERSION

@@ -41,7 +41,7 @@ OPEN_TO_ACCOUNTS = {
     307,
 }
 BROKER = served_requests()
-OPEN_TO_ACCOUNTS |= {308, 309, 315, 317, 321, 324, 325, 328, 343, 345, 351, 352, 402, 905, 907}
+OPEN_TO_ACCOUNTS |= {*range(200074, 200079), 308, 309, 315, 317, 321, 324, 325, 328, 343, 345, 351, 352, 402, 905, 907}
 
 
 def test_users_need_an_action_for_every_request_that_is_not_open_to_all() -> None:

@@ -145,7 +145,7 @@ class ParentTopicInfo(LiteInfo):
 
     topic: str = member("topic", "", text_member)
     expiration_minutes: int = member("ttl", 0, int_member)
-    groups: tuple[str, ...] = member("groups", (), _texts)
+    groups: tuple[str, ...] | None = member("groups", None, _texts)
     all_lite_topics: int = member("lmqNum", 0, int_member)
     lite_topics: int = member("liteTopicCount", 0, int_member)
 

@@ -132,6 +132,7 @@ _NEEDS: Final[Mapping[int, Callable[[Command], Needs]]] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _reads("consumerGroup"),
     RequestCode.UPDATE_CONSUMER_OFFSET: _reads("consumerGroup", "topic"),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _reads("group", "topic"),
+    RequestCode.TRIGGER_LITE_DISPATCH: _reads("group"),
     RequestCode.LOCK_BATCH_MQ: _locks,
     RequestCode.UNLOCK_BATCH_MQ: _locks,
 }

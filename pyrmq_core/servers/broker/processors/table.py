@@ -21,6 +21,7 @@ from pyrmq_core.servers.broker.processors.administration.broker_figures import F
 from pyrmq_core.servers.broker.processors.administration.broker_settings import SettingRequests
 from pyrmq_core.servers.broker.processors.administration.consumption import ConsumptionRequests
 from pyrmq_core.servers.broker.processors.administration.lists import ListRequests
+from pyrmq_core.servers.broker.processors.administration.lite_topics import LiteTopicRequests
 from pyrmq_core.servers.broker.processors.administration.look_ups import LookUpRequests
 from pyrmq_core.servers.broker.processors.administration.plain_acl import AccessRequests
 from pyrmq_core.servers.broker.processors.administration.retention import RetentionRequests
@@ -71,6 +72,7 @@ FAMILIES: Final[tuple[type[Any], ...]] = (
     TopicRequests,
     GroupRequests,
     ListRequests,
+    LiteTopicRequests,
     ConsumptionRequests,
     StatisticsRequests,
     FigureRequests,
@@ -181,6 +183,7 @@ def _of_administration(broker: Broker) -> Iterator[Family]:
     yield TopicRequests(topics, cluster.announcer, store, flusher, offsets, table, figures, long_work, services.nursery)
     yield GroupRequests(groups, offsets, figures, long_work)
     yield ListRequests(topics, cluster.announcer, groups, table, long_work)
+    yield LiteTopicRequests(settings, topics, groups, offsets, store, registration)
     yield FigureRequests(
         settings,
         identity,

@@ -1,0 +1,228 @@
+"""The administrative requests about lite topics (200074 to 200079), as 5.5.0 answers them.
+
+No client of this broker subscribes to lite topics: their numbers are 0, a client is unknown, and a dispatch finds none.
+Groups are those whose attribute `lite.bind.topic` names the parent topic. Source:
+broker/processor/LiteManagerProcessor.java, broker/metrics/LiteConsumerLagCalculator.java, 5.5.0.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.errors import RocketMQError, StoreError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.java.string_hash import consistent_bucket, string_hash_code
+from pyrmq_core.protocol.messages.names import LMQ_PREFIX, is_lite_queue, owner_topic
+from pyrmq_core.protocol.requests.figures.lite_topics import (
+    BrokerLiteInfo,
+    GetLiteClientInfo,
+    GetLiteGroupInfo,
+    GetLiteTopicInfo,
+    GetParentTopicInfo,
+    LiteClientInfo,
+    LiteGroupInfo,
+    LiteLag,
+    LiteTopicInfo,
+    ParentTopicInfo,
+    TriggerLiteDispatch,
+)
+from pyrmq_core.protocol.requests.figures.topic_stats import TopicOffset
+from pyrmq_core.protocol.requests.groups.consume_stats import OffsetWrapper
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.processors.handlers import Handlers
+from pyrmq_core.servers.broker.processors.name_rules import checked, client_fault, group_fault, topic_fault
+from pyrmq_core.servers.broker.registration import BrokerRegistration
+from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.store.message_store import MessageStore
+from pyrmq_core.servers.broker.store.reading import QueueKey
+from pyrmq_core.servers.broker.store_services.queue_removal import EXPIRATION
+from pyrmq_core.servers.broker.tables.attributes import MESSAGE_TYPE
+from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.servers.broker.tables.subscription_groups import GroupConfig, GroupTable
+from pyrmq_core.servers.broker.tables.topics import WRITE, TopicTable
+
+BIND_TOPIC: Final = "lite.bind.topic"
+ROUTE_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class LiteTopicRequests:
+    """The handlers of an administrator's requests about lite topics."""
+
+    settings: LiveSettings
+    topics: TopicTable
+    groups: GroupTable
+    offsets: GroupOffsets
+    store: MessageStore
+    registration: BrokerRegistration
+
+    def handlers(self) -> Handlers:
+        names = {"topic": topic_fault, "parentTopic": topic_fault, "group": group_fault, "clientId": client_fault}
+        handlers: Handlers = {
+            RequestCode.GET_BROKER_LITE_INFO: self.broker,
+            RequestCode.GET_PARENT_TOPIC_INFO: self.parent,
+            RequestCode.GET_LITE_TOPIC_INFO: self.topic,
+            RequestCode.GET_LITE_CLIENT_INFO: self.client,
+            RequestCode.GET_LITE_GROUP_INFO: self.group,
+            RequestCode.TRIGGER_LITE_DISPATCH: self.dispatch,
+        }
+        return {code: checked(handler, **names) for code, handler in handlers.items()}
+
+    def broker(self, _request: Command, _: Peer) -> Command:
+        parents = {topic.topic: _expiration(topic) for topic in self.topics if _is_lite(topic)}
+        bound: dict[str, list[str]] = {}
+        for group, topic in self._bound():
+            bound.setdefault(topic, []).append(group)
+        queues = self.store.queues
+        return BrokerLiteInfo(
+            parents,
+            {topic: tuple(groups) for topic, groups in bound.items()},
+            "default",
+            self.settings.config.max_lmq_consume_queue_num,
+            queues.lite_queues,
+            queues=len({topic for topic, _ in queues.by_key}),
+            offsets=len(self.offsets),
+        ).to_command()
+
+    def parent(self, request: Command, _: Peer) -> Command:
+        topic = GetParentTopicInfo.from_command(request).topic
+        config = self._parent(topic)
+        if isinstance(config, Command):
+            return config
+        groups = tuple(group for group, bound in self._bound() if bound == topic)
+        queues = self.store.queues
+        count = sum(is_lite_queue(name) for name, _ in queues.keys_of(topic))
+        return ParentTopicInfo(topic, _expiration(config), groups or None, queues.lite_queues, count).to_command()
+
+    async def topic(self, request: Command, _: Peer) -> Command:
+        header = GetLiteTopicInfo.from_command(request)
+        config = self._parent(header.parent_topic)
+        if isinstance(config, Command):
+            return config
+        key = _key(header.parent_topic, header.lite_topic)
+        low, end = self.store.reader.bounds(key)
+        stored = TopicOffset(low if end else 0, end, self._stored_ms(key, end - 1) if end else 0)
+        is_assigned = await self._is_assigned(header.parent_topic, header.lite_topic)
+        return LiteTopicInfo(header.parent_topic, header.lite_topic, (), stored, is_assigned).to_command()
+
+    def client(self, request: Command, _: Peer) -> Command:
+        header = GetLiteClientInfo.from_command(request)
+        config = self._parent(header.parent_topic)
+        if isinstance(config, Command):
+            return config
+        if (group := self._group(header.group)) is None:
+            return _no_group(header.group)
+        if group["attributes"].get(BIND_TOPIC) != header.parent_topic:
+            text = f"Subscription [{header.group}]-[{header.parent_topic}] not match."
+            return refusal(ResponseCode.INVALID_PARAMETER, text)
+        return LiteClientInfo(header.parent_topic, header.group, header.client_id, -1, 0, -1).to_command()
+
+    def group(self, request: Command, _: Peer) -> Command:
+        header = GetLiteGroupInfo.from_command(request)
+        topic = self._bound_topic(header.group)
+        if isinstance(topic, Command):
+            return topic
+        if header.lite_topic:
+            return self._lag_in(header.group, topic, header.lite_topic).to_command()
+        if header.top < 1:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"topK is {header.top}; 1 at least is possible")
+        lags = list(self._lags(header.group, topic))
+        most = [
+            LiteLag(key[0].rpartition("$")[2], lag, self._stored_ms(key, offset))
+            for lag, key, offset in heapq.nlargest(header.top, lags)
+        ]
+        total = sum(lag for lag, _, _ in lags)
+        return LiteGroupInfo(header.group, topic, None, total, -1, None, tuple(most), ()).to_command()
+
+    def dispatch(self, request: Command, _: Peer) -> Command:
+        topic = self._bound_topic(TriggerLiteDispatch.from_command(request).group)
+        return topic if isinstance(topic, Command) else success()
+
+    def _lag_in(self, group: str, topic: str, lite_topic: str) -> LiteGroupInfo:
+        key = _key(topic, lite_topic)
+        end, offset = self.store.reader.bounds(key)[1], self.offsets.committed(group, *key)
+        if not end or offset is None:
+            return LiteGroupInfo(group, topic, lite_topic, 0 if end else -1)
+        last_ms = self._stored_ms(key, offset - 1) if offset else 0
+        place = OffsetWrapper(end, offset, 0, last_ms)
+        return LiteGroupInfo(group, topic, lite_topic, end - offset, self._stored_ms(key, offset), place)
+
+    def _lags(self, group: str, topic: str) -> Iterator[tuple[int, QueueKey, int]]:
+        """Yields the lag of the group in each lite topic of `topic` where messages wait, with the queue and offset."""
+        for name in self.offsets.topics_of(group):
+            offset = self.offsets.committed(group, name, 0) if is_lite_queue(name) else None
+            if offset is not None and owner_topic(name) == topic:
+                lag = self.store.reader.bounds((name, 0))[1] - offset
+                if lag > 0:
+                    yield lag, (name, 0), offset
+
+    def _parent(self, topic: str) -> TopicConfig | Command:
+        config = self.topics.get(topic)
+        if config is None:
+            return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic [{topic}] not exist.")
+        if not _is_lite(config):
+            return refusal(ResponseCode.INVALID_PARAMETER, f"Topic [{topic}] type not match.")
+        return config
+
+    def _group(self, group: str) -> GroupConfig | None:
+        return self.groups.find(group, clock.now_ms())
+
+    def _bound_topic(self, group: str) -> str | Command:
+        config = self._group(group)
+        if config is None:
+            return _no_group(group)
+        not_lite = refusal(ResponseCode.INVALID_PARAMETER, f"Group [{group}] is not a LITE group.")
+        return config["attributes"].get(BIND_TOPIC) or not_lite
+
+    def _bound(self) -> Iterator[tuple[str, str]]:
+        for name in self.groups.names():
+            config = self.groups.known(name)
+            if config is not None and (topic := config["attributes"].get(BIND_TOPIC)):
+                yield name, topic
+
+    def _stored_ms(self, key: QueueKey, offset: int) -> int:
+        try:
+            stored = self.store.reader.store_time(key, offset)
+        except StoreError:
+            return -1
+        return -1 if stored is None else stored
+
+    async def _is_assigned(self, topic: str, lite_topic: str) -> bool:
+        """Returns whether producers send messages of the lite topic to this broker, also if no NameServer answers."""
+        name = self.settings.config.broker_name
+        if not self.settings.config.nameservers:
+            return True
+        try:
+            route = await self.registration.route(topic, ROUTE_SECONDS)
+        except RocketMQError:
+            return True
+        masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
+        queues = [
+            data.broker_name
+            for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+            if data.perm & WRITE and data.broker_name in masters
+            for _ in range(data.write_queue_nums)
+        ]
+        return not queues or queues[consistent_bucket(string_hash_code(lite_topic), len(queues))] == name
+
+
+def _is_lite(topic: TopicConfig) -> bool:
+    return topic.attributes.get(MESSAGE_TYPE) == "LITE"
+
+
+def _expiration(topic: TopicConfig) -> int:
+    return int(topic.attributes.get(EXPIRATION, -1))
+
+
+def _key(topic: str, lite_topic: str) -> QueueKey:
+    return f"{LMQ_PREFIX}{topic}${lite_topic}", 0
+
+
+def _no_group(group: str) -> Command:
+    return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group [{group}] not exist.")
