@@ -13,7 +13,7 @@ from pyrmq_spark import cdc
 from pyrmq_spark.spark_errors import RocketMQSparkError
 from tests.support.source_table import canal_message
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 COLUMNS = "topic string, brokerName string, queueId int, queueOffset bigint, body binary"
 UNCHANGED = "__debezium_unavailable_value"
@@ -21,7 +21,7 @@ UNCHANGED = "__debezium_unavailable_value"
 
 def batch(spark: SparkSession, first: int, *bodies: str, queue: int = 0) -> DataFrame:
     rows = [("t", "b", queue, first + number, body.encode()) for number, body in enumerate(bodies)]
-    return spark.createDataFrame(rows, COLUMNS)
+    return spark.createDataFrame(rows, COLUMNS).coalesce(1)  # Spark shuffles nothing of one partition
 
 
 def envelope(

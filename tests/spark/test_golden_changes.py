@@ -58,6 +58,7 @@ def test_golden_messages_make_the_tables_of_the_database(spark: SparkSession, pa
     assert faults(capture.tables, verdicts(spark, capture, tmp_path)) == []
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     ("stem", "full_name", "is_history"),
     [
@@ -166,6 +167,7 @@ PLANTS: Final[dict[str, tuple[object, str, Callable[..., object], str, str]]] = 
 ALWAYS_PLANTED: Final = ("the log's position orders changes", "Canal's texts are values")
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     "plant", [pytest.param(plant, marks=() if plant in ALWAYS_PLANTED else pytest.mark.soak) for plant in PLANTS]
 )

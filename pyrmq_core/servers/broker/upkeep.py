@@ -20,6 +20,7 @@ from pyrmq_core.servers.broker.schedule.delay_levels import FILE_NAME as DELAYS_
 from pyrmq_core.servers.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.servers.broker.statistics.figures import BrokerFigures
 from pyrmq_core.servers.broker.statistics.tallies import DAY, PERIODS, SECOND_MS
+from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.store_services.queue_removal import is_old_lite_queue, remove_queues
 from pyrmq_core.servers.broker.tables.config_files import FOLDER
 from pyrmq_core.servers.broker.tables.consumer_filters import FILE_NAME as FILTERS_FILE
@@ -55,14 +56,14 @@ async def keep_written(broker: Broker) -> None:
                 try:
                     if not await broker.services.flusher.wait_flushed(broker.store.end):
                         raise StoreError(f"{path} waits for the sync of the messages that it belongs to")
-                    await trio.to_thread.run_sync(_save, broker, path, text)
+                    await trio.to_thread.run_sync(_save, broker.store.files, path, text)
                 except StoreError as error:
                     table.is_changed = True
                     log.error("%s", error)
 
 
-def _save(broker: Broker, path: str, text: Callable[[], bytes]) -> None:
-    broker.store.files.save(path, text())
+def _save(files: Files, path: str, text: Callable[[], bytes]) -> None:
+    files.save(path, text())
 
 
 async def sample_figures(figures: BrokerFigures, now_ms: Callable[[], int] = clock.now_ms) -> None:

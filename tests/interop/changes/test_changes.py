@@ -23,11 +23,11 @@ from tests.interop.changes.lives import Life, live, live_by_canal
 from tests.interop.changes.ways import by_batch, by_killed_driver, by_stream
 from tests.interop.changes.work import Table
 from tests.support.maven import ApacheUnavailable
-from tests.support.spark import read, spark
+from tests.support.spark import interpreted, read, spark
 
-__all__ = ["spark"]
+__all__ = ["interpreted", "spark"]
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 BOOT = {"postgresql": boot_postgresql, "mariadb": boot_mariadb}
 PARTIES = {"Debezium, PostgreSQL": "postgresql", "Debezium, MariaDB": "mariadb", "Canal, MariaDB": "mariadb"}
