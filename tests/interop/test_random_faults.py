@@ -28,7 +28,8 @@ def release() -> None:
 
 
 @pytest.mark.timeout(KILLED_AFTER_SECONDS)
-@pytest.mark.parametrize("kind", [pytest.param(ClusterKind.APACHE, marks=pytest.mark.soak), ClusterKind.MIXED])
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [ClusterKind.APACHE, ClusterKind.MIXED])
 def test_some_seconds_of_random_faults(kind: ClusterKind) -> None:
     goes_well(SHORT_SEED, FEW_STEPS, FEW_SECONDS, kind)
 

@@ -37,6 +37,7 @@ def goes_well(seed: int, steps: int, kind: ClusterKind = ClusterKind.OURS) -> No
     assert ended.stdout.count(" rows\n") == 3
 
 
+@pytest.mark.soak
 def test_each_row_counts_once_over_some_seconds_of_random_faults() -> None:
     goes_well(SHORT_SEED, FEW_STEPS)
 

@@ -55,6 +55,7 @@ def test_the_check_passes_what_is_right() -> None:
     check_rows(Counter(there.items()), there, {0, 2})
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_every_row_once_over_3_kills(tmp_path: Path) -> None:
     check(tmp_path, 3, 20261121)

@@ -58,6 +58,7 @@ spark.stop()
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 @pytest.mark.timeout(1300)
 def test_it_stands_on_the_drivers_standard_error_and_in_the_workers_logs(
     cluster: EmbeddedCluster, tmp_path: Path
