@@ -70,6 +70,10 @@ def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None
     filled = {name: number for name, number in queues.items() if number}
     if not filled:
         broker_name = _place(connection, options, manifest, queues, home)
+        if _queues_by_broker(connection, manifest) != queues:
+            raise BrokerNotFound(
+                f"the manifest {manifest} is not created while its brokers come and go; write again", broker_name=""
+            )
         if home is not None:
             log.warning(
                 "%s is at %s by its order configuration, and %s has no such topic: it is created there; if it was "

@@ -211,6 +211,17 @@ def test_a_topic_whose_broker_comes_back_behind_the_look_up_is_read() -> None:
         assert reader.partitions() is not None
 
 
+def test_no_second_manifest_where_the_broker_of_the_first_comes_back_behind_the_look_up() -> None:
+    with EmbeddedCluster(brokers=2, topics={"orders": 2}) as cluster, Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("orders_manifest", queues=1, broker="broker-b")
+        with came_back(cluster):
+            options = {"nameServer": cluster.nameserver, "topic": "orders", "delivery": "committed"}
+            options["manifestTopic"] = "orders_manifest"
+            RocketMQDataSource(options).writer(StructType([StructField("body", StringType())]), overwrite=False)
+        brokers = {data.broker_name: data.read_queue_nums for data in admin.route("orders_manifest").queue_datas}
+        assert brokers == {"broker-a": 0, "broker-b": 1}
+
+
 def test_a_topic_that_no_broker_has_fails_at_once_while_brokers_are_there() -> None:
     with EmbeddedCluster(brokers=1, settings={"autoCreateTopicEnable": "false"}) as cluster:
         row = StructType([StructField("body", StringType())])
