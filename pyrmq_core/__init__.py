@@ -85,7 +85,12 @@ if TYPE_CHECKING:
     from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
     from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, SendWindow, WriteSummary
     from pyrmq_core.client.producer.producer import Producer
-    from pyrmq_core.client.producer.selectors import select_like_go, select_like_grpc_java, select_like_grpc_python
+    from pyrmq_core.client.producer.selectors import (
+        select_like_go,
+        select_like_grpc_java,
+        select_like_grpc_python,
+        select_like_proxy,
+    )
     from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings, SelectionRule
     from pyrmq_core.client.producer.send.hooks import (
         CheckForbiddenHook,
@@ -243,6 +248,7 @@ __all__ = [
     "select_like_go",
     "select_like_grpc_java",
     "select_like_grpc_python",
+    "select_like_proxy",
     "split_batch",
     "unique_id_runs",
     "unique_ids",
@@ -273,7 +279,9 @@ _LAZY: Final = {
     "pyrmq_core.client.producer.bulk.pending_sends": "PendingBatch PendingSend",
     "pyrmq_core.client.producer.bulk.send_window": "RefusedMessage SendWindow WriteSummary",
     "pyrmq_core.client.producer.producer": "Producer",
-    "pyrmq_core.client.producer.selectors": "select_like_go select_like_grpc_java select_like_grpc_python",
+    "pyrmq_core.client.producer.selectors": (
+        "select_like_go select_like_grpc_java select_like_grpc_python select_like_proxy"
+    ),
     "pyrmq_core.client.producer.send.fault_latency": "FaultLatencySettings SelectionRule",
     "pyrmq_core.client.producer.send.hooks": (
         "CheckForbiddenHook EndTransactionContext EndTransactionHook SendContext MessageHook SendHook"

@@ -11,6 +11,7 @@ from pyrmq_core import (
     select_like_go,
     select_like_grpc_java,
     select_like_grpc_python,
+    select_like_proxy,
 )
 from pyrmq_core.client.producer.producer import Select
 from pyrmq_core.client.producer.selectors import sip_hash
@@ -22,6 +23,13 @@ CHOSEN = (
     (select_like_grpc_java, {3: (0, 0, 1, 1, 2, 1, 2, 2), 5: (0, 0, 1, 0, 3, 4, 4, 3)}),
     (select_like_grpc_python, {3: (1, 2, 0, 2, 1, 0, 0, 2), 5: (1, 0, 4, 1, 4, 1, 4, 3)}),
 )
+
+
+def test_the_queues_that_a_proxy_chose() -> None:
+    """A proxy of 5.4.0 stored these groups in these queues, though the client named others."""
+    for group, count, number in (("order-1", 13, 3), ("order-1", 4, 3), ("G1", 4, 0)):
+        queues = [MessageQueue("orders", "a", place) for place in range(count)]
+        assert select_like_proxy(queues, Message("orders", b"body", sharding_key=group)).queue_id == number
 
 
 @pytest.mark.parametrize(("select", "chosen"), CHOSEN, ids=lambda value: getattr(value, "__name__", ""))

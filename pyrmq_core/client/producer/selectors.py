@@ -11,6 +11,7 @@ from typing import Final
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Message, MessageQueue
+from pyrmq_core.protocol.java.string_hash import consistent_bucket, string_hash_code
 
 FNV_START: Final = 0x811C9DC5
 FNV_PRIME: Final = 0x01000193
@@ -25,6 +26,14 @@ def select_like_go(queues: Sequence[MessageQueue], message: Message) -> MessageQ
     for byte in _key(message):
         value = ((value ^ byte) * FNV_PRIME) & 0xFFFFFFFF
     return queues[value % len(queues)]
+
+
+def select_like_proxy(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+    """Returns the queue to which RocketMQ's proxy sends a message group, whatever queue the client over gRPC names.
+
+    It is Guava's consistent hash of Java's hash code. Source: SendMessageActivity.java of the proxy, seen on 5.4.0.
+    """
+    return queues[consistent_bucket(string_hash_code(_key(message).decode()), len(queues))]
 
 
 def select_like_grpc_java(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
