@@ -42,6 +42,39 @@ async def test_a_consumer_that_closes_ends_giving_back_what_a_cancelled_receive_
         assert sorted(given_back(at)) == [0, 1]
 
 
+class CancelBefore(trio.abc.Instrument):
+    """Cancels a scope before a step of the task that pops, so that both tasks run in the same turn of the loop."""
+
+    def __init__(self, step: int, scope: trio.CancelScope) -> None:
+        self._left = step
+        self._scope = scope
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task.name.endswith("._run_pop"):
+            self._left -= 1
+            if self._left == 0:
+                self._scope.cancel()
+
+
+async def test_a_receive_that_is_cancelled_at_any_step_of_its_pop_loses_no_message() -> None:
+    async with scene() as at:
+        assert await at.consumer.receive(TOPIC, wait=0) == []  # later pops need no look-up, and have two or three steps
+        received: set[int] = set()
+        for step in 30 * (1, 2, 3, 4):
+            at.broker.add(b"one")
+            with trio.CancelScope() as scope:
+                instrument = CancelBefore(step, scope)
+                trio.lowlevel.add_instrument(instrument)
+                try:
+                    deliveries = await at.consumer.receive(TOPIC, 32, wait=0)
+                    received.update(delivery.message.queue_offset for delivery in deliveries)
+                finally:
+                    trio.lowlevel.remove_instrument(instrument)
+        assert received
+        with trio.fail_after(SECONDS):
+            await until(lambda: set(range(at.broker.offset)) <= {*given_back(at), *received})
+
+
 async def test_messages_that_an_asyncio_task_was_cancelled_before_it_got_are_given_back() -> None:
     """The task has no turn between the end of its call on the library's loop and its cancellation."""
 

@@ -139,6 +139,7 @@ class Receiving:
             await pop.ended.wait()
         except trio.Cancelled:
             pop.is_abandoned = True
+            await give_back_unused(pop.deliveries)  # of a pop that ended in this turn of the loop
             raise
         if pop.error is not None:
             raise pop.error
