@@ -85,12 +85,7 @@ if TYPE_CHECKING:
     from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
     from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, SendWindow, WriteSummary
     from pyrmq_core.client.producer.producer import Producer
-    from pyrmq_core.client.producer.selectors import (
-        select_like_go,
-        select_like_grpc_java,
-        select_like_grpc_python,
-        select_like_proxy,
-    )
+    from pyrmq_core.client.producer.selectors import select_like_go, select_like_proxy
     from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings, SelectionRule
     from pyrmq_core.client.producer.send.hooks import (
         CheckForbiddenHook,
@@ -246,8 +241,6 @@ __all__ = [
     "ranges_to_read",
     "readdressed",
     "select_like_go",
-    "select_like_grpc_java",
-    "select_like_grpc_python",
     "select_like_proxy",
     "split_batch",
     "unique_id_runs",
@@ -279,9 +272,7 @@ _LAZY: Final = {
     "pyrmq_core.client.producer.bulk.pending_sends": "PendingBatch PendingSend",
     "pyrmq_core.client.producer.bulk.send_window": "RefusedMessage SendWindow WriteSummary",
     "pyrmq_core.client.producer.producer": "Producer",
-    "pyrmq_core.client.producer.selectors": (
-        "select_like_go select_like_grpc_java select_like_grpc_python select_like_proxy"
-    ),
+    "pyrmq_core.client.producer.selectors": "select_like_go select_like_proxy",
     "pyrmq_core.client.producer.send.fault_latency": "FaultLatencySettings SelectionRule",
     "pyrmq_core.client.producer.send.hooks": (
         "CheckForbiddenHook EndTransactionContext EndTransactionHook SendContext MessageHook SendHook"
