@@ -51,12 +51,20 @@ public class SlowBroker {
             threads[number] = new Thread(() -> time(producer, arguments[1], entry.getKey(), entry.getValue()));
             threads[number++].start();
         }
-        Thread.sleep(Long.parseLong(arguments[3]));
+        long pause = Long.parseLong(arguments[3]);
+        Thread.sleep(pause);
+        if (pause > producer.getSendMsgTimeout()) {  // however late a busy machine began them, all calls time out
+            join(threads);
+        }
         signal("-CONT", arguments[2]);
+        join(threads);
+        producer.shutdown();
+    }
+
+    static void join(Thread[] threads) throws InterruptedException {
         for (Thread thread : threads) {
             thread.join();
         }
-        producer.shutdown();
     }
 
     static void time(TransactionMQProducer producer, String topic, String name, Call call) {
