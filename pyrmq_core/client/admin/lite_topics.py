@@ -14,7 +14,6 @@ from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server, chang
 from pyrmq_core.client.arguments import whole_number
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.protocol.java.integers import MAX_INT
 from pyrmq_core.protocol.messages.lite_topics import lite_queue_name
 from pyrmq_core.protocol.messages.names import LMQ_PREFIX, check_group, check_topic
 from pyrmq_core.protocol.requests.figures.lite_topics import (
@@ -92,7 +91,7 @@ class LiteTopics(AdminFamily):
         check_group(group)
         if lite_topic is not None:
             lite_queue_name(topic, lite_topic)
-        most = whole_number("most", most, 1, MAX_INT)
+        most = whole_number("most", most, 1, MOST_NAMES)
         command = GetLiteGroupInfo(self._servers.on_wire(group), lite_topic, most).to_command()
 
         def read(answer: Command) -> LiteGroupInfo:

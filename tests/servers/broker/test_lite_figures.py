@@ -13,8 +13,11 @@ from pyrmq_core.protocol.requests.figures.lite_topics import (
     GetLiteGroupInfo,
     GetLiteTopicInfo,
     GetParentTopicInfo,
+    LiteGroupInfo,
     TriggerLiteDispatch,
 )
+from pyrmq_core.servers.broker.in_turns import STEPS_AT_ONCE
+from pyrmq_core.servers.broker.processors.administration.lite_topics import MOST_LAGS
 from tests.servers.broker.serving import Served, serving
 
 ON = {"enableLmq": "true", "enableMultiDispatch": "true"}
@@ -90,14 +93,31 @@ async def test_the_lag_of_a_group_is_that_of_rocketmq(tmp_path: Path) -> None:
             "lagCountTopK": lags[:1],
             "totalLagCount": 4,
         }
-        place = {"brokerOffset": 3, "consumerOffset": 1, "lastTimestamp": s_times[0], "pullOffset": 0}
+        wrapper = {"brokerOffset": 3, "consumerOffset": 1, "lastTimestamp": s_times[0], "pullOffset": 0}
         assert await body(served, GetLiteGroupInfo("g", "s", 5).to_command()) == {
             **group,
             "liteTopic": "s",
             "earliestUnconsumedTimestamp": s_times[1],
-            "liteTopicOffsetWrapper": place,
+            "liteTopicOffsetWrapper": wrapper,
             "totalLagCount": 2,
         }
+
+
+async def test_the_lags_of_many_lite_topics_are_found_in_turns(tmp_path: Path) -> None:
+    async with serving(tmp_path, **ON) as served:
+        creation = UpdateTopic("T", 4, 4, 6, attributes="+message.type=LITE")
+        assert (await served.ask(creation.to_command())).code == 0
+        tables = served.running.broker.tables
+        tables.groups.put({"groupName": "g", "attributes": {"lite.bind.topic": "T"}}, 0)
+        for number in range(3 * STEPS_AT_ONCE):
+            await served.send("T", properties=f"__LITE_TOPIC\x01s{number}\x02")
+            tables.offsets.commit("g", f"%LMQ%$T$s{number}", 0, 0)
+            tables.offsets.commit("g", f"plain{number}", 0, 0)
+        seen = LiteGroupInfo.from_command(await served.ask(GetLiteGroupInfo("g", None, MOST_LAGS).to_command()))
+        assert seen.lag == len(seen.by_lag or ()) == 3 * STEPS_AT_ONCE
+        for top in (0, -1, MOST_LAGS + 1):
+            refused = await served.ask(GetLiteGroupInfo("g", None, top).to_command())
+            assert (refused.code, refused.remark) == (1, f"topK is {top}; 1 to 10000 are possible")
 
 
 async def test_refusals_are_those_of_rocketmq(tmp_path: Path) -> None:

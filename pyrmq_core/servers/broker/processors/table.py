@@ -183,7 +183,7 @@ def _of_administration(broker: Broker) -> Iterator[Family]:
     yield TopicRequests(topics, cluster.announcer, store, flusher, offsets, table, figures, long_work, services.nursery)
     yield GroupRequests(groups, offsets, figures, long_work)
     yield ListRequests(topics, cluster.announcer, groups, table, long_work)
-    yield LiteTopicRequests(settings, topics, groups, offsets, store, registration)
+    yield LiteTopicRequests(settings, topics, groups, offsets, store, registration, long_work)
     yield FigureRequests(
         settings,
         identity,

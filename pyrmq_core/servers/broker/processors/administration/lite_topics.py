@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pyrmq_core.errors import RocketMQError, StoreError
@@ -35,7 +36,9 @@ from pyrmq_core.protocol.requests.figures.lite_topics import (
 from pyrmq_core.protocol.requests.figures.topic_stats import TopicOffset
 from pyrmq_core.protocol.requests.groups.consume_stats import OffsetWrapper
 from pyrmq_core.servers.broker import clock
-from pyrmq_core.servers.broker.processors.handlers import Handlers
+from pyrmq_core.servers.broker.in_turns import BoundedWork, InTurns
+from pyrmq_core.servers.broker.processors.handlers import Answer, Handlers
+from pyrmq_core.servers.broker.processors.long_answers import in_turn
 from pyrmq_core.servers.broker.processors.name_rules import checked, client_fault, group_fault, topic_fault
 from pyrmq_core.servers.broker.registration import BrokerRegistration
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
@@ -49,6 +52,7 @@ from pyrmq_core.servers.broker.tables.topics import WRITE, TopicTable
 
 BIND_TOPIC: Final = "lite.bind.topic"
 ROUTE_SECONDS: Final = 3.0
+MOST_LAGS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class LiteTopicRequests:
     offsets: GroupOffsets
     store: MessageStore
     registration: BrokerRegistration
+    long_work: BoundedWork
 
     def handlers(self) -> Handlers:
         names = {"topic": topic_fault, "parentTopic": topic_fault, "group": group_fault, "clientId": client_fault}
@@ -123,26 +128,30 @@ class LiteTopicRequests:
             return refusal(ResponseCode.INVALID_PARAMETER, text)
         return LiteClientInfo(header.parent_topic, header.group, header.client_id, -1, 0, -1).to_command()
 
-    def group(self, request: Command, _: Peer) -> Command:
+    def group(self, request: Command, _: Peer) -> Answer:
         header = GetLiteGroupInfo.from_command(request)
         topic = self._bound_topic(header.group)
         if isinstance(topic, Command):
             return topic
         if header.lite_topic:
             return self._lag_in(header.group, topic, header.lite_topic).to_command()
-        if header.top < 1:
-            return refusal(ResponseCode.SYSTEM_ERROR, f"topK is {header.top}; 1 at least is possible")
-        lags = list(self._lags(header.group, topic))
-        most = [
-            LiteLag(key[0].rpartition("$")[2], lag, self._stored_ms(key, offset))
-            for lag, key, offset in heapq.nlargest(header.top, lags)
-        ]
-        total = sum(lag for lag, _, _ in lags)
-        return LiteGroupInfo(header.group, topic, None, total, -1, None, tuple(most), ()).to_command()
+        if not 1 <= header.top <= MOST_LAGS:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"topK is {header.top}; 1 to {MOST_LAGS} are possible")
+        return in_turn(self.long_work, partial(self._all_lags, header, topic))
 
     def dispatch(self, request: Command, _: Peer) -> Command:
         topic = self._bound_topic(TriggerLiteDispatch.from_command(request).group)
         return topic if isinstance(topic, Command) else success()
+
+    async def _all_lags(self, header: GetLiteGroupInfo, topic: str) -> Command:
+        lags = [row async for row in InTurns(self._lags(header.group, topic)) if row[0] > 0]
+        rows = (
+            LiteLag(key[0].rpartition("$")[2], lag, self._stored_ms(key, offset))
+            for lag, key, offset in heapq.nlargest(header.top, lags)
+        )
+        most = tuple([row async for row in InTurns(rows)])
+        total = sum(lag for lag, _, _ in lags)
+        return LiteGroupInfo(header.group, topic, None, total, -1, None, most, ()).to_command()
 
     def _lag_in(self, group: str, topic: str, lite_topic: str) -> LiteGroupInfo:
         key = _key(topic, lite_topic)
@@ -150,17 +159,15 @@ class LiteTopicRequests:
         if not end or offset is None:
             return LiteGroupInfo(group, topic, lite_topic, 0 if end else -1)
         last_ms = self._stored_ms(key, offset - 1) if offset else 0
-        place = OffsetWrapper(end, offset, 0, last_ms)
-        return LiteGroupInfo(group, topic, lite_topic, end - offset, self._stored_ms(key, offset), place)
+        wrapper = OffsetWrapper(end, offset, 0, last_ms)
+        return LiteGroupInfo(group, topic, lite_topic, end - offset, self._stored_ms(key, offset), wrapper)
 
     def _lags(self, group: str, topic: str) -> Iterator[tuple[int, QueueKey, int]]:
-        """Yields the lag of the group in each lite topic of `topic` where messages wait, with the queue and offset."""
+        """Yields the lag of the group in each topic, with queue and offset. It is 0 but in lite topics of `topic`."""
         for name in self.offsets.topics_of(group):
-            offset = self.offsets.committed(group, name, 0) if is_lite_queue(name) else None
-            if offset is not None and owner_topic(name) == topic:
-                lag = self.store.reader.bounds((name, 0))[1] - offset
-                if lag > 0:
-                    yield lag, (name, 0), offset
+            key, is_own = (name, 0), is_lite_queue(name) and owner_topic(name) == topic
+            offset = self.offsets.committed(group, *key) if is_own else None
+            yield (0, key, 0) if offset is None else (self.store.reader.bounds(key)[1] - offset, key, offset)
 
     def _parent(self, topic: str) -> TopicConfig | Command:
         config = self.topics.get(topic)
