@@ -1,6 +1,6 @@
 """The connector beside Spark's Kafka connector in one sitting: bulk jobs, streams, small batches, 1,000 queues.
 
-    python -m benchmarks.kafka [--quick] [--pairs N] [--rows PATTERN...] [--large-pulls] [--output ...]
+    python -m benchmarks.kafka [--quick] [--pairs N] [--rows PATTERN...] [--large-pulls] [--native] [--output ...]
 
 Ours runs on the installed Spark and Apache RocketMQ 5.4.0, Kafka's connector on Spark 4.2.0 (it is not published for
 4.3) and Kafka 3.9.1. All are alive at once and driven in turn, with stores in memory. A pair runs every side once;
@@ -8,7 +8,8 @@ every second pair runs them in the reverse order. A write of ours ends when all 
 
 Sides: `plain` and `batch` are a plain topic and a batch topic of ours in a session without settings; `unix` and
 `unix-batch` are the same topics in a session as the quick start has it, with `pyrmq_spark.session_settings()` and a
-registered source. With `--large-pulls` the broker of ours answers a pull with more than 32 messages, as
+registered source. With `--native`, `native` and `native-batch` are such a session with the compiled decoder; all others
+decode in Python. With `--large-pulls` the broker of ours answers a pull with more than 32 messages, as
 docs/performance.md advises for bulk reads.
 
 Rows, which a PATTERN selects (`*-100`): write-100, read-100, body-100 (a read of the body alone), stream-100 (a new
@@ -36,6 +37,8 @@ from benchmarks.support.figures import OUTPUT, machine
 from benchmarks.support.kafka_sitting import (
     BATCH,
     KAFKA,
+    NATIVE,
+    NATIVE_BATCH,
     PLAIN,
     SIDES,
     UNIX,
@@ -101,7 +104,7 @@ def bulk(at: KafkaSitting, case: str, kinds: Sequence[str], rows: int, pairs: in
     for kind, job in JOBS.items():
         if kind in kinds:
             run = running(job, warm)
-            for side in sides(kind):
+            for side in sides(at, kind):
                 run(side, at.session(side))
     at.drop(warm)
     topics: dict[str, str] = {}
@@ -115,7 +118,7 @@ def bulk(at: KafkaSitting, case: str, kinds: Sequence[str], rows: int, pairs: in
         for kind, job in JOBS.items():
             if kind in kinds:
                 run = running(job, topics)
-                at.compare(f"{kind}-{case}", pair, sides(kind), rows, run)
+                at.compare(f"{kind}-{case}", pair, sides(at, kind), rows, run)
         yield
     at.drop(topics)
 
@@ -129,7 +132,7 @@ def making(at: KafkaSitting, case: str, rows: int, runs: int) -> None:
 def fixed(at: KafkaSitting, kinds: Sequence[str], runs: int) -> None:
     topics = {side: at.filled(side, FIXED_ROWS, FEW) for side in TWO_SIDES}
     for kind in kinds:
-        job_sides = tuple(side for side in sides(kind) if side == small_job(side))
+        job_sides = tuple(side for side in sides(at, kind) if side == small_job(side))
         run = running(JOBS[kind], topics)
         for side in job_sides:
             run(side, at.session(side))
@@ -142,7 +145,7 @@ def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[Non
     rows = SMALL_ROWS * batches
     filled = name == "small-read"
     topics = {side: at.filled(side, rows, FEW) if filled else at.new_topic(side) for side in TWO_SIDES}
-    job, job_sides = name.replace("-", "_") + "s", sides(name)
+    job, job_sides = name.replace("-", "_") + "s", sides(at, name)
     warm = running(job, topics, batches=WARM_BATCHES)
     for side in job_sides:
         warm(side, at.session(side))
@@ -172,10 +175,12 @@ def running(job: str, topics: Mapping[str, str], **arguments: int) -> Job:
     return lambda side, session: session.run(job, topic=topics[SIDES[side].topics], **arguments)
 
 
-def sides(kind: str) -> tuple[str, ...]:
-    if kind in SMALL:
-        return SMALL_SIDES
-    return (*BULK_SIDES, UNIX, UNIX_BATCH) if kind in UNIX_BULK else BULK_SIDES
+def sides(at: KafkaSitting, kind: str) -> tuple[str, ...]:
+    """Returns the sides that run a kind of job, of those whose session is open."""
+    every: tuple[str, ...] = SMALL_SIDES if kind in SMALL else BULK_SIDES
+    if kind in UNIX_BULK:
+        every = (*BULK_SIDES, UNIX, UNIX_BATCH, NATIVE, NATIVE_BATCH)
+    return tuple(side for side in every if SIDES[side].session in at.sessions)
 
 
 def taken_off(rows: Mapping[str, Row]) -> dict[str, dict[str, float]]:
@@ -225,6 +230,7 @@ def main(
     pairs: int = PAIRS,
     rows: Sequence[str] = ("*",),
     large_pulls: bool = False,
+    native: bool = False,
     output: Path = OUTPUT,
 ) -> None:
     """Prints the table, and writes it and the runs to `output` after each pair."""
@@ -235,7 +241,7 @@ def main(
     unix = any(row in SMALL or row.partition("-")[0] in UNIX_BULK for row in chosen)
     heaps = QUICK_HEAPS if quick else HEAPS
     broker_settings = LARGE_PULLS if large_pulls else {}
-    with kafka_sitting(heaps, unix=unix, broker_settings=broker_settings) as at:
+    with kafka_sitting(heaps, unix=unix, native=native, broker_settings=broker_settings) as at:
         for _ in parts(at, chosen, pairs, quick=quick):
             write_results(at, output)
             print(f"   {time.perf_counter() - began:.0f} s", flush=True)
@@ -256,6 +262,7 @@ if __name__ == "__main__":
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--rows", nargs="+", default=["*"], metavar="PATTERN", help="the rows to run; all by default")
     parser.add_argument("--large-pulls", action="store_true", help="the broker's settings for bulk reads")
+    parser.add_argument("--native", action="store_true", help="a session with the compiled decoder, too")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="a directory for kafka.json and kafka.txt")
     options = parser.parse_args()
     try:

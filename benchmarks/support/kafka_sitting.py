@@ -21,15 +21,21 @@ from benchmarks.support.session_process import JobFailed, SparkProcess, cpu_of, 
 from benchmarks.support.side_by_side import Better, Row, Run
 from benchmarks.support.spark_jobs import QUEUES, ROOT
 from pyrmq_core.blocking import Admin
+from pyrmq_core.columnar.decoding.compiled import SETTING
 from pyrmq_spark import session_settings
 from tests.support.apache import ApacheBroker, ApacheCluster, boot_cluster
+from tests.support.native_build import SITE, built_site
 
 KAFKA: Final = "kafka"
 PLAIN: Final = "plain"
 BATCH: Final = "batch"
 UNIX: Final = "unix"
 UNIX_BATCH: Final = "unix-batch"
+NATIVE: Final = "native"
+NATIVE_BATCH: Final = "native-batch"
 BROKER: Final = "broker-a"
+# The environment of sessions that decode in Python, whatever is installed.
+PURE: Final = {SETTING: "0"}
 PACKAGES: Final = ("pyrmq_core", "pyrmq_spark", "benchmarks")
 
 
@@ -47,6 +53,8 @@ SIDES: Final[Mapping[str, Side]] = {
     BATCH: Side(PLAIN, BATCH),
     UNIX: Side(UNIX, PLAIN),
     UNIX_BATCH: Side(UNIX, BATCH),
+    NATIVE: Side(NATIVE, PLAIN),
+    NATIVE_BATCH: Side(NATIVE, BATCH),
 }
 
 Job = Callable[[str, SparkProcess], Mapping[str, float]]
@@ -164,8 +172,11 @@ def compile_packages() -> None:
 
 
 @contextmanager
-def kafka_sitting(heaps: tuple[str, str], *, unix: bool, broker_settings: Mapping[str, str]) -> Iterator[KafkaSitting]:
-    """Yields a sitting. With `unix` there is a second session of ours, as the quick start has it.
+def kafka_sitting(
+    heaps: tuple[str, str], *, unix: bool, native: bool, broker_settings: Mapping[str, str]
+) -> Iterator[KafkaSitting]:
+    """Yields a sitting. With `unix` there is a second session of ours, as the quick start has it, and with `native` a
+    third one, which is like the second and has the compiled decoder. The others decode in Python.
 
     `heaps` are those of a session without settings and of one with them. Raises `ApacheUnavailable` for what cannot be
     fetched, and `JavaFailed` or `JobFailed` for what does not start.
@@ -182,16 +193,29 @@ def kafka_sitting(heaps: tuple[str, str], *, unix: bool, broker_settings: Mappin
         )
         nameserver, python = cluster.nameserver.address, Path(sys.executable)
 
-        def opened(connector: str, address: str, python: Path, heap: str, settings: Mapping[str, str]) -> SparkProcess:
+        def opened(
+            connector: str,
+            address: str,
+            python: Path,
+            heap: str,
+            settings: Mapping[str, str],
+            environment: Mapping[str, str] = PURE,
+        ) -> SparkProcess:
             return stack.enter_context(
-                open_session(connector, address, python, directory, heap=heap, settings=settings)
+                open_session(
+                    connector, address, python, directory, heap=heap, settings=settings, environment=environment
+                )
             )
 
         sessions = {
             KAFKA: opened("kafka", kafka.address, their_python, heap, {"spark.driver.extraClassPath": jars}),
             PLAIN: opened("rocketmq", nameserver, python, heap, {}),
         }
+        settings = {name: str(value) for name, value in session_settings().items()}
         if unix:
-            settings = {name: str(value) for name, value in session_settings().items()}
             sessions[UNIX] = opened("registered", nameserver, python, unix_heap, settings)
+        if native:
+            if built_site() is None:
+                raise JobFailed("there is no compiled decoder: run make native")
+            sessions[NATIVE] = opened("registered", nameserver, python, unix_heap, settings, {"PYTHONPATH": str(SITE)})
         yield KafkaSitting(sessions, kafka, cluster)

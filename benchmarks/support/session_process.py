@@ -101,9 +101,19 @@ class SparkProcess:
 
 @contextmanager
 def open_session(
-    connector: str, address: str, python: Path, directory: Path, *, heap: str, settings: Mapping[str, str]
+    connector: str,
+    address: str,
+    python: Path,
+    directory: Path,
+    *,
+    heap: str,
+    settings: Mapping[str, str],
+    environment: Mapping[str, str],
 ) -> Iterator[SparkProcess]:
-    """Yields a session once it is up, and ends it on leaving. Its heap is touched beforehand."""
+    """Yields a session once it is up, and ends it on leaving. Its heap is touched beforehand.
+
+    `environment` is added to this process's own.
+    """
     name = f"session-{len(list(directory.glob('*.log')))}-{connector}"
     first = {
         "spark.ui.enabled": "false",
@@ -115,11 +125,11 @@ def open_session(
         "spark.sql.session.timeZone": "UTC",
     }
     unwanted = {"PYTHONPATH", "SPARK_HOME", "PYSPARK_DRIVER_PYTHON"}
-    environment = {key: value for key, value in os.environ.items() if key not in unwanted}
-    environment |= {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    own = {key: value for key, value in os.environ.items() if key not in unwanted}
+    complete = {**own, "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1", **environment}
     all_settings = [f"{key}={value}" for key, value in {**first, **settings}.items()]
     process = SparkProcess(
-        name, [str(python), str(PROGRAM), connector, address, *all_settings], environment, directory / f"{name}.log"
+        name, [str(python), str(PROGRAM), connector, address, *all_settings], complete, directory / f"{name}.log"
     )
     try:
         process.answer("the start", START_SECONDS)
