@@ -1,8 +1,8 @@
 """RocketMQ for Python on trio: a client, a NameServer and a broker.
 
 Every name here is public, and loaded when it is first used. `blocking` has the same client for threads without a loop,
-`columnar` messages as Arrow columns, `embedded` a cluster in this process, `testing` the names that tests need,
-`nameserver` and `broker` the servers, `cli` the command `pyrmq`.
+`aio` for asyncio, `columnar` messages as Arrow columns, `embedded` a cluster in this process, `testing` the names that
+tests need, `servers` the NameServer and the broker, and `tools` the command `pyrmq` and the web page.
 
 Imports inside the package run one way: `model`, `errors` and `filtering` are plain values, `protocol` is bytes and
 values without sockets or clocks, and `network` has the connections. `client` and the two servers use these.

@@ -4,8 +4,8 @@
 both kinds. `options`, `positions`, `offsets`, `read_limits`, `kafka_hints` and `namespaces` are pure: they parse
 options and decide by them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors`
 makes the errors that Spark shows. `tables` makes views of topics, `cdc` rows of changes, `cloud_events` columns of
-events. `session` is for drivers: threads, and settings, one of which puts `python_path` on the path of Spark's Python
-processes. `gc_freeze` and `pyspark_releases` adapt to Spark's processes and releases.
+events. `session` activates a driver's session in threads and returns settings, one of which puts `python_path` on the
+path of Spark's Python processes. `gc_freeze` and `pyspark_releases` adapt to Spark's processes and releases.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def _may_differ(plain: Column, shape: Shape) -> Column:
 
 
 def exact(plain: Column, strings: Column, shape: Shape) -> Column:
-    """Returns a value whose strings are replaced by those in `strings`, the exact ones, unless `strings` is null."""
+    """Returns the value `plain` with its strings replaced by the exact strings in `strings`, unless that is null."""
     match shape:
         case Struct(fields):
             parts = [

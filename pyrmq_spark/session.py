@@ -34,8 +34,8 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     """Returns settings for `SparkSession.builder.config(map=...)`, which have to be set before the session starts.
 
     `spark.python.unix.domain.socket.enabled`: the JVM talks to its Python workers over sockets of the file system. Over
-    TCP each task in Python waits about 40 ms for a delayed acknowledgment. Windows lacks these sockets, and PySpark 4.0
-    the setting: there TCP is used.
+    TCP each task in Python waits about 40 ms for a delayed acknowledgment. TCP is used on Windows, which lacks these
+    sockets, and under PySpark 4.0, which lacks the setting.
 
     `spark.executorEnv.PYTHONPATH`: a folder of this package, from which Spark's Python processes import an installed
     PySpark with its bytecode. Otherwise each new query compiles PySpark. These processes also compute with one thread

@@ -88,7 +88,10 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         await self.close()
 
     async def _async(self) -> T:
-        """Returns the open trio object. If a caller is cancelled during the opening, the next caller completes it."""
+        """Returns the trio object, after opening it if needed.
+
+        If a caller is cancelled during the opening, the next caller completes it.
+        """
         held = self._held
         if held is not None and held.has_opened:
             return held.value

@@ -125,8 +125,8 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
     ) -> None:
         """Receives messages until `stop`, and calls `handler(message)` for up to `at_once` of them at a time.
 
-        A coroutine function runs in tasks of this asyncio loop, a plain one in worker threads. Returning acknowledges
-        the message, raising has it delivered again, as `pyrmq_core.PopConsumer.run` says.
+        A coroutine function runs in tasks of this asyncio loop, a plain one in worker threads. A message is
+        acknowledged when the handler returns, and delivered again if it raises, as `pyrmq_core.PopConsumer.run` says.
         """
         consumer = await self._async()
         if is_async(handler):

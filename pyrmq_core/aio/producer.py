@@ -76,7 +76,7 @@ class SendFuture(asyncio.Future[Any]):
         self._futures.failed.add(self)
 
     def note_look(self) -> None:
-        """Stops counting the failure as unread if asyncio has recorded that the program read it."""
+        """Stops counting this send's failure as unread, if asyncio has recorded that the program read the exception."""
         if self._unseen is not None and not self._log_traceback:
             self._unseen.look()
 

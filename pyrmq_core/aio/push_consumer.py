@@ -58,8 +58,9 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
         """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
 
         A coroutine function runs in tasks of this asyncio loop, a plain one in worker threads, up to `consume_threads`
-        at once. Returning acknowledges the messages, raising has them delivered again, as `pyrmq_core.PushConsumer.run`
-        says. When the call is cancelled, handlers are cancelled too, and acknowledged offsets are stored.
+        at once. Messages are acknowledged when the handler returns, and delivered again if it raises, as
+        `pyrmq_core.PushConsumer.run` says. When the call is cancelled, handlers are cancelled too, and acknowledged
+        offsets are stored.
         """
         consumer = await self._async()
         if is_async(handler):

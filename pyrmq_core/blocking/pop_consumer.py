@@ -112,9 +112,10 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
     ) -> None:
         """Receives messages until `stop`, and calls `handler(message)` in up to `at_once` threads.
 
-        Returning acknowledges the message, raising has it delivered again, as `pyrmq_core.PopConsumer.run` says. In the
-        main thread Ctrl-C, SIGTERM and SIGHUP stop it: running handlers have `stop_timeout` seconds. Then
-        `KeyboardInterrupt` or `SystemExit` is raised. A second signal does not wait for handlers.
+        A message is acknowledged when the handler returns, and delivered again if it raises, as
+        `pyrmq_core.PopConsumer.run` says. In the main thread Ctrl-C, SIGTERM and SIGHUP stop it: running handlers have
+        `stop_timeout` seconds. Then `KeyboardInterrupt` or `SystemExit` is raised. A second signal does not wait for
+        handlers.
         """
         if is_async(handler):
             raise InvalidArgument(

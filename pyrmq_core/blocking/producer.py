@@ -177,8 +177,9 @@ class Producer(OwnerFace[AsyncProducer]):
     ) -> Future[Sequence[SendResult]]:
         """Starts a `send_batch` in the background, and returns the future of one result for each message.
 
-        The future raises the errors of `send_batch`. The call waits first, as `send_soon` does, where the whole list
-        counts as one message, or with `wait=False` raises `WindowFull` then. Refusals are as in `send_soon`.
+        The future raises the errors of `send_batch`. While there is no room the call waits, or with `wait=False` raises
+        `WindowFull`. The whole list counts as one message for the limit `max_in_flight`. Refusals are as in
+        `send_soon`.
         """
         future: SendFuture[Sequence[SendResult]] = SendFuture()
 

@@ -70,10 +70,10 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consumes until `stop`: calls `handler(messages)` in up to `consume_threads` threads.
 
-        Returning acknowledges the messages, raising has them delivered again, as `pyrmq_core.PushConsumer.run` says. In
-        the main thread Ctrl-C, SIGTERM and SIGHUP stop it in the same orderly way: pulling ends, running handlers
-        have `stop_timeout` seconds, offsets are stored, the group is left. Then `KeyboardInterrupt` or `SystemExit` is
-        raised. A second signal does not wait for handlers.
+        Messages are acknowledged when the handler returns, and delivered again if it raises, as
+        `pyrmq_core.PushConsumer.run` says. In the main thread Ctrl-C, SIGTERM and SIGHUP stop it in the same orderly
+        way: pulling ends, running handlers have `stop_timeout` seconds, offsets are stored, the group is left. Then
+        `KeyboardInterrupt` or `SystemExit` is raised. A second signal does not wait for handlers.
         """
         if is_async(handler):
             raise InvalidArgument(

@@ -82,7 +82,10 @@ def instance_of(name: str, value: object, kind: type[T], words: str) -> T:
 
 
 def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
-    """Returns the values as a tuple. `name` and `words` are for the error if that is impossible."""
+    """Returns the values as a tuple. Raises `InvalidArgument` if they cannot be iterated.
+
+    `name` is the argument's name, and `words` says of what it is a list, for the text of the error.
+    """
     if not isinstance(values, Iterable):
         raise InvalidArgument(f"{name}={shown(values)}: it is a list of {words}")
     return tuple(values)

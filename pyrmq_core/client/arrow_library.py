@@ -11,7 +11,7 @@ from pyrmq_core.errors import MissingLibrary
 def columnar(users: str = "record batches") -> ModuleType:
     """Returns the package `pyrmq_core.columnar`. Raises `MissingLibrary` if numpy or pyarrow is not installed.
 
-    `users` names in the error the feature that needs them.
+    `users` is the feature that needs them, for the text of the error.
     """
     try:
         for library in ("numpy", "pyarrow"):

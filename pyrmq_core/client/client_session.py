@@ -262,7 +262,7 @@ class ClientSession:
         await self.heartbeats.remove(producer=group)
 
     def callbacks(self, kind: type[C]) -> C:
-        """Returns the object of class `kind`, one for the whole client, that handles a sort of requests from brokers.
+        """Returns the client's one object of class `kind`, which handles some kinds of requests from brokers.
 
         The first call creates the object and registers its handlers. A client that only pulls never calls this, and so
         does not load the modules of these requests.

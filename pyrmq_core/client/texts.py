@@ -35,5 +35,5 @@ def joined(texts: Sequence[str], *, by_commas: bool = False) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Returns an error's text with its notes, such as which servers were changed in spite of it."""
+    """Returns an error's text with its notes, such as a note that names the servers that were changed before it."""
     return joined([str(error), *getattr(error, "__notes__", ())])

@@ -52,8 +52,8 @@ PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class BodyColumn:
     """A column of JSON bodies. `bodies` is the number of sampled bodies that have a value there.
 
-    `name` and `type` describe the column. Names are changed where two would differ by case only, also from a message's
-    own columns. `json_name` and `json_type` have the names in the bodies.
+    `name` and `type` describe the column. `json_name` and `json_type` have the names as they are in the bodies. They
+    differ where two names, or a name and one of a message's own columns, would differ by case only.
     """
 
     name: str

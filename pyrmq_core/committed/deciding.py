@@ -1,11 +1,12 @@
 """Decides which commit records in a manifest count: only the first record of each batch of a writer commits it. Pure.
 
-A manifest is the topic in which committed writes record their batches. A committer reads it to its end, and appends a
-record unless its batch has one there. So a second record of a batch can only lie between the end that its committer saw
-and its own offset. The entries between these two alone show whether a record counts, and a reader may begin anywhere.
+A manifest is the topic in which committed writes record their batches. A committer reads the manifest to its end, and
+appends a record unless it has found one of the same batch. So a second record of a batch can only lie between the end
+that its committer has read and its own offset. The entries between these two offsets show whether a record counts, and
+a reader may begin anywhere.
 
-The numbers of a writer's batches ascend. A record with a lower number than a committed batch of its writer is late, and
-does not count either. Nor does a record whose ranges do not have the rows that it states.
+The numbers of a writer's batches ascend. A record does not count if its writer has committed a batch with a higher
+number before, or if its ranges do not have the rows that it states.
 
 A record may list the batches committed before it, so that committers need not read all earlier records. Such a list is
 believed if the records that it names are there, or have expired.
@@ -198,9 +199,9 @@ def committed_at(
 ) -> tuple[CommittedBatches, int] | None:
     """Returns each writer's latest batch committed before offset `end`, or None if `entries` do not suffice for that.
 
-    They begin at offset `start`, and suffice if one of them lists the batches committed before it, or if `start` is 0.
-    The second value is the number of entries after the last one with such a list. Lists of the records at the offsets
-    `disbelieved` are ignored, since they name batches without a record.
+    The entries begin at offset `start`. They suffice if one of them lists the batches committed before it, or if
+    `start` is 0. The second value is the number of entries after the last one with such a list. Lists of the records at
+    the offsets `disbelieved` are ignored, since they name batches without a record.
     """
     for offset in range(end - 1, start - 1, -1):
         record = entries.get(offset)
@@ -222,7 +223,7 @@ def without_record(entries: Entries, decided: CommittedBatches) -> CommittedBatc
 def known_from(entries: Entries, start: int, end: int) -> tuple[CommittedBatches, int]:
     """Returns each writer's latest batch committed from offset `start` to before `end`, and the number of entries.
 
-    It serves if all entries before `start` have expired. Batches that were committed only by those are missing.
+    It is used if all entries before `start` have expired. Batches that only expired entries committed are missing.
     """
     return _with_records(entries, start, end, {}), end - start
 

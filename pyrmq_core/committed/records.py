@@ -89,7 +89,7 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True if the ranges have other than `rows` rows, so that the record is void. False with further parts."""
+        """True if the ranges do not have `rows` rows, so that the record is void. False if it has further parts."""
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 

@@ -52,8 +52,8 @@ class LoopLock(trio.abc.Instrument):
 
     The loop holds the lock whenever it runs, and releases it around each wait. A thread that holds the lock is the only
     user of the loop's state. It must not call trio's functions, which work in the loop's thread only. A blocking call
-    can then write its request without waiting for the loop's thread, which saves a third of its processor time, for one
-    caller at a time.
+    that holds the lock can write its request without waiting for the loop's thread. That saves a third of the processor
+    time, if there is one caller at a time.
     """
 
     def __init__(self) -> None:

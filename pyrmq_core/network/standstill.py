@@ -1,6 +1,6 @@
-"""A sleep for code that then drops silent peers.
+"""`sleep_and_hear`: a sleep, after which the caller drops peers that were silent.
 
-After a suspension of this process it sleeps again, so that bytes which arrived meanwhile are read first.
+If this process was suspended meanwhile, it sleeps again, so that bytes which arrived in that time are read first.
 """
 
 from __future__ import annotations

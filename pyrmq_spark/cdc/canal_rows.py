@@ -73,9 +73,10 @@ def canal_rows(
 def parsed_messages(
     frame: DataFrame, row: Row, *, table: str, corrupt: Corrupt = "fail", timestamp_zone: str | None = None
 ) -> DataFrame:
-    """Returns the rows in Canal's messages as `changes_of` takes them. The `fault` of one does not end the query here.
+    """Returns the rows in Canal's messages, with the columns that `changes_of` takes.
 
-    A message that is not in Canal's format does.
+    A row's error is the text in its `fault`, and does not end the query here. A message that is not in Canal's format
+    ends the query, or is left out with `corrupt="skip"`.
     """
     message = F.from_json(F.col("body").cast("string"), _message(row), RECORD).alias("m")
     is_statement = F.coalesce("m.isDdl", F.lit(False))

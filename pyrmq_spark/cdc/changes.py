@@ -1,12 +1,12 @@
 """Makes change rows, with an operation and the row before and after, from the parsed messages of Canal or Debezium.
 
 The order of a key's changes is the order in which the tool read them, which is the database's. Canal sends changes in
-that order, so the offset in the queue gives it. Debezium's sink sends up to `max.batch.size` changes at once, in any
-order, so that the time at which Debezium read a change comes first, and the offset second.
+that order, so they are ordered by their offset in the queue. Debezium's sink sends up to `max.batch.size` changes at
+once, in any order, so they are ordered by the time at which Debezium read them, and then by offset.
 
-Nothing else gives the order. MySQL's time of a row, which Canal passes on, is that at which its statement began, before
-it waited for locks. LSNs of transactions that were open at a snapshot are below the snapshot's. Log files of a promoted
-replica have other names.
+Nothing else shows the order. MySQL's time of a row, which Canal passes on, is the time at which its statement began,
+before it waited for locks. The LSNs of transactions that were open at a snapshot are below the snapshot's. The log
+files of a promoted replica have other names.
 """
 
 from __future__ import annotations
@@ -38,13 +38,18 @@ DEFAULT_SCHEMAS: Final = ("", "public")  # of PostgreSQL; other databases have n
 def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: Column) -> DataFrame:
     """Returns one row for each change: a struct `change`, its message's queue and offset, and the columns `HINTS`.
 
-    `rows` are parsed messages, with the queue and offset, `op` (insert, update or delete, or `pass` for a message to
-    skip), `before`, `after`, `index` (of the row in its message), `read` (the time at which the tool read the change,
-    or 0), `fits` (false for a corrupt message), `fault` (the text of an error, or null), `unavailable` (names of
-    columns, or null) and `HINTS`. An update of the key becomes a delete and an insert.
+    `rows` are parsed messages, with their queue and offset, the columns `HINTS`, and these:
 
-    A corrupt message has the expression `refusal` in place of its change. A `fault` ends the query, or with
-    `corrupt="skip"` the change is left out.
+        op             insert, update or delete, or `pass` for a message to skip
+        before, after  the row before and after the change
+        index          the number of the row in its message
+        read           the time at which the tool read the change, or 0
+        fits           false for a corrupt message
+        fault          the text of an error, or null
+        unavailable    the names of columns whose values the message lacks, or null
+
+    An update of the key becomes a delete and an insert. A corrupt message has the expression `refusal` in place of its
+    change. A `fault` ends the query, or with `corrupt="skip"` its change is left out.
     """
     before, after, op = F.col("before"), F.col("after"), F.col("op")
     key_before, key_after = _key(before, keys), _key(after, keys)

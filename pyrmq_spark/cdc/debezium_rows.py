@@ -129,7 +129,10 @@ def parsed_envelopes(
     placeholder: str = PLACEHOLDER,
     full_images: bool = False,
 ) -> DataFrame:
-    """Returns Debezium's messages as `changes_of` takes them. The `fault` of one does not end the query here."""
+    """Returns the rows in Debezium's messages, with the columns that `changes_of` takes.
+
+    A row's error is the text in its `fault`, and does not end the query here.
+    """
     parts = _parts_of(frame, row)
     text, op, source, is_corrupt = (F.col(name) for name in ("text", "op", "source", "is_corrupt"))
     is_own = is_table(table, source["db"], source["table"], source["schema"])

@@ -45,9 +45,9 @@ EXCHANGED: Final = (
 def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFrame:
     """Returns the columns `names` of the changes. In a batch, `sequence` then gives the order of the database.
 
-    `rows` have the struct `change`, its message's queue and offset, and the columns `HINTS`. With `logged`, the latter
-    include the position in the database's log, which reveals a wrong order. A batch fails if a key's changes have no
-    certain order. Streams are not checked.
+    `rows` have the struct `change`, its message's queue and offset, and the columns `HINTS`. With `logged`, these
+    include the position in the database's log, which reveals a wrong order. A batch fails if the order of a key's
+    changes is unknown. Streams are not checked.
     """
     if _is_stream(rows):
         return rows.select(*(f"change.{name}" for name in names))
@@ -91,11 +91,11 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
 
 
 def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
-    """Returns three columns by which positions in the database's log reveal a wrong order of a key's changes.
+    """Returns three columns that show, by positions in the database's log, if a key's changes are in a wrong order.
 
-    `stored` is the key's change with the highest offset, `observed` the one that Debezium read last, each as its
-    offset, its position in the log, and whether it is of a snapshot. `taker` is the transaction of an insert whose key
-    another row still had.
+    `stored` is the key's change with the highest offset, and `observed` the change that Debezium read last. Each has
+    its offset, its position in the log, and whether it is of a snapshot. `taker` is the transaction of an insert before
+    which the key's row was not deleted, as when two rows exchange their keys.
     """
     before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
     is_other_row = (before["log"] < F.col("log")) | before["snapshot"]
@@ -117,10 +117,10 @@ def _is_set_back() -> Column:
 def _place_among(items: Column) -> Column:
     """Returns the position of a change among `items`, all changes of its key, which are in several queues, or a fault.
 
-    A key's changes are all in one queue but for one kind: if an update replaces the key by another, the delete of the
-    old key is in the queue of the new one. The time at which Canal wrote the messages orders such a delete among the
-    others. If the times are equal, the rows decide: an insert over an existing row needs such a delete before it, and a
-    delete that no insert needs is the last change.
+    All changes of a key are in one queue, with one exception. An update that replaces the key by another makes a delete
+    of the old key in the queue of the new key. The time at which Canal wrote the messages orders such a delete among
+    the others. If the times are equal, the rows decide: an insert over an existing row needs such a delete before it,
+    and a delete that no insert needs is the last change.
     """
 
     def divided(homes: Column) -> Column:

@@ -23,9 +23,9 @@ QUEUE: Final = ("topic", "brokerName", "queueId")
 
 
 class Finding(NamedTuple):
-    """A wrong setting of a tool, as messages show it, and the `place` of such a message.
+    """A wrong setting of Canal or Debezium that a sample of messages shows, and the `place` of one of these messages.
 
-    With `wrong` the table would differ from the database.
+    `wrong` is True if the table would differ from the database.
     """
 
     setting: str
@@ -72,10 +72,11 @@ def check(frame: DataFrame, *, table: str | None = None, limit: int = 1000) -> l
     """Returns the settings of Canal or Debezium that are wrong according to a sample of messages.
 
     `frame` is a batch of messages with `body`, `topic`, `brokerName`, `queueId` and `queueOffset`, of which `limit` are
-    read. With `table`, named as in `canal` and `debezium`, it is also a finding that no change is of this table, or
-    that its name fits several.
+    read. With `table`, named as in `canal` and `debezium`, there is also a finding if no change is of this table, or if
+    the name fits several tables.
 
-    A setting that drops messages, such as truncations, cannot be found: see the page on change data.
+    A setting by which a tool drops messages, such as those of truncations, cannot be found: see the page on change
+    data.
     """
     read = frame.select(*PLACE, F.col("body").cast("string").alias("body")).limit(limit)
     read = read.select(*PLACE, "body", F.from_json("body", MESSAGE).alias("m")).select(*PLACE, *_parts())

@@ -30,9 +30,9 @@ OTHERS: Final = re.compile(
 def truncated_at(messages: DataFrame, table: str, queues: Collection[object], accept: Collection[str]) -> int | None:
     """Returns the offset of the last truncation of a table in a batch of messages, or None without one.
 
-    `queues` are the topic's queues that had messages so far. Raises an error for a truncation if there are several,
-    since its place among their changes is unknown. Raises an error for another statement that makes rows of the table
-    wrong, such as a dropped partition, unless `accept` has `statements`.
+    `queues` are the topic's queues that had messages so far. With several queues a truncation raises an error, since
+    its place among their changes is unknown. Another statement that changes rows without messages, such as a dropped
+    partition, raises an error unless `accept` has `statements`.
     """
     last: int | None = None
     for topic, broker, queue, offset, statement in _statements(messages, table):

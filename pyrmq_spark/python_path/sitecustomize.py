@@ -45,8 +45,8 @@ def end_quietly() -> None:
     """Keeps Spark's daemon from printing a traceback for a worker whose socket Spark has closed.
 
     Spark closes the socket of a worker that was idle for a minute, or whose task was cut short. The worker then reports
-    the end of its input. That last write never fails over TCP, but always over a socket of the file system. An error
-    of a task is sent to Spark through an open socket.
+    the end of its input, which fails over a socket of the file system, but never over TCP. An error of a task still
+    reaches Spark, since the socket is open then.
     """
     import traceback
 

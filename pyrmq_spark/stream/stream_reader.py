@@ -121,9 +121,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Returns the offsets at which the query starts. Spark calls it twice for batch 0, and gets the same offsets.
 
-        It also calls it, and ignores the result, to repeat a batch 0 that is planned already. So an error is not raised
-        but kept: the result is `UNRESOLVED`, and `latestOffset` raises the error if Spark plans a new batch. PySpark
-        before 4.2 always gets `UNRESOLVED`, by which `partitions` recognizes batch 0.
+        Spark also calls it before it repeats a batch 0 that is planned already, and then ignores the result. So an
+        error is not raised here: the result is `UNRESOLVED`, and `latestOffset` raises the error if Spark plans a new
+        batch. PySpark before 4.2 always gets `UNRESOLVED`, by which `partitions` recognizes batch 0.
         """
         if not has_admission_control():
             return UNRESOLVED

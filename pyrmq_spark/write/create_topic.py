@@ -74,8 +74,8 @@ def _create(connection: ConnectionOptions, options: SinkOptions, topic: str, col
 def _looked_up(connection: ConnectionOptions, topic: str, look: Callable[[], T]) -> T:
     """Returns the result of `look`, which raises `NoRoute` for a topic that NameServers do not know.
 
-    Only its second `NoRoute` counts. The topic's broker may have come back between the first and the look at the
-    brokers that are registered, and a broker registers with all its topics.
+    After a `NoRoute`, raises `BrokerNotFound` if the topic's broker may be away. Otherwise `look` is called once more,
+    since a broker may have registered in the meantime, with all its topics.
     """
     try:
         return look()

@@ -208,8 +208,7 @@ class _TopicPlaces:
         return np.array(lanes, np.int64)[indices.ravel()]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
-        """Returns the index in `fixed` of a queue that rows name, even if its broker is down, for which the send then
-        waits.
+        """Returns the index in `fixed` of a queue that rows name. If the queue's broker is down, the send waits for it.
 
         Raises `InvalidMessage` if the broker does not have the queue.
         """

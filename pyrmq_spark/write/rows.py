@@ -1,4 +1,4 @@
-"""The rows of a written frame: their faults, their topics, and their delays. Pure."""
+"""Checks the rows of a written frame, and divides them by topic and into rows sent alone and in batches. Pure."""
 
 from __future__ import annotations
 

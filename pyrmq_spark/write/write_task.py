@@ -227,7 +227,7 @@ def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRow
 
 
 def ids_of(rows: CheckedRows) -> Ids:
-    """Returns a function that returns the message ids of the next rows, as many as it is asked for.
+    """Returns a function that takes a number of rows, and returns the message ids of so many next rows.
 
     The ids are those of the column `ID_COLUMN`, or new unique ids without this column.
     """

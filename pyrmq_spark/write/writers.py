@@ -202,8 +202,8 @@ TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
 def show(log: logging.Logger) -> None:
     """Prints the records of `log` from INFO on to standard error, which Spark copies to the driver's standard error.
 
-    If a level or a handler is set for the logger or the package, nothing is changed. Not `sys.stderr` is used but the
-    process's own stream: with worker logging `sys.stderr` is `python_worker_logs()`, which gets the records anyway.
+    If the logger or the package has a level or a handler of its own, nothing is changed. The records go to the
+    process's own stream, since with worker logging `sys.stderr` is `python_worker_logs()`, which gets them anyway.
     """
     package = logging.getLogger("pyrmq_spark")
     if any(logger.handlers or logger.level for logger in (log, package)):

@@ -109,11 +109,11 @@ class _AccessFamily(AdminFamily):
         cluster: str | None,
         is_done: Callable[[Server], Awaitable[bool]],
     ) -> tuple[tuple[str, ...], list[Server]]:
-        """Makes a change at all chosen brokers. A refusal by a broker that has the change already counts as success.
+        """Makes a change at all chosen brokers. A refusal by a broker that already has the change counts as success.
 
-        Returns the brokers' names, and the servers that had the change, perhaps from a call that failed halfway.
-        `is_done` queries this of a server that refused. If all brokers had the change, the first refusal is raised.
-        `about` names the change in errors.
+        `is_done(server)` returns whether a broker that refused has the change already, perhaps from a call that failed
+        halfway. Returns the names of all brokers, and the servers that had the change before. If all of them had it,
+        raises the first refusal. `about` names the change in errors.
         """
         servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
 
@@ -160,8 +160,8 @@ class Users(_AccessFamily):
     ) -> tuple[str, ...]:
         """Creates a user of the type `Normal` or `Super` at the brokers, and returns the brokers' names.
 
-        Brokers that have the user already, as after a call that failed halfway, give it this password and type. If all
-        brokers have the user, raises `ResponseError`.
+        If some brokers have the user already, for example after a call that failed halfway, the user's password and
+        type are changed there. If all brokers have the user, raises `ResponseError`.
         """
         members = {"username": username, "password": password, "userType": user_type}
         command, about = CreateUser(username, members).to_command(), USERS.format(f"user {username}")

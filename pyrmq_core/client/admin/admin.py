@@ -180,9 +180,9 @@ class Admin(SessionOwner[AdminSettings[Any]]):
 
         With `broker` only the master of that name is changed. `read_queues`, by default the same number, is larger
         while a topic shrinks: queues that are no longer written to are still read. `batch` makes a batch topic of 5.x:
-        a whole batch is one record, several times cheaper for the broker. An existing plain topic stays plain, which
-        raises an error. Brokers before 5.0 keep no attributes, and would silently create a plain topic, so they are
-        refused before anything is created.
+        a whole batch is one record, several times cheaper for the broker. An existing plain topic cannot become one,
+        which raises an error. Brokers before 5.0 keep no attributes, and would silently create a plain topic, so they
+        are refused before anything is created.
 
         A failure at one master does not stop the change at the others. The error has a note of the masters that have
         the topic. Returns when a NameServer lists the topic at all these masters with this number of queues, so that
@@ -213,7 +213,8 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     ) -> dict[str, tuple[TopicConfig | None, TopicConfig]]:
         """Returns the topic's settings before and after `create_topic`, by broker name, and changes nothing.
 
-        The former are None at a master without the topic. Raises the errors of `create_topic` for wrong settings.
+        The settings before are None at a master without the topic. Raises the errors of `create_topic` for wrong
+        settings.
         """
         previews: dict[str, tuple[TopicConfig | None, TopicConfig]] = {}
         for name, server in (await self._masters_of(config, cluster, broker)).items():
@@ -311,10 +312,10 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-        """Returns the attributes in `settings` that the topic does not have at the server yet, and so have to be sent.
+        """Returns those of the attributes in `settings` that the topic does not have at the server yet.
 
-        A broker may refuse to set an equal value again. Raises `InvalidArgument` for attributes at a broker before 5.0,
-        and for a batch topic that exists as a plain topic.
+        Only these are sent, since a broker may refuse to set an equal value again. Raises `InvalidArgument` for
+        attributes at a broker before 5.0, and for a batch topic that exists as a plain topic.
         """
         if not settings:
             return {}

@@ -111,9 +111,9 @@ class Brokers(AdminFamily):
     ) -> tuple[str, ...]:
         """Changes settings of one broker, of a cluster's masters, or of all masters. Returns the brokers' names.
 
-        A name that a broker does not list is refused before anything is changed, since RocketMQ ignores it silently.
-        `force` sends it anyway: Java's brokers do not list settings without a value. A failure at one broker does not
-        stop the change at the others. The error has a note of the changed brokers.
+        Raises `InvalidArgument`, with nothing changed, for a name that a broker does not list, since RocketMQ silently
+        ignores unknown names. `force` skips this check: Java's brokers do not list settings without a value. A failure
+        at one broker does not stop the change at the others. The error has a note of the changed brokers.
         """
         if not settings:
             raise InvalidArgument("settings is empty; it has one name with its value at least")

@@ -188,8 +188,8 @@ class Groups(AdminFamily):
     ) -> None:
         """Creates the group on every master of the cluster, or of all clusters, or changes its settings.
 
-        With `broker` only at the master of that name. A setting that is None keeps its value, or has RocketMQ's
-        default in a new group.
+        With `broker`, only the master of that name is changed. A setting that is None keeps its value, or has
+        RocketMQ's default in a new group.
         """
         changes: dict[str, bool | int | None] = {
             "consume_enable": consume_enable,

@@ -62,7 +62,7 @@ class Health:
 
 
 def check_brokers(rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[HealthCheck]:
-    """Yields a check for each broker address: a failure for a master without an answer, a warning for such a slave.
+    """Yields a check for each broker address: no answer is a failure of a master, and a warning for a slave.
 
     A disk that is used to more than `max_disk` percent is a failure too.
     """

@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class ShownAsTable:
-    """A value that a notebook shows as a table of the rows in the field that `ROWS` names, below its other fields."""
+    """A value that a notebook shows as an HTML table, with its texts, numbers and times above the table.
+
+    `ROWS` is the name of the field with the table's rows.
+    """
 
     __slots__ = ()
     ROWS: ClassVar[str]

@@ -1,7 +1,7 @@
 """`Admin.lite_topics`: lite topics of 5.5, and the groups whose clients subscribe to them.
 
-Answers have a row for each broker, as a lite topic and its subscriptions are at one of them. Brokers before 5.5 refuse
-all requests (code 3). Source: tools/command/lite, 5.5.0.
+Results are by broker name, because each lite topic and its subscriptions are kept by one broker alone. Brokers before
+5.5 refuse all requests (code 3). Source: tools/command/lite, 5.5.0.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LiteTopics(AdminFamily):
     async def group(
         self, topic: str, group: str, lite_topic: str | None = None, *, most: int = MOST_LAGS
     ) -> Gathered[LiteGroupInfo]:
-        """Returns a group's lag by broker name: in one lite topic, or in all with the `most` that have the greatest."""
+        """Returns a group's lag by broker name: in one lite topic, or in all and in the `most` with the greatest lag."""
         check_group(group)
         if lite_topic is not None:
             lite_queue_name(topic, lite_topic)

@@ -198,8 +198,7 @@ class AdminServers:
 class AdminFamily:
     """The base of `Admin`'s families, which are groups of calls such as `admin.topics` and `admin.groups`.
 
-    The methods of a family are coroutines. `blocking/admin_families.py` makes the blocking form of each, one line a
-    method.
+    The methods of a family are coroutines. `blocking/admin_families.py` makes the blocking form of each method.
     """
 
     def __init__(self, servers: AdminServers) -> None:

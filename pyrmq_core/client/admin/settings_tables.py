@@ -73,8 +73,7 @@ def settings_table(
 ) -> SettingsTable:
     """Returns a table that compares the settings of several servers with each other and with their defaults.
 
-    `settings` and `defaults` have each server's values by the setting's name, by server. `failures` is stored in the
-    table.
+    `settings` and `defaults` map the name of each server to its settings. `failures` is stored in the table.
     """
     servers = tuple(sorted(settings))
     names = sorted({name for listed in settings.values() for name in listed})

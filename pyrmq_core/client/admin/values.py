@@ -198,7 +198,8 @@ class GroupMember:
 
     @property
     def reads(self) -> dict[str, str]:
-        """The topics to which this client reports to subscribe, without retry topics, each with its filter expression.
+        """The topics to which this client subscribes by its own report, without retry topics, by their filter
+        expressions.
 
         The expression is `*` for all messages. Empty if the client sent no report.
         """
@@ -207,7 +208,7 @@ class GroupMember:
 
     @property
     def read_texts(self) -> list[str]:
-        """The topics of `reads` by name, each with its expression unless it reads all, as `orders (TagA)`."""
+        """The topics of `reads` by name, as `orders (TagA)`. An expression that lets all messages pass is left out."""
         return [name if part == "*" else f"{name} ({part})" for name, part in sorted(self.reads.items())]
 
     @property
@@ -305,8 +306,8 @@ class WaitReason:
 class GroupProgress(ShownAsTable):
     """The progress of a group in each queue for which it has an offset, at a time by this host's clock.
 
-    `consume_tps` is the messages a second that brokers deliver. If the members were queried, it has their `description`
-    and the `reasons` for which messages wait, most messages first, or the `members_error` of that query.
+    `consume_tps` is the messages a second that brokers deliver. If the members were queried, `description` has them,
+    and `reasons` says why messages wait, most messages first. If that query failed, `members_error` is its error.
     """
 
     ROWS: ClassVar = "queues"

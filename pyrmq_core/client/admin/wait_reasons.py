@@ -1,7 +1,7 @@
 """Decides why unconsumed messages of a group wait, from its offsets, its settings and its members' reports. Pure.
 
-The times in a member's report are by its own clock. Less than `STILL_SECONDS` without a pull or a finished message is
-no sign of a fault, since a broker holds a pull for 15 s, and members store their offsets every 5 s.
+The times in a member's report are by its own clock. A member without a pull or a finished message for less than
+`STILL_SECONDS` is no sign of a fault, since a broker holds a pull for 15 s, and members store their offsets every 5 s.
 """
 
 from __future__ import annotations

@@ -62,8 +62,7 @@ class Commits:
 class ManifestEnd:
     """The end offset of a manifest's queue, and in `decided` the latest batch that each writer committed before it.
 
-    A commit record may list these batches. `without_decided` is the number of messages after the last record with such
-    a list.
+    `without_decided` is the number of messages after the last commit record that has a list of these batches.
     """
 
     queue: MessageQueue

@@ -117,12 +117,12 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
     ) -> None:
         """Receives messages until `stop`, and calls `handler(message)` for up to `at_once` of them at a time.
 
-        Returning acknowledges the message. Raising has it delivered again, later each time, from 10 seconds to 2 hours
-        (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moves it to the dead-letter topic. While the
-        handler works the message stays invisible, up to `consume_timeout` seconds. With `order` the messages of a queue
-        are handled one after another, and a failed one comes again before later ones. A plain function runs in worker
-        threads. To consume several topics, call `run` for each. Failed requests are repeated. Raises `ResponseError` if
-        a broker is older than 5.0 or refuses the filter expression.
+        When the handler returns, the message is acknowledged. If it raises, the message is delivered again, later each
+        time, from 10 seconds to 2 hours (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moved to
+        the dead-letter topic. While the handler works the message stays invisible, up to `consume_timeout` seconds.
+        With `order` the messages of a queue are handled one after another, and a failed one comes again before later
+        ones. A plain function runs in worker threads. To consume several topics, call `run` for each. Failed requests
+        are repeated. Raises `ResponseError` if a broker is older than 5.0 or refuses the filter expression.
         """
         whole_number("at_once", at_once, 1, MOST_AT_ONCE)
         options = self._options(topic, 1, invisible, tags, sql, order)

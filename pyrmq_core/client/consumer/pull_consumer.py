@@ -327,8 +327,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns the minimum and maximum offsets of many queues, queried together.
 
-        Of a topic with many of these queues on a broker, one request gets all offsets. A queue that still ends at its
-        offset in `reached` may be returned as an empty range, without a request for its minimum.
+        If many of the queues belong to one topic and broker, one request returns their offsets. A queue whose maximum
+        is still its offset in `reached` may be returned as an empty range, which saves the request for its minimum.
         """
         return await self._asking().offset_bounds(queues, reached)
 

@@ -91,11 +91,11 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
     async def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
 
-        Returning acknowledges them. Raising has them delivered again later, up to `max_reconsume_times`, then moves
-        them to the dead-letter topic. `ConsumeLater` chooses the delay. With `orderly` the messages of a queue come one
-        batch after another in their order, and after an exception the same ones come again before any other
-        (`SuspendCurrentQueue` chooses when). A plain function runs in worker threads. When the call is cancelled,
-        handlers are cancelled too, and acknowledged offsets are stored.
+        When the handler returns, they are acknowledged. If it raises, they are delivered again later, up to
+        `max_reconsume_times` times, and then moved to the dead-letter topic. `ConsumeLater` chooses the delay. With
+        `orderly` the messages of a queue come one batch after another in their order, and after an exception the same
+        ones come again before any other (`SuspendCurrentQueue` chooses when). A plain function runs in worker threads.
+        When the call is cancelled, handlers are cancelled too, and acknowledged offsets are stored.
         """
         self._check_can_run()
         await self._run(handler, orderly=orderly, consume_timeout=self._settings.consume_timeout)

@@ -279,8 +279,8 @@ class QueueOffsets:
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns for each queue its range of kept offsets, from its minimum to before its maximum.
 
-        Of a topic with many of these queues on a broker, one request gets all offsets. A queue that still ends at its
-        offset in `reached` may be returned as an empty range, which saves the request for its minimum.
+        If many of the queues belong to one topic and broker, one request returns their offsets. A queue whose maximum
+        is still its offset in `reached` may be returned as an empty range, which saves the request for its minimum.
         """
         wanted = tuple(queues)
         bounds = await self._statistics.bounds(wanted)
@@ -307,9 +307,9 @@ class QueueOffsets:
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Returns for each queue the offset of the first message stored at or after its time, else its maximum.
 
-        The times `when_ms` are milliseconds since 1970. A broker searches one queue for each request. Of a topic with
-        many of these queues on a broker, one more request finds the queues whose last message is older than their time:
-        these need no search.
+        The times `when_ms` are milliseconds since 1970. A broker searches one queue for each request. If many of the
+        queues belong to one topic and broker, one request first finds those whose last message is older than their
+        time, which need no search.
         """
         ends = await self._statistics.ends_before(when_ms)
         answers = await query_many(

@@ -62,7 +62,7 @@ class TopicStatistics:
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
         """Returns the minimum and maximum offsets of queues, without those that are better queried one by one.
 
-        It leaves out the queues of a topic with few of these queues on a broker, and queues that the broker's answer
+        These are the queues of a topic and broker with few queues in `queues`, and queues that the broker's answer
         lacks. Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for a
         busy broker, since requests for single queues would fail as well.
         """

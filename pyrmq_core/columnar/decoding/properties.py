@@ -99,7 +99,7 @@ class Pairs:
 
 
 def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
-    """Returns the properties in `strings`: grouped by layout (`LayoutPairs`) if there are few layouts, else as `Pairs`.
+    """Returns the properties in `strings`, as `LayoutPairs` if most messages have the same names, else as `Pairs`.
 
     `strings` is a binary array without nulls, whose first element begins where its buffer begins.
     """

@@ -71,8 +71,8 @@ class BytesColumn:
 class SinkRows:
     """Rows to be sent, cast to known Arrow types. The values are unchecked and may be null.
 
-    `texts` has those of the columns `keys`, `tags` and `shardingKey` that are present. `words` has the words of `keys`,
-    if that column had lists. `own_bytes` has each row's bytes of these texts and of `properties` in its properties
+    `texts` has the columns `keys`, `tags` and `shardingKey`, if present. `words` has the words of `keys`, if that
+    column had lists. `own_bytes` is the number of bytes that each row's texts and `properties` take in its properties
     string.
     """
 

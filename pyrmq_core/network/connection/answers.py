@@ -69,7 +69,7 @@ class OpenRequests:
         self._late: dict[LateAnswer, Command] = {}
 
     def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
-        """Counts a request as open, and has its `LateAnswer` call `ready` when it can be made.
+        """Counts a request as open until its `LateAnswer` is made. Calls `ready` when the answer can be made.
 
         Keeps the request without its fields and body, to save memory.
         """

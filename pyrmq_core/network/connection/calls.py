@@ -40,8 +40,8 @@ _Error = TypeVar("_Error", bound=RocketMQError)
 class Call(Outgoing):
     """A request under way, and the task that waits for its answer or, if it is one-way, until it is written.
 
-    A new call needs `set_frame` and `register` in place of `__init__`. Python would call `__init__` from C, which took
-    a quarter of a send's instructions with one object for each message.
+    The class has no `__init__`: call `set_frame` and `register` on a new object. Python would call `__init__` from C,
+    which took a quarter of the instructions of a send.
     """
 
     __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")

@@ -133,8 +133,9 @@ NEW_AT_NAMESERVERS: Final = frozenset(
 
 
 def too_old_for(request_code: int, version: int) -> bool:
-    """Returns True if the server does not know the request. A server before 4.0 counts as knowing every request.
+    """Returns True if a server of release `version` does not know the request.
 
-    So does one of the release that this library's servers name, since these know later requests, too.
+    A server before 4.0 counts as knowing every request. So does a server with the release that this library's servers
+    name, since they know later requests, too.
     """
     return V4_0_0_SNAPSHOT <= version < KNOWN_SINCE.get(request_code, 0) and version != VERSION

@@ -42,7 +42,7 @@ def lite_queue_name(topic: str, lite_topic: str) -> str:
 def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
     """Returns records pulled from the queue of a lite topic, with their offsets in that queue, not the parent's.
 
-    A record without such an offset stays unchanged. So does everything after a damaged one, which decoders report.
+    A record without such an offset stays unchanged. After a damaged record, which decoders report, all stay unchanged.
     """
     changed, position = bytearray(records), 0
     while position < len(records):

@@ -47,11 +47,11 @@ def iterate_readable(
     offsets: Collection[int] | None = None,
     allow_gaps: bool = True,
 ) -> Iterator[Readable]:
-    """Yields the messages of a pull within a range (of these only the ones at `offsets`, if given), and an
-    `UnreadableRecord` for each record that cannot be read.
+    """Yields the messages of a pull within a range, and an `UnreadableRecord` for each record that cannot be read.
 
-    Bodies of skipped messages are not decompressed. Without `allow_gaps`, raises `DataLost` after the last message if
-    an offset has none. Only pulls without a filter are checked for this, and only without `offsets`.
+    With `offsets` it yields only the messages at these offsets, and does not decompress the bodies of others. Without
+    `allow_gaps`, raises `DataLost` after the last message if an offset has none. This is checked only for pulls without
+    a filter, and only without `offsets`.
     """
     records, position, reached = bytes(pull.records), 0, within.start
     present: list[int] = []

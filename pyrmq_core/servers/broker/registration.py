@@ -221,9 +221,9 @@ class BrokerRegistration:
         return True
 
     async def _register_singly(self, server: _NameServer, topics: Sequence[TopicConfig]) -> bool:
-        """Registers topics with a NameServer by a request each. Returns False after logging why it did not accept them.
+        """Registers topics with a NameServer, one request for each. Returns False, and logs the reason, if it fails.
 
-        The NameServer is first asked if it knows this broker, since it would answer success even if it does not.
+        The NameServer is first asked if it knows this broker, since it would answer success even to an unknown one.
         """
         version, broker_name = self._topics.data_version, self._header.broker_name
         try:

@@ -16,7 +16,10 @@ class Kind(enum.Enum):
 
 
 class Buckets(NamedTuple):
-    """The values of a histogram: the number of observations up to each bound (the last is infinite), and their sum."""
+    """The values of a histogram: the number of observations up to each bound, and the sum of all observed values.
+
+    The last bound is infinite.
+    """
 
     counts: tuple[int, ...]
     total: float

@@ -1,8 +1,8 @@
 """The settings of a NameServer under RocketMQ's names: their table, the properties file, changes at run time.
 
-Sources: common/namesrv/NamesrvConfig.java, remoting/netty/NettyServerConfig.java, 5.4.0. Unlike Apache's, this one
-listens on 127.0.0.1 by default, looks for silent brokers every 10 s, as 4.x does, refuses values that it cannot read,
-and has files of its own for each port.
+Sources: common/namesrv/NamesrvConfig.java, remoting/netty/NettyServerConfig.java, 5.4.0. Unlike Apache's, this
+NameServer listens on 127.0.0.1 by default, and looks for silent brokers every 10 s, as 4.x does. It refuses values that
+it cannot read, and each port has files of its own.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ def _topic_of_text(text: str) -> TopicConfig:
 
 
 def _attributes(text: str) -> Mapping[str, str]:
-    """Parses a topic's attributes. Invalid, as in Java (TopicConfig.decode), or very long ones are dropped."""
+    """Parses a topic's attributes. Returns none for a very long text, and as in Java for an invalid one."""
     if len(text) > MAX_ATTRIBUTES_CHARACTERS:
         return NO_PROPERTIES
     try:

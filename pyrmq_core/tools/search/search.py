@@ -52,8 +52,8 @@ class SearchAccount:
     """The progress of a search. `searched` counts offsets, including messages that a filter at the broker left out.
 
     `received_bytes` is the size of the records, `unpacked_bytes` that of the examined bodies. `unreadable` counts
-    records that cannot be decoded, and `unreadable_texts` has the first errors. `bound` is the store time back to
-    which, or with the oldest first up to which, all is read. It is None before the first slice and at the end.
+    records that cannot be decoded, and `unreadable_texts` has the first errors. All messages stored since `bound` have
+    been read, or with the oldest first all stored before it. It is None before the first slice and at the end.
     """
 
     total: int

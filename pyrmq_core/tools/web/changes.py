@@ -140,9 +140,9 @@ class Changes:
         return Shown("done.html", values)
 
     async def _offsets_moved(self, path: str, form: Form, change: Change) -> tuple[OffsetChange, ...]:
-        """Returns the offset changes of a failed change, each with the queue's present offset as `after`.
+        """Returns the offset changes of a change that failed, each with the queue's present offset as `after`.
 
-        Returns them as they were planned if the present offsets cannot be looked up.
+        If the present offsets cannot be looked up, the changes are returned as they were planned.
         """
         try:
             again = await PREPARED_BY[path](self, form) if change.offsets else change

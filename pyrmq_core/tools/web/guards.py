@@ -201,8 +201,8 @@ class RequestSlot:
 class RequestSlots:
     """The requests in progress, at most `most` or `MAX_REQUESTS` of them, each with a slot, the oldest first.
 
-    A single address, such as a proxy's, may have all slots. When all are taken, a request of an address with at least
-    two slots fewer than the address with the most replaces the oldest request of the latter.
+    A single address, such as a proxy's, may have all slots. When all are taken, a new request may replace the oldest
+    request of the address with the most slots. Its own address must have at least two slots fewer.
     """
 
     def __init__(self, most: int | None = None) -> None:

@@ -50,8 +50,8 @@ MAX_CONNECTIONS: Final = 256
 class WebSettings:
     """The address to listen on, further allowed host names, and whether the page may make changes.
 
-    Port 0 means a free port. `masks` are texts for `Masks.parse`. `change_log` is the file that keeps the changes, and
-    `viewer_header` the HTTP header with the viewer's name for it.
+    Port 0 means a free port. `masks` are texts for `Masks.parse`. `change_log` is the file in which changes are
+    recorded, with the viewer's name from the HTTP header `viewer_header`.
     """
 
     host: str = "127.0.0.1"

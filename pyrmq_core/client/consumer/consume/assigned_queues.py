@@ -210,8 +210,8 @@ class AssignedQueues:
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
         """Drops the queues that are keys of `offsets`, and stores their values as the group's offsets.
 
-        With `only`, a queue is dropped only if `only` is its present process queue. Queues that this consumer does not
-        read are skipped.
+        Queues that this consumer does not read are skipped. With `only`, a queue is also skipped if its process queue
+        is another one, because the queue was dropped and added again meanwhile.
         """
         async with self._changing:
             moved = [self._table[queue] for queue in offsets if queue in self._table]
@@ -223,7 +223,7 @@ class AssignedQueues:
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
         """Drops a queue's pulled messages, and continues to read it at another offset. Returns True if it did.
 
-        It returns False if the queue is no longer assigned, or if its process queue is no longer `only`.
+        Returns False, and changes nothing, if the queue is no longer assigned, or if its process queue is not `only`.
         """
         async with self._changing:
             before = self._table.get(queue)
@@ -305,8 +305,9 @@ class AssignedQueues:
     ) -> int:
         """Stops pulling, waits up to `grace` seconds for running handlers, stores the offsets, and releases locks.
 
-        With `holds`, a locked queue whose handler still works stays locked for up to 20 s, since the next owner would
-        overtake the handler's messages. Returns the number of these queues, which the caller has to drop again later.
+        With `holds`, a locked queue whose handler still works stays locked for up to 20 s. Otherwise the queue's next
+        consumer would overtake the handler. Returns the number of these queues, which the caller has to drop again
+        later.
         """
         if not dropped:
             return 0

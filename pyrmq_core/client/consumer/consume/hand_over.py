@@ -67,10 +67,9 @@ class HandOver:
             await self._arrival.wait()
 
     def settle(self, received: int | None = None) -> None:
-        """Ends the last poll. Its messages are consumed, or, if they did not reach the caller, go back into the queue.
+        """Ends the last poll. Its messages count as consumed, or go back into the queue if no caller received them.
 
-        `received` is the `number` of the last poll whose messages reached the caller. None means that those of the last
-        poll did.
+        `received` is the `number` of the last poll whose messages reached the caller. None means that all polls did.
         """
         returned, self._returned = self._returned, None
         if returned is None:
@@ -86,7 +85,7 @@ class HandOver:
         self.arrived(assigned)
 
     def close(self) -> None:
-        """Ends a poll that waits for messages. Messages of the last poll are reported as failed unless settled."""
+        """Ends a poll that waits for messages. If the last poll is not settled, hooks get its messages as failed."""
         self.is_closed = True
         self._arrival.set()
         returned, self._returned = self._returned, None

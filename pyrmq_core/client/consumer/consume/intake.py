@@ -60,10 +60,11 @@ class IntakeSettings:
     interval: float = 0.0
 
     def times(self, failures: int) -> tuple[float, float]:
-        """Returns the seconds for which the broker may hold the next pull, and those after which the pull then fails.
+        """Returns two times in seconds: how long the broker may hold the next pull, and the pull's timeout after that.
 
-        `failures` is the number of failed pulls in a row. After a failure a pull is not held, so that a hanging broker
-        is soon noticed. The second time is then doubled, and after two failures quadrupled, for slow connections.
+        `failures` is the number of failed pulls in a row. After a failure the broker does not hold the pull, so that a
+        hanging broker is soon noticed. The timeout is then doubled, and after two failures quadrupled, for slow
+        connections.
         """
         if failures == 0:
             return self.hold, self.timeout
@@ -76,7 +77,7 @@ class Arrivals(Protocol):
     def arrived(self, process_queue: ProcessQueue, count: int) -> None: ...
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Receives the offset to which the broker moved the group in this queue. The process queue is dropped then."""
+        """Reports that the broker moved the group to `offset` in this queue. The `process_queue` is dropped."""
         ...
 
     def commits_with_pulls(self) -> bool: ...
@@ -161,7 +162,7 @@ class Intake:
             self._room.set()
 
     def pull_anew(self, receiver: Receiver | None = None) -> None:
-        """Cancels the present pull or pause, and pulls again at once. `receiver` has a new filter, None if it stays."""
+        """Cancels the present pull or pause, and pulls again at once. A new `receiver` brings a new filter."""
         self.receiver = receiver or self.receiver
         self._current.cancel()
 
@@ -198,8 +199,8 @@ class Intake:
     async def _pull_once(self, hold: float, timeout: float) -> int:
         """Pulls once, and passes the messages on. Without a message the broker holds the pull for up to `hold` seconds.
 
-        The pull fails `timeout` seconds after that. Returns the offset after the queue's last message if so many more
-        messages are stored that reading ahead pays, otherwise 0.
+        The pull fails if there is no answer `timeout` seconds later. Returns the queue's maximum offset if enough
+        messages are left to read ahead, otherwise 0.
         """
         process_queue = self.process_queue
         commit = process_queue.offset_to_commit if self._arrivals.commits_with_pulls() else None
@@ -263,10 +264,10 @@ class Intake:
             log.warning("%s: %s; the consumer goes on with what is kept", process_queue.queue, lost)
 
     async def _follow(self, moved: RawPull) -> Never:
-        """Moves to the offset to which the broker moved the group, after a reset or because old messages expired.
+        """Continues at the offset to which the broker moved the group, after a reset or because old messages expired.
 
-        A queue that is being dropped stores the new offset instead of its own. A pause prevents a busy loop with a
-        broker that moves every pull.
+        A queue that is being dropped only stores that offset in place of its own. The pause keeps a broker that moves
+        every pull from causing a busy loop.
         """
         process_queue = self.process_queue
         if 0 < process_queue.position < moved.min_offset:  # a new group, at 0, misses nothing

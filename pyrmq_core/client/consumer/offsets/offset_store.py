@@ -38,10 +38,10 @@ class OffsetStore(Protocol):
     def known(self, queue: MessageQueue) -> int | None: ...
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the queue's stored offset, or None, and makes it the offset in memory.
+        """Returns the queue's stored offset, or None, and sets the offset in memory to it.
 
-        An offset in memory that is not stored yet stays. Raises `RocketMQError` if the stored offset cannot be read
-        now.
+        An offset in memory that still has to be stored is not changed. Raises `RocketMQError` if the stored offset
+        cannot be read now.
         """
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:

@@ -80,10 +80,11 @@ class OffsetsInMemory:
         return {queue: entry for queue, entry in entries.items() if entry.is_changed(confirmed=confirmed)}
 
     def _adopt(self, queue: MessageQueue, stored: int, before: int | None) -> None:
-        """Sets the offset in memory to the `stored` one of the broker or file, unless a newer one waits to be stored.
+        """Sets the offset in memory to the offset that the broker or file has, unless a newer one waits to be stored.
 
-        `before` is the offset in memory when the read began: if it has changed since, it stays. Java's
-        OffsetStore.readOffset does this too, since a later pull would otherwise commit the older value in memory.
+        `before` is the offset that was in memory when reading the `stored` one began. If the offset in memory has
+        changed since, it is kept. Java's OffsetStore.readOffset does this too, since a later pull would otherwise
+        commit the older value in memory.
         """
         entry = self._offsets.get(queue)
         if entry is None and before is None:

@@ -173,8 +173,9 @@ class Receiving:
     def _wanted(self, popped: Sequence[Popped], options: PopOptions) -> list[PopDelivery]:
         """Returns deliveries of the popped messages that pass the filter and can be read.
 
-        A broker filters by hashes of tags: messages whose tag only has the same hash are acknowledged. A message that
-        was delivered too often moves to the dead-letter topic. An unreadable message stays invisible, and comes again.
+        A broker compares only the hashes of tags. A message with another tag of the same hash is acknowledged here. A
+        message that was delivered too often moves to the dead-letter topic. An unreadable message stays invisible, and
+        comes again.
         """
         namespace, most_tries = self._settings.namespace, self._settings.max_reconsume_times
         deliveries = []

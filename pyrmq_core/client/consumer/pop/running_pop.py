@@ -42,10 +42,10 @@ class RunningPop:
     """The work of one `PopConsumer.run`: it receives messages, and passes up to `at_once` of them to the handler.
 
     `receive(count)` returns up to `count` deliveries, perhaps none. A message is invisible for `invisible` seconds.
-    This time is extended when half of it is over, until `consume_timeout` seconds after its arrival. `handled` has the
-    arrival time of each message, by trio's clock, until it is settled. `free` is the number of calls that may begin.
-    The next messages are received while earlier ones are acknowledged, but in an ordered pop only after that. `changed`
-    is set when a handler ends.
+    This time is extended when half of it is over, until `consume_timeout` seconds after the message's arrival.
+    `handled` has the arrival time of each message, by trio's clock, until it is settled. `free` is the number of calls
+    that may begin: a call that has ended makes room for another at once, but with `order` only when its message is
+    acknowledged. `changed` is set when a handler ends.
     """
 
     receive: Callable[[int], Awaitable[Sequence[PopDelivery]]]

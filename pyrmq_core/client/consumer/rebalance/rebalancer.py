@@ -90,7 +90,7 @@ class Rebalancer:
             await trio.sleep_until(began + LEAST_SECONDS)
 
     async def run_round(self) -> bool:
-        """Decides once, for each topic, which queues this consumer reads. Returns whether it now reads all of them."""
+        """Decides once, for each topic, which queues this consumer reads. Returns whether it now reads just these."""
         topics = self._topics()
         self._problems.keep(DIVISION, topics)
         self._problems.keep(READING, topics)
@@ -127,7 +127,7 @@ class Rebalancer:
         return [queue for queue in queues if queue in allocated]
 
     def _note_permission(self, topic: str, route: TopicRouteData) -> None:
-        """Reports a problem if the topic may not be read. Such queues are not pulled, so no broker refuses a pull."""
+        """Reports a problem if the topic may not be read. Then its queues are not pulled, so no broker reports it."""
         refusal = None if is_retry_topic(topic) else not_readable(topic, route)
         if refusal is None:
             self._problems.passed(READING, topic)

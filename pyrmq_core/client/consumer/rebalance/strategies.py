@@ -157,8 +157,8 @@ class AllocateMessageQueueByMachineRoom:
     ) -> Sequence[MessageQueue]:
         """Returns the member's block of the queues in these rooms.
 
-        If the number of queues is no multiple of the number of members, each of the first members gets one more, from
-        the end.
+        All blocks have the same length. If queues are left after the last block, each of the first members gets one of
+        them.
         """
         if not is_member(client_id, queues, client_ids):
             return ()

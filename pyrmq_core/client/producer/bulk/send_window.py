@@ -82,8 +82,8 @@ class SendWindow:
     """The payloads of a bulk write, of which a limited number and size is sent at once. `open_send_window` makes it.
 
     Unsent payloads wait here, so that the next request follows each acknowledgement at once, whatever the caller does
-    meanwhile. Another thread does not call `put` but `enter_nowait`, `hand_over`, and, if that returns True,
-    `start_more` on the loop.
+    meanwhile. Another thread calls `enter_nowait` and `hand_over` in place of `put`. If `hand_over` returns True, it
+    also has to call `start_more` on the loop.
     """
 
     summary: WriteSummary
@@ -269,8 +269,8 @@ async def open_send_window(
 
     With `keep_refused` a message that brokers refuse because of its content (MESSAGE_ILLEGAL, INVALID_PARAMETER) or of
     its sender (NO_PERMISSION) does not stop the window: its batch is divided until the message is alone, and
-    `take_refused` returns it. With `list_ranges` the summary has the queue and offsets of each request, with the ids of
-    its first and last message, which each `Payload.unique_ids` must then have.
+    `take_refused` returns it. With `list_ranges` the summary has, for each request, its queue and offsets, and the ids
+    of its first and last message. Each payload must then have `unique_ids`.
     """
     if max_requests < 1 or max_bytes < 1:
         raise InvalidArgument(f"a window needs room: max_requests={max_requests}, max_bytes={max_bytes}")

@@ -169,10 +169,10 @@ def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bo
 
 
 def leaving_seconds(time_left: float, attempts_left: int, *, may_move: bool) -> float:
-    """Returns the seconds within which a request has to be written: `time_left`, or its share of the `attempts_left`.
+    """Returns the seconds within which a request has to be written to the connection.
 
-    It is a share if the send `may_move`: an unwritten request stores nothing, so another broker can safely replace an
-    unreachable one.
+    That is `time_left`, or if the send `may_move`, an equal part of it for each of the `attempts_left`. An unwritten
+    request stores nothing, so another broker can safely replace an unreachable one.
     """
     return max(MIN_ATTEMPT_SECONDS, time_left / attempts_left if may_move else time_left)
 

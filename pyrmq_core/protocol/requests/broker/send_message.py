@@ -92,8 +92,8 @@ class SendMessage:
     def to_special_command(self) -> Command:
         """Returns the request for a reply, or for a message to a retry topic.
 
-        As in Java's client, the latter has its counts of retries in the header and not in its properties
-        (DefaultMQProducerImpl.sendKernelImpl).
+        As in Java's client, a message to a retry topic has its counts of retries in the header and not in its
+        properties (DefaultMQProducerImpl.sendKernelImpl).
         """
         if is_reply(self.properties or ""):
             return self.to_reply_command()

@@ -2,8 +2,9 @@
 
 A request may need several rights, each of which is granted by any one of its actions. Any user may send a request that
 is not listed here. Sources: auth/authorization/builder/DefaultAuthorizationContextBuilder.java, and the annotations of
-remoting/protocol/header/*.java (5.4.0). Unlike 5.4.0, this list also has 361 (with the rights of 11), the changes of
-settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316, 329).
+remoting/protocol/header/*.java (5.4.0). Some listed requests need no right in 5.4.0: 361 (here with the rights of 11),
+changes of settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316,
+329).
 """
 
 from __future__ import annotations

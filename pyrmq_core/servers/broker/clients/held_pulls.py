@@ -265,7 +265,7 @@ class HeldPulls:
             self._wake_in_turns(woken)
 
     def wake_first(self, key: QueueKey, codes: set[int] | None) -> None:
-        """Wakes the longest waiting pull that selects one of the tag hashes, or of all pulls if `codes` is None."""
+        """Wakes the longest waiting pull that selects one of the tag hashes `codes`, or any pull if `codes` is None."""
         queue = self._queues.get(key)
         if queue is not None:
             woken = queue.take_first(codes)

@@ -4,10 +4,10 @@ A slave reports the end of its log, receives the master's bytes from there on, a
 is read from the log only when the slave can receive it, so nothing is buffered. A slave is refused, with a line in the
 log, if its log is longer than the master's, or if it needs a segment that was removed here.
 
-In a power cut this master may lose bytes that a slave has. Once the master's log has grown again, a comparison of
-lengths no longer shows that the slave's log has other bytes. So after a crash a slave is served only if its log ends no
-later than the master's log did at its start, or than the bytes that were sent to slaves since then. A slave that was
-once refused for this stays refused.
+In a power cut this master may lose bytes that a slave has. Later the master stores other bytes at the same offsets, and
+a comparison of lengths no longer shows the difference. So after a crash a slave is served only if its log ends no later
+than the master's log did at its start, or than the bytes that were sent to slaves since then. A slave that was refused
+for this reason stays refused.
 """
 
 from __future__ import annotations

@@ -57,7 +57,10 @@ class Revival:
         return self._times[0][0] + GRACE_MS if self._times else None
 
     def take(self, position: int, entry: ReviveEntry | None, deliver_ms: int = 0) -> None:
-        """Adds the entry at an offset of the queue, or skips the offset if the entry is None (unreadable)."""
+        """Adds an entry that was read at offset `position` of the queue. An unreadable one is None, and is skipped.
+
+        `deliver_ms` is the time for which the entry was written.
+        """
         self.position = position + 1
         self._seen_ms = max(self._seen_ms, deliver_ms)
         if isinstance(entry, CheckPoint):

@@ -104,7 +104,10 @@ class PopWaits:
                 self.held.wake_first(waiter.key, codes)
 
     def wake_queue(self, group: str, topic: str, queue_id: int) -> None:
-        """Wakes a pop and a notification of a group that wait for this queue, and one of each for any queue."""
+        """Wakes a pop and a notification that wait for this queue, and one of each for any queue of the topic.
+
+        They are those of the group that have waited longest.
+        """
         for waited in (queue_id, ANY_QUEUE):
             self.wake(Waiter(topic, group, waited))
             self.wake(Waiter(topic, group, waited, takes=False))

@@ -98,7 +98,7 @@ class StatisticsRequests:
     def consume_stats(self, request: Command, _: Peer) -> Answer:
         """Returns for each queue the offset that a group committed, and the queue's end.
 
-        If the request lists no topics, topics are left out to which an online group does not subscribe.
+        If the request has no `topicList`, topics to which an online group does not subscribe are left out.
         """
         group, listed = request.ext.get("consumerGroup", ""), request.ext.get("topicList") or ""
         names = [topic for topic in listed.split(";") if topic]

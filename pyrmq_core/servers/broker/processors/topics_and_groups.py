@@ -227,7 +227,7 @@ async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
 def changed_topic(
     topics: TopicTable, header: UpdateTopic, changes: Mapping[str, str] | None = None
 ) -> TopicConfig | Command:
-    """Returns the changed configuration, or a refusal. `changes` of attributes are by default those in `header`."""
+    """Returns the topic's changed configuration, or a refusal. Attributes change by `changes`, or else by `header`."""
     if _is_system(topics, header.topic):
         remark = f"The topic[{header.topic}] is conflict with system topic."
         return refusal(ResponseCode.INVALID_PARAMETER, remark)

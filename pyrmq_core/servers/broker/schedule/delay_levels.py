@@ -1,8 +1,8 @@
 """Messages with a delay level: they wait in SCHEDULE_TOPIC_XXXX, one queue a level, and go to their own topic when due.
 
 An entry of a level's queue holds the delivery time in place of the tags' hash. `delayOffset.json` has the next offset
-of each level. Besides, unlike RocketMQ's, it has the end of the log at the time of writing, and deliveries after that
-are found in the log (delay_copies.py). Source: broker/schedule/ScheduleMessageService.java (5.4.0).
+of each level. Unlike RocketMQ's file, it also has the end of the log at the time of writing. Deliveries after that are
+found in the log (delay_copies.py). Source: broker/schedule/ScheduleMessageService.java (5.4.0).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """RocketMQ's settings that this broker lacks: some are refused, others are ignored without harm.
 
 It would do harm to ignore a setting that protects, removes or copies data, or stores it elsewhere. Such a setting is
-refused, unless its value switches nothing on. The others tune what this broker does in another way, or belong to
-requests that it refuses by name. Together with `BrokerConfig` these are all names of BrokerConfig, MessageStoreConfig,
-AuthConfig, NettyServerConfig and NettyClientConfig (5.4.0).
+refused, unless its value switches nothing on. The ignored settings tune what this broker does in another way, or belong
+to requests that it refuses by name. This module and `BrokerConfig` together have all names of BrokerConfig,
+MessageStoreConfig, AuthConfig, NettyServerConfig and NettyClientConfig (5.4.0).
 """
 
 from __future__ import annotations

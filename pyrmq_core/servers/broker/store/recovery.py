@@ -37,11 +37,10 @@ MAX_NAMED: Final = 5
 class Recovery:
     """The result of a recovery. `reason` says why the log ends at `end`, and is empty for its normal end.
 
-    `kept` is the copy of the bytes that were cut, `holes` are ranges of the log without a readable record, `bad_bodies`
-    the offsets of records whose body contradicts its CRC, `gaps` counts queue offsets without a message, and
-    `missing_bytes` counts lost bytes that were synced once. `start` is the offset of the log's first byte,
-    `removed_end` the offset up to which this broker removed old messages. `has_mark` is False if another broker wrote
-    the checkpoint.
+    `kept` is the copy of the bytes that were cut. `holes` are ranges of the log without a readable record, `bad_bodies`
+    the offsets of records whose body contradicts its CRC. `gaps` counts queue offsets without a message,
+    `missing_bytes` lost bytes that were synced once. `start` is the offset of the log's first byte, `removed_end` the
+    offset up to which this broker removed old messages. `has_mark` is False if another broker wrote the checkpoint.
     """
 
     clean: bool
@@ -162,7 +161,8 @@ def _has_one_record(log: CommitLog, start: int) -> bool:
 def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: bool) -> int:
     """Returns the latest log offset from which recovery may read: the checkpoint's `safe_offset`, or a segment's start.
 
-    If the store has fewer `queues` than the checkpoint counts, all must be rebuilt, and it is the start of the log.
+    If the store has fewer `queues` than the checkpoint counts, the result is the log's start, since all queues must be
+    rebuilt.
     """
     safe = checkpoint.safe_offset
     if queues < checkpoint.queues or (safe is None and not queues):
@@ -184,9 +184,10 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
 
 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
-    """Removes a queue's entries of records from `start` on, and the last entries before them whose records are missing.
+    """Removes a queue's entries of records from `start` on, and the entries just before whose records are missing.
 
-    Returns the number of the latter, which a power cut can leave. The others are added again from the log.
+    Returns the number of removed entries before `start`, which a power cut can leave. The entries from `start` on are
+    added again from the log.
     """
     slots = slots_of(queue)
     before_start = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)

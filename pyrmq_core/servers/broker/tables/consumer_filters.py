@@ -67,7 +67,7 @@ class ConsumerFilter:
 
 
 class ConsumerFilters:
-    """SQL92 expressions by topic and group. Those of groups that have left are also kept in the order of leaving."""
+    """SQL92 expressions by topic and group. Expressions of groups that have left are listed in the order of leaving."""
 
     def __init__(self, files: Files, *, kept_ms: int) -> None:
         self._files = files
@@ -107,7 +107,7 @@ class ConsumerFilters:
         return None if consumer_filter is None else _members(topic, group, consumer_filter)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
-        """Adds the expressions of a group's heartbeat. Its expressions for other topics count as left."""
+        """Adds the expressions in a group's heartbeat. Those for topics that the heartbeat lacks count as unused."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)

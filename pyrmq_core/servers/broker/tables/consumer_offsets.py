@@ -162,7 +162,7 @@ class GroupOffsets:
     def moved_to(
         self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: str = ""
     ) -> int | None:
-        """Returns the offset to which a member's pull must be redirected after a reset, or None for its own offset.
+        """Returns the offset to which a member's pull must be redirected after a reset, or None if the pull may go on.
 
         `offset` is that of the pull, or None if the pull was waiting when the group was reset. The first member that
         pulls at the reset's offset ends the reset. A later pull of another member is redirected too, unless its offset

@@ -120,9 +120,9 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
     """Returns the commit-log offset from which to search for copies delivered since RocketMQ's checkpoint was written.
 
-    A start searches for them, to deliver no message twice. Returns None if there are no timer messages, or if too much
-    of the log follows. The checkpoint's read time and queue offset may be of different moments. So the offset precedes
-    the messages stored since that time and, unless too much of the log would follow, those from the queue offset on.
+    A start leaves out the messages of these copies. Returns None if there are no timer messages, or if too much of the
+    log follows. The checkpoint's read time and queue offset may be of different moments. So the offset precedes the
+    messages stored since that time and, unless too much of the log would follow, those from the queue offset on.
     """
     start, end = store.reader.bounds(TIMER_QUEUE)
     if start >= end:

@@ -1,8 +1,9 @@
 """`TimerStore`: reads timer messages from rmq_sys_wheel_timer into the timer files, and delivers them when due.
 
-A message whose slot is over when it is read is delivered at once, at a start after all messages are read, since a later
-one may recall it. The others wait in the wheel. A slot is opened at its time, and each of its messages is stored in its
-own topic at its exact time. A waiting message takes 52 bytes of the timer log, and no memory until its slot is open.
+A message is delivered at once if its slot is over when it is read. After a start such messages first wait until all
+stored messages are read, since a later message may recall an earlier one. The others wait in the wheel. A slot is
+opened at its time, and each of its messages is stored in its own topic at its exact time. A waiting message takes 52
+bytes of the timer log, and no memory until its slot is open.
 
 `work` does one step, of at most `STEP_BYTES` of messages. Two kinds of work are one step however long they take: the
 search for delivered copies in the commit log at a rebuild, and the syncs of all files after the clock was set back. The
@@ -48,9 +49,10 @@ MARGIN_SLOTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The progress of timer delivery before the timer files were rebuilt.
+    """The progress of timer delivery before the timer files were rebuilt, so that no message is delivered twice.
 
-    Messages before `queue_offset` whose slot is before `read_ms` were delivered.
+    Messages of rmq_sys_wheel_timer before `queue_offset` are delivered already if their slot's time is before
+    `read_ms`.
     """
 
     queue_offset: int = 0
@@ -272,9 +274,9 @@ class TimerStore:
         return offset < end
 
     def _begin(self, now_ms: int) -> None:
-        """Writes the first checkpoint, or after the clock was set back the last one again, with the earlier time.
+        """Writes the first checkpoint, or writes the last one again with an earlier time after the clock was set back.
 
-        Otherwise a start after a kill would skip the slots up to the later time.
+        Without the earlier time, a start after a kill would skip the slots up to the later time.
         """
         write_ms = self._floor(now_ms)
         if not self.files.has_checkpoint:
@@ -318,9 +320,9 @@ class TimerStore:
                 self._take_back(slot, message)
 
     def _is_of_past_slot(self, message: TimerMessage, write_ms: int) -> bool:
-        """Returns True if a message whose slot is over must still wait in it, since a later message may recall it.
+        """Returns True if a message must wait although its slot is over, since a later message may recall it.
 
-        That is so for messages that were stored before the start, if their slot was not delivered.
+        Such a message was stored before this start, and its slot was not delivered.
         """
         oldest_ms = max(self._read_ms, write_ms - SLOTS // 2 * self._settings.precision_ms)
         return message.record.queue_offset < self._known_end and self._floor(message.out_ms) >= oldest_ms

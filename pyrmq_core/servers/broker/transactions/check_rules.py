@@ -47,8 +47,8 @@ class CheckRules:
     ) -> Verdict:
         """Decides about an undecided half message in a pass of checks that started at `started_ms`.
 
-        Its age counts from the time that the producer gave it. `was_missed` says that the last check reached no
-        producer, `is_reachable` whether the next one can reach one.
+        The message's age counts from its born time, which the producer set. `was_missed` says that the last check
+        reached no producer, `is_reachable` that the next check can reach one.
         """
         checks, age_ms = half.checks, now_ms - half.record.born_timestamp_ms
         if checks is not None:
@@ -68,9 +68,9 @@ class CheckRules:
         return self.timeout_ms if seconds is None else seconds * 1000
 
     def is_end_late(self, half: HalfMessage, now_ms: int) -> bool:
-        """Returns True if a commit or rollback arrives without a check, after the first check was due.
+        """Returns True if a commit or rollback that answers no check arrives after the first check was due.
 
-        It is False for a half message without the producer's own setting of that age.
+        Only half messages with an immunity can be late.
         """
         if not half.immunity:
             return False

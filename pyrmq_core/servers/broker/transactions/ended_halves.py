@@ -1,8 +1,8 @@
 """`EndedHalves`: half messages that need no further check. `WaitingHalves`: undecided half messages by topic.
 
 A half message is stored again when it is checked. A commit or rollback of the original or its repetition decides both.
-In RocketMQ it decides only the one that the producer names. If it arrives late, the other one is checked again, and the
-message may be delivered twice.
+In RocketMQ it decides only the copy that the producer names. The other copy is then checked again if the commit arrives
+late, and the message may be delivered twice.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class EndedHalves:
     def first_needed(self, op_offset: int) -> int:
         """Returns the offset of the first record of decided half messages that a start must read, from `op_offset` on.
 
-        The records are those of RMQ_SYS_TRANS_OP_HALF_TOPIC. Those that list only half messages before `position` are
-        passed.
+        The records are those of RMQ_SYS_TRANS_OP_HALF_TOPIC. A record that lists only half messages before `position`
+        is not needed.
         """
         while (highest := self._lists.get(op_offset)) is not None and highest < self.position:
             del self._lists[op_offset]

@@ -1,8 +1,8 @@
 """Removes brokers from the route tables: unregistered, disconnected, or silent for too long.
 
 Source: RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
-Unlike in Java, an address whose broker came back under another address is removed with its connection or its timeout,
-and the last address of a broker name removes the name from every cluster.
+Two things differ from Java. If a broker came back under another address, its old address is removed when the connection
+closes or the timeout passes. When the last address of a broker name is removed, so is the name in every cluster.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`pyrmq topic manifest`: shows the queues of a manifest, the topic in which committed writes record their batches.
 
 A manifest should have one queue, at one broker. A second one exists if it was created by hand, or if the NameServers
-lost the name of this broker while it was unreachable. The queue with the oldest record is valid. `--heal` commits in it
-the batches that the others record, and removes the other queues.
+lost the name of this broker while it was unreachable. The queue with the oldest record is valid. With `--heal`, the
+batches that the other queues record are committed in the valid queue, and the other queues are removed.
 """
 
 from __future__ import annotations

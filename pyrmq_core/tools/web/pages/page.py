@@ -105,7 +105,7 @@ def whole_number(values: Mapping[str, str], name: str) -> int:
 class TimeRange:
     """A range of time from a form. `fields` has the texts to show in the form again.
 
-    Such a text is an age as it was typed, or a time in the viewer's zone.
+    A text is an age as the viewer typed it, or a time in the viewer's zone.
     """
 
     since: datetime | None

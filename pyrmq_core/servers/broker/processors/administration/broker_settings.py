@@ -127,7 +127,10 @@ class SettingRequests:
 
 
 def _write(path: Path, properties: Mapping[str, str]) -> None:
-    """Writes settings to a properties file, without JVM properties of the same names, which would override them."""
+    """Writes changed settings to a properties file, which keeps its other settings.
+
+    Removes the names of the changed settings with the prefix `rocketmq.broker.`, which would override them at a start.
+    """
     kept = {
         name: text
         for name, text in read_config_file(str(path)).items()

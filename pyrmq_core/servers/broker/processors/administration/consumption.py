@@ -2,9 +2,11 @@
 
 They return a group's topics (343) or its subscription (345), the store times of consumed messages (303), the lowest
 offsets of groups (308) or the offsets of all groups (317). They copy a group's offsets to another group (314), and
-forbid a group to read a topic (353). Source: broker/processor/AdminBrokerProcessor.java (5.4.0). Unlike RocketMQ's, 308
-removes no offsets of the groups that it leaves out, 314 without a topic copies the offsets of all topics and refuses an
-unknown target group, and 353 allows one topic again, not all of the group's.
+forbid a group to read a topic (353). Source: broker/processor/AdminBrokerProcessor.java (5.4.0).
+
+Three requests differ from RocketMQ's. 308 removes no offsets of the groups that it leaves out. 314 without a topic
+copies the offsets of all topics, and it refuses an unknown target group. 353 allows one topic again, not all topics of
+the group.
 """
 
 from __future__ import annotations

@@ -163,7 +163,10 @@ class LiteTopicRequests:
         return LiteGroupInfo(group, topic, lite_topic, end - offset, self._stored_ms(key, offset), wrapper)
 
     def _lags(self, group: str, topic: str) -> Iterator[tuple[int, QueueKey, int]]:
-        """Yields the lag of the group in each topic, with queue and offset. It is 0 but in lite topics of `topic`."""
+        """Yields the group's lag, the queue and the committed offset for each topic in which the group has offsets.
+
+        Lag and offset are 0 in each topic that is not a lite topic of `topic`.
+        """
         for name in self.offsets.topics_of(group):
             key, is_own = (name, 0), is_lite_queue(name) and owner_topic(name) == topic
             offset = self.offsets.committed(group, *key) if is_own else None
@@ -201,7 +204,7 @@ class LiteTopicRequests:
         return -1 if stored is None else stored
 
     async def _is_assigned(self, topic: str, lite_topic: str) -> bool:
-        """Returns whether producers send messages of the lite topic to this broker, also if no NameServer answers."""
+        """Returns whether producers send the lite topic's messages to this broker, True if no NameServer answers."""
         name = self.settings.config.broker_name
         if not self.settings.config.nameservers:
             return True

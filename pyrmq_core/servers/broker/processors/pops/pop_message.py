@@ -1,8 +1,8 @@
 """POP_MESSAGE (200050): takes messages for a group, writes their checkpoints, or lets the pop wait for a message.
 
-Source: broker/processor/PopMessageProcessor.java (5.4.0), in the same order and with the same codes. Besides, these are
-refused: an expression that cannot be parsed, a group that may not read the topic, a negative invisible time or one too
-long for timers, and a group and topic whose retry topic would have too long a name.
+Source: broker/processor/PopMessageProcessor.java (5.4.0), in the same order and with the same codes. This broker also
+refuses an expression that cannot be parsed, a group that may not read the topic, an invisible time that is negative or
+too long for timers, and a group and topic whose retry topic would have too long a name.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def suggested_broker(config: BrokerConfig, groups: GroupTable, log_end: int, gro
 
 
 def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
-    """Returns the result of a pull at `offset`, on a slave without the move of the consumer that a master would order.
+    """Returns the result of a pull. On a slave, a result that would move the consumer gets `offset` as its next offset.
 
     A slave may lag, or may have begun to copy the log later, so the master may have messages at this offset.
     """

@@ -1,10 +1,9 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks a pull, reads its messages, or lets it wait for one.
 
 Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two things
-differ. First, after a reset every pull of the group's members is answered with the new offset until one of them pulls
-from there, and then once for each other member. RocketMQ answers only a single pull with it. Second, a slave holds a
-pull at an offset that only its master may have, for up to shortPollingTimeMills, since Java's clients would repeat it
-at once.
+differ. First, after a reset every pull of the group is answered with the new offset until one member pulls from there,
+and then one pull of each other member. RocketMQ answers only a single pull with it. Second, a slave holds a pull at an
+offset that only its master may have, for up to shortPollingTimeMills, since Java's clients would repeat it at once.
 
 A pull selects the queue of a lite topic by the field `liteTopic`, or by using the queue's name as the topic. As in
 5.5.0, its records have the queue and offset of the parent topic. In 5.5.0 a pull creates a queue of any name. Here no

@@ -1,8 +1,9 @@
 """A cache of open file descriptors by path, limited in number, and a reserve for when the process has none left.
 
-Network connections use descriptors of the process, too. When none is left, the store closes a descriptor of its
-reserve, which are open on the null device, so that it can open a file for a moment. Reads and writes come from one
-thread. Syncs and writes of small files may come from other threads, and close no descriptor that the first one uses.
+Network connections use descriptors of the process, too. The descriptors of the reserve are open on the null device.
+When the process has none left, the store closes one of these, so that it can open a file for a moment. Reads and writes
+come from one thread. Syncs and writes of small files may come from other threads, and close no descriptor that the
+first one uses.
 """
 
 from __future__ import annotations
