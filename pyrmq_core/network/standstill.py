@@ -14,9 +14,9 @@ LATE_SECONDS: Final = 5.0
 
 
 async def sleep_and_hear(seconds: float) -> None:
-    """Sleeps for `seconds`, and again if it wakes over 5 s late because this process was suspended or starved.
+    """Sleeps for `seconds`, and again each time that it wakes over 5 s late, as a suspended or starved process does.
 
-    Bytes that peers sent in that time wait in their connections, and are read during the second sleep.
+    Bytes that peers sent in that time wait in their connections, and are read during the next sleep.
     """
     while True:
         began = trio.current_time()

@@ -202,7 +202,7 @@ def _rows(spark: SparkSession, into: str, version: int) -> DataFrame | None:
 def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[str]) -> DataFrame:
     """Returns the latest row of each key, by its changes and by its row in the table so far (`old`).
 
-    A value that the last change lacks is that of the change or row before it. Without one, the query fails.
+    If the last change lacks a value, an earlier change or the row has it. If none has it, the query fails.
     """
     if old is not None:
         changes = changes.unionByName(_as_changes(old, row, keys))

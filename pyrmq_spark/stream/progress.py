@@ -40,8 +40,9 @@ RETRY_PREFIX: Final = "%RETRY%"
 class QueueLag:
     """One queue: the query's next offset, the queue's end at the last look-up, and the lag between them.
 
-    For a committed stream it is the queue of the manifest, so its offsets count records. `rows` are the rows of
-    the records between, None if there are more than 4,096 records. For every other stream it is None.
+    For a committed stream it is the queue of the manifest, so its offsets count records. `rows` is the number of rows
+    that the records between the two offsets list, or None for more than 4,096 records. For other streams `rows` is
+    None.
     """
 
     queue: MessageQueue

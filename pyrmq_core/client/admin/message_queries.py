@@ -94,8 +94,9 @@ class MessageQueries:
     ) -> MessageList:
         """Returns the topic's messages that have the key, ordered by store time: the newest `max_num` of each broker.
 
-        A `key` with spaces has to be the whole text of a message's keys. Brokers index single words, so each word of
-        the key is looked up: one word alone, such as the first one of `{"id": 7}`, may be in every message.
+        A `key` with spaces has to be the whole text of a message's keys. Brokers index single words, so the key's
+        longest words are looked up. One word is not enough, since every message may have it, as the first word of
+        `{"id": 7}`.
         """
         whole_number("max_num", max_num, 1, MAX_INT)
         words = sorted({word for word in _text("key", key).split(" ") if word}, key=len, reverse=True)[:MAX_KEY_WORDS]

@@ -335,8 +335,8 @@ class GroupProgress(ShownAsTable):
     def acknowledged_tps(self, before: GroupProgress) -> float | None:
         """Returns the messages a second that the group acknowledged between the progress `before` and this one.
 
-        It is computed from the offsets. Queues that only one of the two has are left out, and so are queues whose
-        offset decreased. Returns None if no queue is left or no time passed.
+        It is computed from the offsets of queues that both have, without queues whose offset decreased. Returns None if
+        no queue is left or no time passed.
         """
         seconds = (self.at - before.at).total_seconds()
         offsets = {queue.queue: queue.consumer_offset for queue in before.queues}

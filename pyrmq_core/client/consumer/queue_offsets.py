@@ -240,7 +240,7 @@ class QueueOffsets:
     async def _create_group(self, queue: MessageQueue) -> None:
         """Makes the queue's broker create the consumer group, by a query of the group's configuration.
 
-        A proxy refuses this query. It is then done by sending back a message that does not exist (`give_back_nothing`).
+        A proxy refuses this query. Then a message that does not exist is sent back in its place (`give_back_nothing`).
         """
         try:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))

@@ -174,10 +174,11 @@ def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
 
 
 def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
-    """Returns an error that names the brokers where the topic lacks the READ permission, or None if all may be read.
+    """Returns an error that names the brokers where the topic lacks the READ permission, or None if it lacks it
+    nowhere.
 
-    The client never pulls from their queues, so no broker reports this. The error has the code of such a report,
-    NO_PERMISSION.
+    The client never pulls from the queues of these brokers, so no broker reports this. The error has the code of such a
+    report, NO_PERMISSION.
     """
     names = {queue.broker_name for queue in _read_queues(topic, route, 0)}
     if not names:

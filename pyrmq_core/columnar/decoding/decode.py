@@ -85,8 +85,8 @@ def decode_records(
 ) -> pa.RecordBatch:
     """Returns the messages of `pulls` that lie in `within` and have one of `tags`, as a batch of exactly `columns`.
 
-    A broker filters by hashes of tags, while their text is compared here. `body` may have the type string: it is then
-    read as in Java. Faulty bodies are found only if `body` is one of `columns`.
+    A broker filters by hashes of tags, so the texts of tags are compared here. `body` may have the type string: it is
+    then read as in Java. Faulty bodies are found only if `body` is one of `columns`.
 
     Raises the errors of `decode`, `InvalidArgument` for an unknown column, and `BodyTooLarge` if decompression adds
     more than 256 MiB. `decode_batches` yields such pulls in parts.

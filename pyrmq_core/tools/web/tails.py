@@ -1,7 +1,7 @@
 """`read_tail`: the messages that arrived in a topic since a position (`TailPlace`), for a page that follows the topic.
 
-The server keeps no state for such a page, whose address has the position. It moves only over messages that were read,
-so messages that were left out by a limit or a failure are part of a later answer.
+The server keeps no state for such a page: the page's address has the position. The position moves only over messages
+that were read, so messages that were left out by a limit or a failure are part of a later answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`OffsetsInMemory`: the consumed offsets of queues, and for each the value that was last sent to a broker or file.
 
-An offset counts as changed if it differs from the value sent last. So one that advances while it is being sent is sent
-again the next time. Source: client/consumer/store/ControllableOffset.java (5.4.0).
+An offset counts as changed if it differs from the value sent last. So an offset that advances while it is being sent is
+sent again the next time. Source: client/consumer/store/ControllableOffset.java (5.4.0).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Recovery after a clean stop or a crash: finds the end of the log, and makes the queues agree with it.
 
-The log is read from an offset up to which log and queues are known to be synced. After it, the first wrong record ends
-the log. If the synced part has to be read again, a wrong record there is damage and is skipped. Queues are cut to the
-entries before the start and filled again from the records read, so that a second recovery changes nothing. Bytes that
-are cut become zeros, after they were copied (damage.py). If a queue lacks entries, all queues are rebuilt.
+The log is read from an offset up to which log and queues are known to be synced. The first wrong record after that
+offset ends the log. If the synced part has to be read again, a wrong record in it is damage and is skipped. Queues are
+cut to the entries before the start and filled again from the records read, so that a second recovery changes nothing.
+Bytes that are cut become zeros, after they were copied (damage.py). If a queue lacks entries, all queues are rebuilt.
 
-RocketMQ (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) starts at the begin of a
+RocketMQ (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) starts at the beginning of a
 segment, and does not clear the bytes that it cuts. Each of the two brokers opens the other's store.
 """
 

@@ -37,7 +37,7 @@ class MissingEntries(Exception):
 
 
 class UnknownTopic(Exception):
-    """Raised for a topic whose settings are unknown, and so the kind of its queues, plain or batch."""
+    """Raised for a topic with unknown settings, since these decide whether its queues are plain or batch queues."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)

@@ -1,10 +1,10 @@
 """Decides about an undecided half message by its age and the number of its checks.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), TransactionalMessageUtil.java
-(getImmunityTime), 5.4.0. Two things differ. A half message may have an immunity: an age up to which its producer wants
-no check (CHECK_IMMUNITY_TIME_IN_SECONDS). Storing it again before that age does not count as a check, and neither does
-a check that reached no producer. Java counts both, and may drop a message that no producer was asked about. An immunity
-of more than an hour counts as an hour.
+(getImmunityTime), 5.4.0. A half message may have an immunity: an age up to which its producer wants no check
+(CHECK_IMMUNITY_TIME_IN_SECONDS). Two things differ from Java. Storing a half message again before that age does not
+count as a check, and neither does a check that reached no producer. Java counts both, and may drop a message that no
+producer was asked about. An immunity of more than an hour counts as an hour.
 """
 
 from __future__ import annotations

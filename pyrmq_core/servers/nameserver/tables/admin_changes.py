@@ -28,7 +28,7 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 
 
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
-    """Sets the queues of a topic at the brokers that `queue_datas` names. Returns None if it is empty.
+    """Sets the queues of a topic at the brokers that `queue_datas` names. Returns None if `queue_datas` is empty.
 
     If one of the brokers is not registered, an existing topic gets only the queues at the brokers listed before it, and
     a new topic gets none. Raises `BodyError` if the limits leave no room.

@@ -40,7 +40,7 @@ def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broke
 def connection_closed(tables: RouteTables, connection: object) -> Removal:
     """Removes the broker address that registered over `connection`, which was closed.
 
-    If several addresses did, only the first of them is removed, as in Java.
+    If several addresses registered over it, only the first of them is removed, as in Java.
     """
     keys = tables.connections.get(connection)
     if not keys:
