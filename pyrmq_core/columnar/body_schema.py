@@ -67,9 +67,9 @@ class BodyColumn:
 class BodySchema:
     """The columns of a topic's bodies, inferred from `sampled` bodies, of which `fitting` have this form.
 
-    The form is `json`, `text` (one column, `text`), `bytes` (no column but the body), or `empty` without a body. With
-    `is_cut` there were more names than columns may have (10,000, of which 2,000 at the top, or 256 KiB of schema).
-    Other values stay in the body.
+    The form is `json`, `text` (one column, `text`), `bytes` (no column but the body), or `empty` without a body.
+    `is_cut` is True if the bodies have more names than columns are made for: 10,000, of which 2,000 at the top, or 256
+    KiB of schema. The values of further names stay in the body.
     """
 
     form: Form

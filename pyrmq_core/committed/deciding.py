@@ -119,8 +119,9 @@ def remembered(decided: CommittedBatches) -> CommittedBatches:
 def needed_from(entries: Entries, start: int, end: int) -> int:
     """Returns the first offset that has to be read to decide which records from `start` to before `end` count.
 
-    It is less than `start` if a committer had seen a lower end of the manifest when it made its record. `entries` has
-    at least the entries from `start` to before `end`.
+    A record counts unless there is another record of its batch after the end of the manifest that its committer has
+    read. If that end lies before `start`, entries before `start` are needed, too. `entries` has at least the entries
+    from `start` to before `end`.
     """
     records = ((offset, entries.get(offset)) for offset in range(start, end))
     seen = (

@@ -189,7 +189,7 @@ class NameServerConfig:
         return dict(sorted(settings.items()))
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these values. Ignores unknown names, as Java. Raises `InvalidArgument` for a bad
+        """Returns a copy with these values. Ignores unknown names, as Java does. Raises `InvalidArgument` for a bad
         value.
         """
         for name, what in NOT_BUILT.items():

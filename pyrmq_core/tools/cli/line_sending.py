@@ -260,7 +260,7 @@ class LineSending:
                     self._line.update(self._report.stored, self._bytes)
 
     def _fail_at_call(self, lines: Lines, error: RocketMQError) -> None:
-        """Notes that lines were not sent at all because of `error`. Does nothing if earlier lines have failed."""
+        """Records that lines were not sent at all because of `error`. Does nothing if earlier lines have failed."""
         if not self._reading.cancel_called:
             span = _span(lines)
             self._last = span.last

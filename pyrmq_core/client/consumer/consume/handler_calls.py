@@ -127,8 +127,8 @@ class HandlerCalls:
     async def make_calls(self, run: CallRun) -> None:
         """Calls the handler with the run's batches, one after another, and adds each result or error to `run.outcomes`.
 
-        No call begins after SLICE_SECONDS (in a thread RUN_SECONDS), and later batches stay in the run. On
-        cancellation, a thread ends its present call but takes no further batch.
+        After SLICE_SECONDS on the loop, or RUN_SECONDS in a thread, no further call begins, and the other batches stay
+        in the run. If this is cancelled, a thread ends its present call but takes no further batch.
         """
         if self.is_async:
             longest = SLICE_SECONDS

@@ -52,8 +52,8 @@ class ThisQueue:
 class KeyedQueue:
     """The queue of a sharding key, or with `is_lite` of the name of a lite topic.
 
-    A send waits for the queue's broker while there is time, and uses no other queue. With `queues` the choice is among
-    the queues of the caller's first route, even if routes change. When the broker refuses that queue, since the
+    A send waits for the queue's broker while there is time, and uses no other queue. With `queues`, the queues of the
+    caller's first route, the key keeps its queue even if routes change. If the broker refuses that queue, since the
     topic does not have it any more, the send uses the key's queue of the new route.
     """
 
@@ -128,11 +128,14 @@ class SendSettings:
 class SendState:
     """The state of one send: its parameters, its latest try and its ended tries. Only `Sender` changes it.
 
-    These are the local variables of RocketMQ's `sendDefaultImpl`. Fixed: `payload`, `to`, `mode`, `tries_allowed`, and
-    `timeout`, which counts from `started` (trio's clock). Of the latest try: `queue`, `address`, `code` (the request's)
-    and `began`. Of the tries that ended: `attempts`, `tries_left`, `last_broker_name`, `stored` (the receipt of a try
-    that was not SEND_OK) and `refused` (the last queue that its broker did not have, with the broker's answer). It is a
-    plain class with slots, since a frozen dataclass would cost each send more time than its queue selection.
+        fixed          payload, to, mode, tries_allowed, and timeout, which counts from started (trio's clock)
+        latest try     queue, address, the request's code, and began
+        ended tries    attempts, tries_left and last_broker_name
+        stored         the receipt of a try that was not SEND_OK
+        refused        the last queue that its broker did not have, with the broker's answer
+
+    These are the local variables of RocketMQ's `sendDefaultImpl`. It is a plain class with slots, since a frozen
+    dataclass would cost each send more time than its queue selection.
     """
 
     __slots__ = (

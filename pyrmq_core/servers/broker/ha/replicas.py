@@ -44,9 +44,9 @@ class CopyRules:
 class Replica:
     """One slave's connection. Offsets are of the commit log.
 
-    The slave follows from `first` on. It was sent the log up to `sent`, and has reported to have it up to
-    `acknowledged`, -1 before the first report. `lags` is True from the moment that it falls too far behind until it has
-    caught up. `began` is a time of trio's clock.
+    The slave follows from `first` on. The log up to `sent` was sent to it, and the slave has reported that it has the
+    log up to `acknowledged`, which is -1 before the first report. `lags` is True from the moment that the slave falls
+    too far behind until it has caught up. `began` is a time of trio's clock.
     """
 
     address: str

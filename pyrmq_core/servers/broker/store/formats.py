@@ -72,8 +72,8 @@ class Mark(NamedTuple):
 class IndexMark(NamedTuple):
     """The progress of the key index in the checkpoint: its newest file that is full and synced.
 
-    `file` is the number in that file's name, and `store_ms` the store time of its last message. `file` is None if there
-    is no such file, or if RocketMQ wrote the checkpoint, which has only the time.
+    `file` is the number in that file's name, and `store_ms` the store time of its last message. `file` is None if no
+    file is full and synced, or if RocketMQ wrote the checkpoint, which has only the time.
     """
 
     file: int | None

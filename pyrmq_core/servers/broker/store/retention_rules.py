@@ -30,8 +30,9 @@ WARNING_RANGE: Final = (35, 90)
 class RetentionRules:
     """The settings of retention. Segments older than `reserved_ms` are removed at the `hours` of the day.
 
-    Above `max_used_percent` of the disk they are removed at any hour, above `clean_percent` whatever their age if
-    `is_forcible`. Above `warning_percent` sends are refused. A `max_store_bytes` above 0 limits the size of the store.
+    The percentages are parts of the disk that are in use. Above `max_used_percent` old segments are removed at any
+    hour. Above `clean_percent` segments are removed whatever their age, if `is_forcible`. Above `warning_percent` sends
+    are refused. A `max_store_bytes` above 0 limits the size of the store.
     """
 
     reserved_ms: int

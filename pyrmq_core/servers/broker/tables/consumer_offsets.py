@@ -165,8 +165,8 @@ class GroupOffsets:
         """Returns the offset to which a member's pull must be redirected after a reset, or None if the pull may go on.
 
         `offset` is that of the pull, or None if the pull was waiting when the group was reset. The first member that
-        pulls at the reset's offset ends the reset. A later pull of another member is redirected too, unless its offset
-        is between the reset's and the committed one.
+        pulls at the new offset ends the reset. A later pull of another member is redirected too, unless it is at an
+        offset from the new one to the committed one.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None or member in reset.followers:

@@ -46,9 +46,9 @@ class DamagedTimers(StoreError):
 class TimerEntry(NamedTuple):
     """One entry of the timer log: a waiting message of `size` bytes at `physical_offset` of the commit log.
 
-    `previous` is the offset of the entry before it in the same slot. The message waits in the slot of the time
-    `slot_ms`, is due at `due_ms`, and entered at `enqueue_ms`. `magic` says whether it is then stored again, or recalls
-    another.
+    `previous` is the offset of the entry before it in the same slot. The message entered the log at `enqueue_ms`, waits
+    in the slot of the time `slot_ms`, and is due at `due_ms`. `magic` has the bits that say whether the message is
+    stored again when its slot is due, or recalls another message.
     """
 
     previous: int

@@ -100,7 +100,7 @@ def _conditions(wanted: Wanted) -> dict[str, str]:
 
 
 def _listed(result: FoundMessages, wanted: Wanted) -> dict[str, object]:
-    """Returns the values for a list: its rows, the heads of its columns, and further columns to offer."""
+    """Returns a list's values for the template: its rows, the heads of its columns, and names of columns to choose."""
     heads = tuple(Columns.parse(wanted.columns).values) if wanted.columns else ()
     counts = Counter(name for message in result.messages for name in member_names(message.body) if not heads)
     offered = [f"json.{name}" for name, _ in counts.most_common(OFFERED_COLUMNS) if MEMBER.fullmatch(name)]

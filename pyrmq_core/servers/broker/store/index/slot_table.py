@@ -20,10 +20,11 @@ PAGES_AT_ONCE: Final = 256
 
 
 class SlotTable:
-    """The hash slots of one index file in memory: `count` numbers, each that of the slot's newest entry, or 0.
+    """The hash slots of one index file in memory: `count` numbers of entries, 0 for an empty slot.
 
-    Memory pages that were never written take no space. With `replaces`, `write` also writes zeros over old slots in the
-    file. Otherwise it leaves out pages that are empty here, since they are empty in the file, too.
+    A slot has the number of its newest entry. Memory pages that were never written take no space. With `replaces`,
+    `write` also writes zeros over old slots in the file. Otherwise it leaves out empty pages, which are empty in the
+    file, too.
     """
 
     def __init__(self, count: int, *, replaces: bool = False) -> None:
