@@ -159,7 +159,7 @@ def ranges_between(
 ) -> dict[MessageQueue, OffsetRange]:
     """Returns the offsets to read of each queue. Raises `InvalidOffsets` for a queue whose end is before its start.
 
-    For a queue in `by_time`, whose start or end is a time, such a range is empty instead: it has no message.
+    For a queue in `by_time`, whose start or end is a time, the range is then empty, since it has no message.
     """
     ranges = {}
     for queue, first in start.offsets.items():

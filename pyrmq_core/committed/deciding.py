@@ -103,7 +103,7 @@ def next_record(
 
 
 def remembered(decided: CommittedBatches) -> CommittedBatches:
-    """Returns those of the committed batches that a new record lists, up to 1 MiB, the latest ones.
+    """Returns the committed batches that a new record lists: the latest ones, up to 1 MiB of them.
 
     Left out are writers that commit only once, and writers whose last batch is 400 days older than the newest batch.
     """

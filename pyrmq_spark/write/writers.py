@@ -161,7 +161,7 @@ def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) ->
 def summary_line(written: Sequence[PartitionWritten]) -> str:
     """Returns one line about a write from its tasks' reports: rows, bytes, rows per queue, retries, refusals, repeats.
 
-    Rows of a batch that was committed before count as not sent, apart from the acknowledged rows.
+    Rows of a batch that was committed before are not acknowledged again. They are counted separately, as not sent.
     """
     queues: Counter[str] = Counter()
     statuses: Counter[str] = Counter()

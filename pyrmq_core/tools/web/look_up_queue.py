@@ -28,8 +28,8 @@ class TooManyLookUps(Exception):
 class WaitingLookUp:
     """A look-up, which is a query to brokers, that waits until `LookUpQueue` lets it begin.
 
-    Viewers at several addresses may wait for the same one. `called` is set when it may begin. It then counts as a
-    look-up of the address `called_for`.
+    Viewers at several addresses may wait for the same look-up. `called` is set when it may begin, and from then on it
+    counts as a look-up of the address `called_for`.
     """
 
     called: trio.Event = field(default_factory=trio.Event)

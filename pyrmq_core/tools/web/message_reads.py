@@ -334,7 +334,8 @@ def _first(pull: RawPull, offset: int) -> Readable | None:
 
 
 async def _run(search: Search, take: Callable[[list[MessageExt]], Awaitable[bool]]) -> bool:
-    """Passes a search's matches to `take`, in lists, until it returns True, all are found, or `SEARCH_SECONDS` pass.
+    """Passes a search's matches to `take`, in lists, until `take` returns True, all are found, or `SEARCH_SECONDS`
+    pass.
 
     Returns whether all messages of the search were read.
     """
