@@ -319,7 +319,7 @@ class SendFailed(RocketMQError):
 
 
 class StoredRows(Protocol):
-    """The rows that a failed `send_arrow` has stored, by queue. A `WriteSummary` is one."""
+    """The rows that a failed `send_arrow` has stored, by queue. The class `WriteSummary` fits this protocol."""
 
     @property
     def messages(self) -> int: ...

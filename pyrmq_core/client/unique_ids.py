@@ -18,7 +18,9 @@ IDS_A_MILLISECOND: Final = 0x10000
 
 
 class UniqueIds:
-    """A generator of ascending ids. After the 65,536 ids of a millisecond, those of the next one are used."""
+    """A generator of ascending ids. A millisecond has 65,536 ids. After its last id, the ids of the next millisecond
+    follow.
+    """
 
     def __init__(self) -> None:
         self.start_over()

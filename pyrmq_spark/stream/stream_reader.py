@@ -59,7 +59,7 @@ if TYPE_CHECKING or has_admission_control():
 else:
 
     class SupportsTriggerAvailableNow:
-        """Replaces the class of PySpark 4.2 under earlier releases, which do not use it."""
+        """A stand-in for the class of PySpark 4.2 and later. Earlier releases do not look for it."""
 
 
 log = line_logger(__name__)

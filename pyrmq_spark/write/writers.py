@@ -33,10 +33,10 @@ if TYPE_CHECKING or has_stream_arrow_writer():
 else:
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-        """Replaces the class of PySpark 4.1 under 4.0, whose tasks pass Arrow batches to `DataSourceArrowWriter` only.
+        """A stand-in for the class of PySpark 4.1 and later.
 
-        The worker chooses between batches and rows by that class alone (pyspark/sql/worker/write_into_data_source.py),
-        for batches and for streams.
+        PySpark 4.0 passes Arrow batches only to a `DataSourceArrowWriter`, for batches and for streams
+        (pyspark/sql/worker/write_into_data_source.py). It passes rows to any other writer.
         """
 
 

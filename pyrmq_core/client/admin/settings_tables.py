@@ -43,7 +43,7 @@ class SettingRow:
 
     @property
     def by_value(self) -> dict[str | None, list[str]]:
-        """The names of the servers by the value that the setting has there."""
+        """The servers' names, grouped by the value that the setting has at them."""
         servers: dict[str | None, list[str]] = {}
         for server, value in self.values.items():
             servers.setdefault(value, []).append(server)

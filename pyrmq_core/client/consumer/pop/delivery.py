@@ -106,7 +106,9 @@ class PopDelivery(AsyncOnly):
         return trio.current_time() > self._ends_at
 
     async def _extend_on(self, seconds: float) -> None:
-        """Extends the message by `seconds` whenever half of its time is over, until it is settled or visible."""
+        """Extends the message's invisible time by `seconds` whenever half of it is over, until it is settled or
+        visible.
+        """
         while not self._is_settled:
             await trio.sleep_until(self._half_over_at)
             try:

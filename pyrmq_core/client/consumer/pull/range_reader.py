@@ -35,7 +35,9 @@ Filter = TagFilter | SqlFilter
 
 
 class PullRequests(Protocol):
-    """The pull requests of one queue, which differ in offset and count, and their answers. `QueuePulls` is one."""
+    """The pull requests of one queue, which differ in offset and count, and their answers. `QueuePulls` fits this
+    protocol.
+    """
 
     @property
     def form(self) -> RequestForm:

@@ -280,7 +280,7 @@ class AllocateMessageQueueConsistentHash:
         return tuple(queue for queue in queues if ring[self._position(queue, positions)] == client_id)
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
-        """Returns the member at each position of the ring. If two have the same position, the later one gets it."""
+        """Returns the member at each position of the ring. The later of two members with the same position gets it."""
         ring: dict[int, str] = {}
         nodes = Counter[str]()
         for client_id in client_ids:

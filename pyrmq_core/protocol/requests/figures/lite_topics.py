@@ -60,7 +60,7 @@ class GetLiteClientInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetLiteGroupInfo(HeaderRequest):
-    """A request for a group's lag in one lite topic, or in all. Of these, the answer names `top` with the greatest lag."""
+    """A request for a group's lag in one lite topic, or in all. The answer names the `top` with the greatest lag."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_LITE_GROUP_INFO
     group: str = wire("group")

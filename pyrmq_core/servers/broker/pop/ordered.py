@@ -1,6 +1,7 @@
 """`OrderedQueues`: the messages that ordered pops took, queue by queue, and their file `consumerOrderInfo.json`.
 
-A queue is locked for other pops while one of them is neither acknowledged nor visible again. Members of a row:
+A queue is locked for other pops while one of these messages is neither acknowledged nor visible again. Members of a
+row:
 
     popTime, i   time of the pop, and invisible time, in ms
     o            offset of the first message, and the distance of each other one from it
@@ -10,8 +11,9 @@ A queue is locked for other pops while one of them is neither acknowledged nor v
     a            attempt id of the pop
     l            time of the last pop in ms
 
-Source: broker/pop/orderly/QueueLevelConsumerManager.java (5.4.0). There an acknowledgement in a queue without a row
-moves the group's offset past all messages before it. Here it has an effect only if the row is that of its pop.
+Source: broker/pop/orderly/QueueLevelConsumerManager.java (5.4.0). In RocketMQ, an acknowledgement in a queue without a
+row moves the group's offset past all messages before it. Here, an acknowledgement counts only if the queue's row is
+that of the pop which took the message.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class Reviver:
         self._commit(queue_id, queue)
 
     def _commit(self, queue_id: int, queue: Revival) -> None:
-        """Commits the offset of the last finished entry, as RocketMQ does, not the offset after it."""
+        """Commits the offset of the last finished entry. Like RocketMQ, it does not commit the offset after it."""
         committed, last = self.offsets.committed(REVIVE_GROUP, self.log.topic, queue_id), queue.done - 1
         if last > (-1 if committed is None else committed):
             self.offsets.commit(REVIVE_GROUP, self.log.topic, queue_id, last)

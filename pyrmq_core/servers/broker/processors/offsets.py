@@ -100,7 +100,10 @@ class OffsetRequests:
         return StoreTimeFound(-1 if stored is None else stored).to_command()
 
     def query_consumer_offset(self, request: Command, _: Peer) -> Command:
-        """Returns the committed offset, or 0 for a queue that still has its first message, or else a refusal."""
+        """Returns a group's committed offset in a queue, or a refusal if the group has none.
+
+        A queue of which no message is deleted yet gets 0 instead of the refusal, unless the request forbids that.
+        """
         header = QueryConsumerOffset.from_command(request)
         committed = self.offsets.committed(header.consumer_group, header.topic, header.queue_id)
         if committed is not None:

@@ -242,9 +242,9 @@ class AppendGroup:
     def add(self, append: Append, now_ms: int) -> AppendResult | None:
         """Adds an append with the store time `now_ms`. Returns its offsets, or None if the segment has no room for it.
 
-        Raises `DoesNotFit` for an append larger than a segment, and for a batch in one record that would count as one
-        message. Raises `UnsafePath` for a topic that cannot be a folder's name, and another `StoreError` if the disk
-        fails.
+        Raises `DoesNotFit` for an append larger than a segment, and for a whole batch in one record whose queue offsets
+        are those of a single message. Raises `UnsafePath` for a topic that cannot be a folder's name, and another
+        `StoreError` if the disk fails.
         """
         log, is_batch = self._log, append.inner_num > 0
         size = appended_bytes(append) + (INNER_BYTES if is_batch else LITE_BYTES if append.lite_queue else 0)

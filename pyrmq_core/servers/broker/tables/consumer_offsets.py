@@ -96,7 +96,9 @@ class GroupOffsets:
         self.on_commit(group, topic, queue_id)
 
     def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Adopts a group's offsets by queue id that were committed at another broker. Those of other queues stay."""
+        """Adopts a group's offsets, by queue id, that were committed at another broker. Offsets of other queues do not
+        change.
+        """
         before = self._committed.find((topic, group))
         if before is None or not before.items() >= offsets.items():
             self._queues(topic, group).update(offsets)

@@ -114,7 +114,7 @@ class GroupTable:
     def change(self, group: GroupConfig, now_ms: int) -> None:
         """Creates or changes a group. Raises `InvalidArgument` or `BadAttribute` for impossible settings.
 
-        Its member `attributes` has changes: `+name` sets an attribute, `-name` removes it.
+        In `group["attributes"]`, a key `+name` sets an attribute and a key `-name` removes it.
         """
         name = group["groupName"]
         before = self._groups.get(name)

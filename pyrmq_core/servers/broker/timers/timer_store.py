@@ -193,7 +193,7 @@ class TimerStore:
         self.delivery.report()
 
     def _leave_slot(self) -> Iterator[None]:
-        """Closes the open slot, in steps, so that its entries in the files are only the undelivered ones."""
+        """Closes the open slot in steps, and writes only its undelivered entries back to the files."""
         slot = self._slot
         if slot is None:
             return
