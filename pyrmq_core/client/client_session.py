@@ -308,7 +308,7 @@ class ClientSession:
     async def _leave_lost_masters(self, routes: Routes, caller: RemotingClient) -> None:
         """Closes the connections to each master that is in no route any more.
 
-        So the sends that wait for its answer end, and use the new master.
+        Sends that wait for the lost master's answer then fail at once, and can be tried at the new master.
         """
         masters: dict[str, str] = {}
         while True:

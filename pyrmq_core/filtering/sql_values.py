@@ -35,7 +35,10 @@ class Incomparable(Exception):
 
 
 def compare(left: bool | Number | str, right: bool | Number | str) -> int:
-    """Returns -1, 0 or 1. Values that are never equal give -1. Raises `Incomparable` where Java raises."""
+    """Returns -1, 0 or 1 if the left value is less, equal or greater. Raises `Incomparable` where Java raises.
+
+    A truth value and a number, which are never equal, give -1.
+    """
     if isinstance(left, bool):
         if isinstance(right, str):
             raise Incomparable

@@ -1,8 +1,9 @@
 """A server's TLS settings under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...), and its SSLContexts.
 
-Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties, or in the file
-that `tls.config.file` names. Here they are among a server's other settings, or in such a file, which overrides them.
-Unlike Apache's, our servers make no test certificate (`tls.test.mode.enable`). They are plain without a certificate.
+Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java these settings are JVM properties, or in
+the file that `tls.config.file` names. Here they are among a server's other settings, or in such a file, which overrides
+them. Apache's servers can make a test certificate (`tls.test.mode.enable`). These servers make none, and without a
+certificate they are plain.
 """
 
 from __future__ import annotations

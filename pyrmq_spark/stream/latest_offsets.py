@@ -145,8 +145,8 @@ class QueueWatch:
     def _discover_if_possible(self, start: Offsets) -> None:
         """Updates the known queues from the topics' routes.
 
-        If no NameServer answers, the known queues stay as they are, and none counts as deleted. Before there are any,
-        it raises `NoNameServer`.
+        If no NameServer answers, the known queues stay as they are, and none counts as deleted. Raises `NoNameServer`
+        if no NameServer has ever answered.
         """
         try:
             self._discover(start)

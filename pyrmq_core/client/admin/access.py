@@ -67,7 +67,9 @@ class PolicyInfo:
 
 @dataclass(frozen=True, slots=True)
 class AccountInfo:
-    """One account of `plain_acl.yml`. Its default permissions apply to topics and groups without an entry."""
+    """One account of `plain_acl.yml`. Its default permissions apply to topics and groups that have no entry of their
+    own.
+    """
 
     access_key: str
     admin: bool
@@ -250,8 +252,8 @@ class Policies(_AccessFamily):
     ) -> tuple[str, ...]:
         """Removes all policies of a subject, or its entry about one resource. Returns the names of the brokers.
 
-        Brokers without such a policy, as after a call that failed halfway, are skipped. If no broker has one, raises
-        the first refusal.
+        A broker without such a policy is left out, so a call that failed halfway can be repeated. If no broker has such
+        a policy, raises the first broker's refusal.
         """
         command = DeleteAcl(subject, resource=resource).to_command()
 
@@ -341,7 +343,9 @@ class Accounts(_AccessFamily):
         return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
 
     async def list(self, *, broker: str | None = None, cluster: str | None = None) -> Gathered[AccountList]:
-        """Returns the accounts and white addresses, by broker. `failures` has the errors of other brokers."""
+        """Returns the accounts and white addresses, by broker. `failures` has the errors of brokers that did not
+        answer.
+        """
         gathered = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
         return Gathered({name: _accounts(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 

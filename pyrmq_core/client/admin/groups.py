@@ -299,7 +299,7 @@ class Groups(AdminFamily):
     ) -> tuple[OffsetChange, ...]:
         """Returns the changes that `reset` would make now, and makes none. With `queue` only the change of this queue.
 
-        `to` is an offset only with a queue, as for `seek`. Raises `NoRoute` for an unknown topic, and
+        With a `queue`, `to` may also be an offset, as for `seek`. Raises `NoRoute` for an unknown topic, and
         `InvalidArgument` for a time without a zone or an offset beyond the queue.
         """
         check_topic(topic)

@@ -43,10 +43,10 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The checks of a cluster at the time `taken`, compared with earlier checks at the time `since` (None: with none).
+    """The checks of a cluster at the time `taken`, compared with earlier checks at the time `since`.
 
-    For the next comparison, `disks` has the used part of the log's disk, 0 to 1, by broker address, and `lags` the
-    number of unconsumed messages by group.
+    `since` is None if there were no earlier checks. For the next comparison, `disks` has the used part of the log's
+    disk, 0 to 1, by broker address, and `lags` the number of unconsumed messages by group.
     """
 
     checks: tuple[HealthCheck, ...]

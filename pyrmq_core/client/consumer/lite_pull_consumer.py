@@ -37,7 +37,7 @@ TopicListener = Callable[[str, Sequence[MessageQueue]], object]
 
 
 class TopicWatch:
-    """The listeners to call when a topic's queues change. They are queried and compared every `interval` seconds."""
+    """The listeners to call when a topic's queues change. The queues are queried every `interval` seconds."""
 
     def __init__(self, lookups: QueueOffsets, interval: float, problems: Problems) -> None:
         self._lookups = lookups
@@ -188,8 +188,8 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
         """Returns the messages of the next poll, and the number of the latest poll that returned messages.
 
-        `received` is the number of the last poll whose messages reached the caller. If it is an earlier one than the
-        last poll, that poll's messages are returned again. None means that all messages reached the caller.
+        `received` is the number of the last poll whose messages reached the caller. If a later poll has returned
+        messages since, these are returned again. None means that all messages reached the caller.
         """
         if timeout != 0:
             seconds_of("timeout", timeout)

@@ -1,8 +1,9 @@
 """Requests and replies: a message whose sender waits for a reply, which a broker pushes over the sender's connection.
 
-    requester                                    replier
-    CORRELATION_ID, REPLY_TO_CLIENT, TTL  --->   reads it as any message
-    326 over a connection that had a heartbeat   <---   325 to <cluster>_REPLY_TOPIC
+    from       to         what
+    requester  a topic    the request message, with the properties CORRELATION_ID, REPLY_TO_CLIENT and TTL
+    replier    a broker   the reply to topic <cluster>_REPLY_TOPIC (SEND_REPLY_MESSAGE_V2, 325)
+    broker     requester  the reply, over a connection that had a heartbeat (PUSH_REPLY_MESSAGE_TO_CLIENT, 326)
 
 Sources: client/impl/producer/DefaultMQProducerImpl.java (request), client/utils/MessageUtil.java,
 client/impl/ClientRemotingProcessor.java, 5.3.3. Java's synchronous request of 5.3.1 to 5.3.3 stops waiting when the

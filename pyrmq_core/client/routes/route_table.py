@@ -1,8 +1,9 @@
 """The topics of a client: their routes, and which of them are batch topics of 5.x.
 
-Routes are fetched when first needed, every 30 s and after failures, with one query of a topic at a time. They do not
-show batch topics, so the client queries a broker for the topic's settings (GET_TOPIC_CONFIG), once for each topic, and
-again after each query for its route. Brokers before 5.0 have no batch topics, and are not queried.
+Routes are fetched when first needed, every 30 s and after failures, with one query of a topic at a time. A route does
+not say whether its topic is a batch topic. So the client queries a broker for the topic's settings (GET_TOPIC_CONFIG),
+once for each topic, and again after each query for its route. Brokers before 5.0 have no batch topics, and are not
+queried.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class _Query:
 class Routes:
     """A client's topic routes, with the queues to write to (`TopicPublishInfo`) and the broker addresses in them.
 
-    When a topic's route changes, the event `changed` is set, and replaced by a new event. So is `brokers_changed` when
-    the addresses of brokers change.
+    When a topic's route changes, the event `changed` is set, and replaced by a new event. The same happens to the event
+    `brokers_changed` when the addresses of brokers change.
     """
 
     def __init__(self, nameservers: NameServers, problems: Problems, *, random_start: Callable[[], int]) -> None:

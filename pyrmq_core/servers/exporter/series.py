@@ -26,7 +26,7 @@ class _Series:
 
 
 class Histogram:
-    """A histogram for each combination of labels. After `max_series` combinations, all further ones share one.
+    """A histogram for each combination of labels. All combinations beyond the first `max_series` share one histogram.
 
     `bounds` are the upper bounds of the buckets. One more bucket has no bound.
     """
@@ -51,7 +51,7 @@ class Histogram:
 
 
 class Counts:
-    """A sum for each combination of labels. After `max_series` combinations, all further ones share one."""
+    """A sum for each combination of labels. All combinations beyond the first `max_series` share one sum."""
 
     def __init__(self, *, max_series: int = MAX_SERIES) -> None:
         self._max_series = max_series

@@ -31,7 +31,8 @@ MAX_MS: Final = 10**14
 class Slice:
     """The offsets to search next, by queue. The messages of all later slices were stored before `rest_bound`.
 
-    If the oldest come first, they were stored at or after it. It is None for the last slice.
+    If the search begins with the oldest, the messages of all later slices were stored at or after `rest_bound`. In the
+    last slice `rest_bound` is None.
     """
 
     ranges: Ranges

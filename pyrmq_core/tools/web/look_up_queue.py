@@ -53,7 +53,10 @@ class LookUpQueue:
         self._next_at = -math.inf
 
     def join(self, look_up: WaitingLookUp, address: str) -> None:
-        """Adds a look-up to the waiting line of an address, unless it may begin already. It may be in several lines."""
+        """Adds a look-up to the waiting line of an address, unless it may begin already.
+
+        A look-up that viewers at several addresses need is in the line of each.
+        """
         if not look_up.called.is_set():
             self._lines.setdefault(address, {})[look_up] = None
 

@@ -66,8 +66,8 @@ class FoundMessages:
     """Messages by store time, the newest first, and the error of each unreadable queue.
 
     The bodies are cut to their beginnings, and `faults` has the errors of messages that cannot be decoded. `more` means
-    that older messages are left. `searched` describes what a search has read. If it ended early, messages stored before
-    `go_on` are left, of which the first `skip` matches are shown already.
+    that older messages are left. `searched` describes what a search has read. A search that ended early continues with
+    the messages stored before `go_on`, and leaves out their first `skip` matches, which were shown already.
     """
 
     messages: tuple[MessageExt, ...] = ()

@@ -22,8 +22,8 @@ class ConsumeContext:
     """The messages of one call of the handler, all of one queue (client/hook/ConsumeMessageContext.java).
 
     `queue`, the messages' topics and the group are without the namespace. After the call, `status` is its result,
-    `success` whether the messages count as consumed, `seconds` its time, and `error` the handler's exception.
-    `properties` is one dict for both contexts of a call, in which a hook may keep values from before for after it.
+    `success` whether the messages count as consumed, `seconds` its time, and `error` the handler's exception. The
+    contexts before and after a call share the dict `properties`, in which a hook may keep values in between.
     """
 
     consumer_group: str

@@ -66,10 +66,10 @@ JOIN_MESSAGES: Final = 16_384
 class Puller:
     """The pulls of one consumer group, over a client's connections: single pulls, and reads of whole ranges.
 
-    Groups and queues in arguments and results are without the `namespace`, and requests contain it. With `is_member` it
-    pulls as members of a group do: from the slave that the broker's last answer suggested for the queue
-    (PullAPIWrapper.recalculatePullFromWhichNode), and a range only up to an answer by which a broker moves the group to
-    another offset.
+    Groups and queues in arguments and results are without the `namespace`, and requests contain it. If `is_member`, it
+    pulls as a member of the group does. It then pulls from the slave that the broker's last answer suggested for the
+    queue (PullAPIWrapper.recalculatePullFromWhichNode). And the read of a range ends at an answer by which the broker
+    moves the group to another offset.
     """
 
     def __init__(

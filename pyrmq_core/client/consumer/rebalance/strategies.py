@@ -253,8 +253,8 @@ class AllocateMessageQueueConsistentHash:
     """Consistent hashing: a queue goes to the next member on a ring (AllocateMessageQueueConsistentHash.java).
 
     Each member has `virtual_nodes` positions on the ring. More positions divide the queues more evenly. All members
-    need the same number and the same `hash_function`, which Java's members have by default. Go's have another hash:
-    never use this strategy in a group with them.
+    need the same number and the same `hash_function`. The default is the function of Java's clients. Go's clients use
+    another one, so never use this strategy in a group with them.
     """
 
     __slots__ = ("hash_function", "virtual_nodes")

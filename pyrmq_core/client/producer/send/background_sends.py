@@ -1,7 +1,7 @@
 """Sends that need no task: a callback receives the result or error of each send, once.
 
 The first try is posted, and the connection's callback processes its answer. A task continues a send only if it has to
-wait. Their number is not limited here: `InFlight` and `SendWindow` limit the sends that they start.
+wait. The number of sends is not limited here: `InFlight` and `SendWindow` limit the sends that they start.
 """
 
 from __future__ import annotations

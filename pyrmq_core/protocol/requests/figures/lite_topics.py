@@ -192,7 +192,7 @@ class LiteGroupInfo(LiteInfo):
     """A group's lag in its lite topics, or in one, with its offset there.
 
     `earliest_ms` is the store time of the oldest message that waits, or -1. The lag in a lite topic without messages is
-    -1. By default brokers collect no times of all lite topics, so `by_age` is empty.
+    -1. `by_age` is empty by default, since brokers then do not collect the times of all lite topics.
     """
 
     group: str = member("group", "", text_member)

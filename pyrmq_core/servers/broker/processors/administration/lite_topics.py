@@ -1,7 +1,7 @@
 """The administrative requests about lite topics (200074 to 200079), as 5.5.0 answers them.
 
-No client of this broker subscribes to lite topics: their numbers are 0, a client is unknown, and a dispatch finds none.
-Groups are those whose attribute `lite.bind.topic` names the parent topic. Source:
+No client of this broker subscribes to lite topics. So the answers count no subscriptions, a client is unknown, and a
+dispatch does nothing. Groups are those whose attribute `lite.bind.topic` names the parent topic. Source:
 broker/processor/LiteManagerProcessor.java, broker/metrics/LiteConsumerLagCalculator.java, 5.5.0.
 """
 
