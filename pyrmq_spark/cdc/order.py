@@ -164,7 +164,7 @@ def _place_in(parts: Column) -> Column:
 
 
 def _let(value: Column, of_value: Callable[[Column], Column]) -> Column:
-    """Returns an expression of a value that Spark computes once, however often the expression names it."""
+    """Returns the expression `of_value(value)`, in which Spark computes `value` only once, however often it is used."""
     return F.get(F.transform(F.array(value), of_value), F.lit(0))
 
 

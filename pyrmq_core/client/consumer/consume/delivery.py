@@ -73,7 +73,10 @@ class Deliveries:
         self._open: set[Delivery] = set()
 
     async def deliver(self, messages: Sequence[MessageExt]) -> None:
-        """Passes the messages to the iterating task one by one, each after the block of the previous one has ended."""
+        """Passes the messages to the iterating task one by one.
+
+        A message is passed once the `async with` block of the message before it has ended.
+        """
         for index, message in enumerate(messages):
             delivery = Delivery(message)
             try:

@@ -29,7 +29,10 @@ TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP":
 
 
 def failed_text(failures: Mapping[str, RocketMQError], *, as_json: bool) -> str:
-    """Returns a line for each broker with an error, or with `as_json` prints these lines on standard error."""
+    """Returns a line for each broker with an error.
+
+    With `as_json`, prints these lines on standard error instead, and returns an empty text.
+    """
     lines = [f"{name} {_failed(failures[name])}: {failures[name]}" for name in sorted(failures)]
     if not as_json:
         return rendered(*lines)
