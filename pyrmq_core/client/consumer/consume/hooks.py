@@ -68,7 +68,10 @@ CONSUMER_HOOKS: Final = (("consume_message_before", "consume_message_after"),)
 
 
 class ConsumerHooks:
-    """A consumer's hooks, called in their order. Without hooks it is false, and no `ConsumeContext` is needed."""
+    """A consumer's hooks, called in their order.
+
+    Its truth value is False without hooks. A caller then needs no `ConsumeContext`.
+    """
 
     def __init__(self, hooks: Sequence[ConsumeMessageHook]) -> None:
         check_hooks(hooks, CONSUMER_HOOKS)

@@ -1,8 +1,9 @@
 """`QueueLocks`: the locks at brokers that reserve queues for one orderly consumer of a group (requests 41, 42).
 
 A broker's lock lasts 60 s. This client renews it every 20 s, and relies on it for 30 s. A lock that is not released
-blocks its queue for the group until the 60 s end. So a request under way is not cancelled, and a lock that is granted
-too late is released. Source: client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock), ProcessQueue.java, 5.4.0.
+blocks its queue for the group until the 60 s end. So this client has to learn of every lock that it gets: a request
+under way goes on even if its caller is cancelled, and a lock that is granted too late is released. Source:
+client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock), ProcessQueue.java, 5.4.0.
 """
 
 from __future__ import annotations

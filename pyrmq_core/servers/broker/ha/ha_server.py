@@ -161,10 +161,10 @@ class HaServer:
             self._note_lag(replica)
 
     async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
-        """Sends all the bytes. Raises `NoSlave` if for a time the slave neither reads nor acknowledges any.
+        """Sends all the bytes. Raises `NoSlave` if the slave takes nothing for haHousekeepingInterval.
 
-        The time is haHousekeepingInterval. An acknowledgement suffices, since the system may accept no more bytes for a
-        slow slave until its full buffer has enough space.
+        A slave that acknowledges counts as taking, even if no byte can be sent to it: the system may accept no more
+        bytes for a slow slave until its full buffer has enough space.
         """
         while data:
             acknowledged = replica.acknowledged

@@ -96,7 +96,9 @@ class Checkpoint:
 
     @staticmethod
     def decode(data: bytes | None, own_data: bytes | None = None) -> Checkpoint:
-        """Decodes RocketMQ's file and this broker's own. Returns defaults if `data` is missing or short."""
+        """Decodes RocketMQ's file (`data`) and this broker's own. Returns defaults if RocketMQ's file is missing or too
+        short.
+        """
         if data is None or len(data) < EARLIER.size + CRC.size:
             return Checkpoint()
         (*values, _) = FIELDS.unpack_from(data)
