@@ -170,9 +170,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Reads several ranges, one after another, in lists of pulls as `read_joined` does.
 
         A list has pulls of one range, or, with `share_lists`, of several small ranges, in their order. Up to eight
-        ranges are pulled at once, each within the limits of `window`. If the ranges are small, up to 64 are pulled at
-        once, as long as all of them together are within these limits. An error of a range is raised after all pulls
-        before it.
+        ranges are pulled at once, each within the limits of `window`, or up to 64 small ranges that are within these
+        limits together. An error of a range is raised after all pulls before it.
         """
         wanted = tuple(ranges)
         for queue, offsets in wanted:
