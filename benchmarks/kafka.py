@@ -28,7 +28,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
@@ -104,7 +104,7 @@ def bulk(at: KafkaSitting, case: str, kinds: Sequence[str], rows: int, pairs: in
     for kind, job in JOBS.items():
         if kind in kinds:
             run = running(job, warm)
-            for side in sides(at, kind):
+            for side in sides(at.sessions, kind):
                 run(side, at.session(side))
     at.drop(warm)
     topics: dict[str, str] = {}
@@ -118,7 +118,7 @@ def bulk(at: KafkaSitting, case: str, kinds: Sequence[str], rows: int, pairs: in
         for kind, job in JOBS.items():
             if kind in kinds:
                 run = running(job, topics)
-                at.compare(f"{kind}-{case}", pair, sides(at, kind), rows, run)
+                at.compare(f"{kind}-{case}", pair, sides(at.sessions, kind), rows, run)
         yield
     at.drop(topics)
 
@@ -132,7 +132,7 @@ def making(at: KafkaSitting, case: str, rows: int, runs: int) -> None:
 def fixed(at: KafkaSitting, kinds: Sequence[str], runs: int) -> None:
     topics = {side: at.filled(side, FIXED_ROWS, FEW) for side in TWO_SIDES}
     for kind in kinds:
-        job_sides = tuple(side for side in sides(at, kind) if side == small_job(side))
+        job_sides = tuple(side for side in sides(at.sessions, kind) if side == small_job(side))
         run = running(JOBS[kind], topics)
         for side in job_sides:
             run(side, at.session(side))
@@ -145,7 +145,7 @@ def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[Non
     rows = SMALL_ROWS * batches
     filled = name == "small-read"
     topics = {side: at.filled(side, rows, FEW) if filled else at.new_topic(side) for side in TWO_SIDES}
-    job, job_sides = name.replace("-", "_") + "s", sides(at, name)
+    job, job_sides = name.replace("-", "_") + "s", sides(at.sessions, name)
     warm = running(job, topics, batches=WARM_BATCHES)
     for side in job_sides:
         warm(side, at.session(side))
@@ -175,12 +175,12 @@ def running(job: str, topics: Mapping[str, str], **arguments: int) -> Job:
     return lambda side, session: session.run(job, topic=topics[SIDES[side].topics], **arguments)
 
 
-def sides(at: KafkaSitting, kind: str) -> tuple[str, ...]:
+def sides(sessions: Collection[str], kind: str) -> tuple[str, ...]:
     """Returns the sides that run a kind of job, of those whose session is open."""
     every: tuple[str, ...] = SMALL_SIDES if kind in SMALL else BULK_SIDES
     if kind in UNIX_BULK:
         every = (*BULK_SIDES, UNIX, UNIX_BATCH, NATIVE, NATIVE_BATCH)
-    return tuple(side for side in every if SIDES[side].session in at.sessions)
+    return tuple(side for side in every if SIDES[side].session in sessions)
 
 
 def taken_off(rows: Mapping[str, Row]) -> dict[str, dict[str, float]]:

@@ -83,17 +83,22 @@ def test_rows_are_chosen_by_patterns() -> None:
 
 
 def test_a_session_with_settings_reads_the_same_topics() -> None:
+    sessions = ("kafka", "plain", "unix")
     for kind in ("read", "stream"):
-        assert [SIDES[side].topics for side in sides(kind)] == ["kafka", "plain", "batch", "plain", "batch"]
-        assert [SIDES[side].session for side in sides(kind)] == ["kafka", "plain", "plain", "unix", "unix"]
-    assert sides("body") == ("kafka", "plain", "batch")
-    assert sides("small-read") == sides("small-write") == ("kafka", "plain", "unix")
+        read = sides(sessions, kind)
+        assert [SIDES[side].topics for side in read] == ["kafka", "plain", "batch", "plain", "batch"]
+        assert [SIDES[side].session for side in read] == ["kafka", "plain", "plain", "unix", "unix"]
+        assert sides((*sessions, "native"), kind) == (*read, "native", "native-batch")
+    assert sides(sessions, "body") == ("kafka", "plain", "batch")
+    assert sides(sessions, "small-read") == sides(sessions, "small-write") == ("kafka", "plain", "unix")
+    assert sides(("kafka", "plain"), "small-read") == ("kafka", "plain")
 
 
 def test_a_small_job_on_a_batch_topic_is_that_on_a_plain_one() -> None:
     assert {side: small_job(side) for side in SIDES if small_job(side) != side} == {
         "batch": "plain",
         "unix-batch": "unix",
+        "native-batch": "native",
     }
 
 
