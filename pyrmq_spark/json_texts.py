@@ -175,9 +175,7 @@ def exact(plain: Column, strings: Column, shape: Shape) -> Column:
 
 
 def shape_of(type_: str) -> Shape | None:
-    """Returns where strings are within a type of Spark's SQL, as a tree of its nested types, or None if it has no
-    strings.
-    """
+    """Returns the places of strings in a type of Spark's SQL, a tree of its nested types, or None without strings."""
     head, _, parameters = type_.partition("<")
     inner = parameters.rpartition(">")[0]
     match head.strip().lower():

@@ -13,7 +13,10 @@ from pyrmq_spark.positions import PerQueue, Position
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A tenant's namespace. Its methods add it to topic names, as brokers store them. They return None for None."""
+    """A tenant's namespace, and methods that add it to topics in options, which brokers know under the longer name.
+
+    A method that gets None returns None.
+    """
 
     name: str
 

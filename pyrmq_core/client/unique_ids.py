@@ -18,9 +18,7 @@ IDS_A_MILLISECOND: Final = 0x10000
 
 
 class UniqueIds:
-    """A generator of ascending ids. A millisecond has 65,536 ids. After its last id, the ids of the next millisecond
-    follow.
-    """
+    """A generator of ascending ids, 65,536 for each millisecond. Then it continues with the ids of the next one."""
 
     def __init__(self) -> None:
         self.start_over()

@@ -137,11 +137,11 @@ def _place_among(items: Column) -> Column:
 
 
 def _place_in(parts: Column) -> Column:
-    """Returns a change's position among all changes of its key, or the fault for which it has none (see
-    `_place_among`).
+    """Returns a change's position among all changes of its key, or the fault for which it has none.
 
     `parts` has the queues in which the key's changes lie (`homes`), except queues that have only a delete for a
     replaced key. It also has the changes in the first of these queues (`own`), and those in all other queues (`away`).
+    `_place_among` has the rules.
     """
     homes, own, away = parts["homes"], parts["own"], parts["away"]
     last, last_away = F.try_element_at(own, F.lit(-1)), F.try_element_at(away, F.lit(-1))

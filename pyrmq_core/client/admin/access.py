@@ -67,9 +67,7 @@ class PolicyInfo:
 
 @dataclass(frozen=True, slots=True)
 class AccountInfo:
-    """One account of `plain_acl.yml`. Its default permissions apply to topics and groups that have no entry of their
-    own.
-    """
+    """One account of `plain_acl.yml`. Its default permissions apply to topics and groups without their own entry."""
 
     access_key: str
     admin: bool
@@ -343,9 +341,7 @@ class Accounts(_AccessFamily):
         return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
 
     async def list(self, *, broker: str | None = None, cluster: str | None = None) -> Gathered[AccountList]:
-        """Returns the accounts and white addresses, by broker. `failures` has the errors of brokers that did not
-        answer.
-        """
+        """Returns the accounts and white addresses, by broker. `failures` has the errors of brokers that failed."""
         gathered = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
         return Gathered({name: _accounts(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 

@@ -198,10 +198,9 @@ class GroupMember:
 
     @property
     def reads(self) -> dict[str, str]:
-        """The topics to which this client subscribes by its own report, without retry topics, by their filter
-        expressions.
+        """The topics to which this client reports that it subscribes, except retry topics, each with its filter.
 
-        The expression is `*` for all messages. Empty if the client sent no report.
+        A filter is an expression, `*` for all messages. Empty if the client sent no report.
         """
         subscriptions = () if self.running_info is None else self.running_info.subscriptions
         return {data.topic: data.sub_string or "*" for data in subscriptions if not is_retry_topic(data.topic)}

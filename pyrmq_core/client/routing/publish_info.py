@@ -174,8 +174,7 @@ def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
 
 
 def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
-    """Returns an error that names the brokers where the topic lacks the READ permission, or None if it lacks it
-    nowhere.
+    """Returns an error that names the brokers where the topic lacks the READ permission, or None if there are none.
 
     The client never pulls from the queues of these brokers, so no broker reports this. The error has the code of such a
     report, NO_PERMISSION.

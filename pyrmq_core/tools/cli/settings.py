@@ -30,7 +30,10 @@ def settings_of(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
 
 
 def chosen_settings(settings: Mapping[str, str], names: Iterable[str], where: str) -> dict[str, str]:
-    """Returns the settings with these names, or all without names. Raises `ClickException` for an unknown name."""
+    """Returns the settings with these names, or all if no name is given.
+
+    Raises `ClickException` for an unknown name. `where` names the server in the error.
+    """
     wanted = list(names)
     if missing := [name for name in wanted if name not in settings]:
         raise click.ClickException(f"{where} lists no setting {', '.join(missing)}")

@@ -49,9 +49,7 @@ MAX_REQUESTS: Final = 64
 
 
 class FormToken:
-    """The random secret that this server puts in each of its forms. A form without it was forged by another site
-    (CSRF).
-    """
+    """The random secret that this server puts in each of its forms. Forms forged by another site (CSRF) lack it."""
 
     def __init__(self) -> None:
         self.text = secrets.token_urlsafe(32)
@@ -212,9 +210,7 @@ class RequestSlots:
         self._taken: dict[RequestSlot, None] = {}
 
     def take(self, host: str) -> RequestSlot | None:
-        """Returns a slot for a request from an IP address, or None if all slots are taken and no request may be
-        replaced.
-        """
+        """Returns a slot for a request from an IP address, or None if all are taken and no request may be replaced."""
         if len(self._taken) >= self._most:
             counts = Counter(slot.host for slot in self._taken)
             greediest, most = counts.most_common(1)[0]

@@ -188,9 +188,7 @@ class LookUps:
         return await self._get(("stack", group, client_id), partial(self._admin.groups.stack, group, client_id))
 
     async def progress(self, group: str) -> GroupProgress:
-        """Returns a group's progress in each queue, with its members. If a page shows the group's curve, adds its lag
-        there.
-        """
+        """Returns a group's progress in each queue, with its members. Adds its lag to its curve, if pages show that."""
 
         async def look_up() -> GroupProgress:
             progress = await self._admin.groups.progress(group, members=True)

@@ -334,8 +334,7 @@ def _first(pull: RawPull, offset: int) -> Readable | None:
 
 
 async def _run(search: Search, take: Callable[[list[MessageExt]], Awaitable[bool]]) -> bool:
-    """Passes a search's matches to `take`, in lists, until `take` returns True, all are found, or `SEARCH_SECONDS`
-    pass.
+    """Passes a search's matches to `take` in lists, for `SEARCH_SECONDS` at most, until it returns True.
 
     Returns whether all messages of the search were read.
     """

@@ -106,9 +106,7 @@ class PopDelivery(AsyncOnly):
         return trio.current_time() > self._ends_at
 
     async def _extend_on(self, seconds: float) -> None:
-        """Extends the message's invisible time by `seconds` whenever half of it is over, until it is settled or
-        visible.
-        """
+        """Extends the invisible time by `seconds` when half of it is over, until the message is settled or visible."""
         while not self._is_settled:
             await trio.sleep_until(self._half_over_at)
             try:

@@ -1,7 +1,8 @@
 """Decides whether the answer to a pull of a range is usable, worth a retry, or shows a loss. Pure.
 
-Statuses as the broker sets them: store/DefaultMessageStore.java (getMessage), 5.4.0, and broker/processor/
-PullMessageProcessor.java, which reports a reset of the group's offset (OFFSET_RESET) once, in the answer to any pull.
+The broker sets the status of an answer in store/DefaultMessageStore.java (getMessage), 5.4.0. Its
+PullMessageProcessor.java (broker/processor) reports a reset of the group's offset (OFFSET_RESET) once, in the answer to
+any pull.
 """
 
 from __future__ import annotations

@@ -35,9 +35,7 @@ Filter = TagFilter | SqlFilter
 
 
 class PullRequests(Protocol):
-    """The pull requests of one queue, which differ in offset and count, and their answers. `QueuePulls` fits this
-    protocol.
-    """
+    """The pull requests of one queue, which differ in offset and count, and their answers, such as `QueuePulls`."""
 
     @property
     def form(self) -> RequestForm:

@@ -272,7 +272,7 @@ class AllocateMessageQueueConsistentHash:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the queues whose next node on the ring is a node of the member."""
+        """Returns the queues whose next position on the ring is one of the member's positions."""
         if not is_member(client_id, queues, client_ids):
             return ()
         ring = self._ring(client_ids)

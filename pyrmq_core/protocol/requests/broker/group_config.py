@@ -1,6 +1,6 @@
 """GET_SUBSCRIPTIONGROUP_CONFIG (352): a consumer group's settings. 5.x creates a group that it does not know.
 
-4.9 does not know the request (code 3), and needs none: it stores offsets of any group. Source:
+4.9 does not know this request (its answer has code 3), and stores the offsets of any group without it. Source:
 remoting/protocol/header/GetSubscriptionGroupConfigRequestHeader.java.
 """
 

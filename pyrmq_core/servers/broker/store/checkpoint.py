@@ -1,29 +1,29 @@
 """The checkpoint: up to which point commit log, queues and key index are synced to the disk, in two files.
 
-    checkpoint                 bytes  RocketMQ's, with store times for all times
-    log flushed to             8
-    queues flushed to          8
-    index flushed to           8
+    checkpoint                 bytes  RocketMQ's file. A time is the store time of the last synced message, in ms
+    log flushed to             8      a time
+    queues flushed to          8      a time
+    index flushed to           8      a time
     slave flushed offset       8
     confirmed offset           8
-    queues synced to           8      a log offset, since 5.5.0, which recovers from it, 0 for unknown
+    queues synced to           8      a log offset, 0 for unknown. RocketMQ recovers from it since 5.5.0
     zeros                      to 4096
 
-    checkpoint.pyrmq           bytes  this broker's own
+    checkpoint.pyrmq           bytes  this broker's own file
     mark                       8      `PYRMQ\\0\\0\\6`
     RocketMQ's fields          48     as above, of the same moment
     queues                     4      number of queues with entries
-    entries                    8      number of their entries before the offset above, of each queue from 0 on
-    log start                  8      the log was removed up to here, missing bytes after it are lost
+    entries                    8      sum of all queues' entries for messages before the offset above, removed ones too
+    log start                  8      the log was removed up to here, so bytes that are missing after it are lost
     index file                 8      the name, a number, of the newest file of the index that is full and synced
     CRC                        4      CRC-32 of all fields before
     zeros                      to 4096
 
-The own file is synced before RocketMQ's is written, so that a crash leaves RocketMQ's with the same times or earlier
-ones. If its times are later, another broker has stored messages since, and the own file does not count.
+This broker's file is synced before RocketMQ's is written, so that a crash leaves RocketMQ's with the same times or
+earlier ones. If its times are later, another broker has stored messages since, and this broker's file does not count.
 
 Earlier versions of this broker had their fields in RocketMQ's file, from byte 40 on, where 5.5.0 takes the mark for an
-offset. They are read, and the first start writes zeros over them.
+offset. Such fields are read, and the first start writes zeros over them.
 
 Source: store/StoreCheckpoint.java (5.4.0, 5.5.0).
 """
@@ -96,9 +96,7 @@ class Checkpoint:
 
     @staticmethod
     def decode(data: bytes | None, own_data: bytes | None = None) -> Checkpoint:
-        """Decodes RocketMQ's file (`data`) and this broker's own. Returns defaults if RocketMQ's file is missing or too
-        short.
-        """
+        """Decodes RocketMQ's file (`data`) and this broker's own. Returns defaults if `data` is missing or short."""
         if data is None or len(data) < EARLIER.size + CRC.size:
             return Checkpoint()
         (*values, _) = FIELDS.unpack_from(data)

@@ -96,9 +96,7 @@ class GroupOffsets:
         self.on_commit(group, topic, queue_id)
 
     def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Adopts a group's offsets, by queue id, that were committed at another broker. Offsets of other queues do not
-        change.
-        """
+        """Adopts a group's offsets, by queue id, that were committed at another broker. Other queues keep theirs."""
         before = self._committed.find((topic, group))
         if before is None or not before.items() >= offsets.items():
             self._queues(topic, group).update(offsets)
@@ -263,7 +261,7 @@ class GroupOffsets:
         self._topics.remove(group)
 
     def members(self) -> dict[str, Any]:
-        """Returns the members of the JSON object in `consumerOffset.json`. Rows are created during their iteration."""
+        """Returns the members of the JSON object in `consumerOffset.json`. A table is an iterator over its rows."""
         topics, committed = self._topics.snapshot(), self._committed.snapshot()
         return {
             "dataVersion": self.data_version.to_members(),
