@@ -48,7 +48,7 @@ MAX_FOUND_BYTES: Final = 256 * 1024 * 1024
 class MessageList:
     """Messages in order of store time, and `failures`: the errors of brokers, by name, whose messages are missing.
 
-    A broker did not answer, a message was unreadable, or the bodies were too large together.
+    A message is missing if its broker did not answer, if it cannot be read, or if all bodies were too large together.
     """
 
     messages: tuple[MessageExt, ...]

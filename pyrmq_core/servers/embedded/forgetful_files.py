@@ -2,8 +2,10 @@
 
 A page's content at the last sync is kept from the first write after it until the file is synced again. A power cut also
 removes a new file whose name is not synced. Removing or moving a file counts as synced at once, since the broker's
-store syncs that itself. If a sync fails, the file's unsynced pages are lost at the power cut, as in Linux: they are
-read as written, and a later sync does not save them unless they are written again.
+store syncs that itself.
+
+A file whose sync fails behaves as in Linux. Its unsynced pages can still be read, but a later sync does not save them
+unless they are written again, so the power cut undoes them.
 """
 
 from __future__ import annotations
