@@ -72,6 +72,7 @@ def test_our_broker_passes(judge: Judge) -> None:
         assert judge.faults(cluster.nameserver, *CHECKS, "timer") == []
 
 
+@pytest.mark.soak  # no line of ours runs: it judges the judge
 def test_apaches_brokers_pass(judge: Judge, request: pytest.FixtureRequest) -> None:
     apache: ApacheCluster = request.getfixturevalue(f"apache_{judge.version[0]}")
     checks = (*CHECKS, "timer") if judge.version.startswith("5") else CHECKS

@@ -44,6 +44,7 @@ def test_a_java_client_sends_and_pulls(version: str, certificates: Certificates)
     assert len(re.findall(r"^read ", printed, re.MULTILINE)) == 71
 
 
+@pytest.mark.soak  # to a NameServer a broker is a client, and the other test has one
 def test_a_java_broker_registers(certificates: Certificates) -> None:
     """Its own port makes itself a certificate (Apache's default), so that only our NameServer's is checked."""
     client = [*java_options(certificates)[:-1], "-Dtls.server.mode=permissive"]

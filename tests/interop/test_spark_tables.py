@@ -9,11 +9,12 @@ from tests.support.table_jobs import TableJobs
 
 __all__ = ["spark", "topic"]
 
-pytestmark = pytest.mark.spark
+# The jobs need from a broker what every read does, and `test_spark_batches.py` has that of 5.4.0.
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 
 class TestTableJobs(TableJobs):
-    """All jobs, on the newest release: they need from a broker what every read does."""
+    """All jobs, on 5.4.0."""
 
     @pytest.fixture
     def nameserver(self, apache_5: ApacheCluster) -> str:
