@@ -16,7 +16,10 @@ from typing import Any
 def load_when_named(
     package: str, names: Sequence[str], modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Returns a package's `__getattr__` and `__dir__`. `modules` has each module's lazy names, separated by blanks."""
+    """Returns the `__getattr__` and the `__dir__` of a package with the public names `names`.
+
+    `modules` has, by module, the names that are imported from it at their first use, separated by blanks.
+    """
     module_of = {name: module for module, lazy in modules.items() for name in lazy.split()}
 
     def load(name: str) -> Any:

@@ -183,17 +183,17 @@ class MessageExt:
 
     @property
     def tags(self) -> str | None:
-        """The tag of the message, or None."""
+        """The tag of the message, or None if it has none."""
         return self.properties.get("TAGS")
 
     @property
     def keys(self) -> str | None:
-        """The message's keys as stored: words separated by spaces, or None."""
+        """The message's keys as stored, words separated by spaces, or None if it has none."""
         return self.properties.get("KEYS")
 
     @property
     def sharding_key(self) -> str | None:
-        """The key that chose the queue, or None."""
+        """The key that chose the queue, or None if the message has none."""
         return self.properties.get("__SHARDINGKEY")
 
     @property
@@ -242,7 +242,7 @@ class LocalTransactionState(enum.IntEnum):
     """The state of a local transaction (client/producer/LocalTransactionState.java). The value is the number in
     requests.
 
-    UNKNOW is RocketMQ's own spelling. After it the broker checks again later.
+    UNKNOW is RocketMQ's own spelling. After it, the broker asks for the state again later.
     """
 
     UNKNOW = 0

@@ -84,7 +84,7 @@ def fixed_spans(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def offsets_of(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Returns the bounds of a binary or string array: element i lies between bounds i and i + 1 of `byte_view`."""
+    """Returns the bounds of a binary or string array: element i is `byte_view(array)[bounds[i]:bounds[i + 1]]`."""
     offsets = array.buffers()[1]
     if offsets is None or not offsets.size:  # Arrow may leave the bounds out of an array without elements
         return np.zeros(len(array) + 1, np.int32)

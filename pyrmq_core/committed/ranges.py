@@ -47,7 +47,10 @@ def manifests_in(kinds: Iterable[str], orders: Mapping[str, str]) -> frozenset[s
 
 
 def ranges_to_read(commits: Iterable[Commit], topic: str) -> list[CommittedRange]:
-    """Returns the ranges of one topic by queue and offset. Adjacent ranges are joined, and none overlaps."""
+    """Returns the ranges of messages of one topic that these batches committed, for a reader of committed messages.
+
+    They are sorted by queue and offset. Adjacent and overlapping ranges are joined.
+    """
     stored = sorted(
         (part for commit in commits for part in commit.ranges if part.queue.topic == topic and part.count),
         key=lambda part: (part.queue, part.start),
@@ -74,7 +77,10 @@ def ids_by_queue(ranges: Iterable[CommittedRange]) -> dict[MessageQueue, list[tu
 
 
 def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
-    """Raises `DataLost` if messages of an unfiltered pull lack their committed `ids`, which are in offset order."""
+    """Raises `DataLost` if messages of an unfiltered pull do not have their committed ids.
+
+    `ids` has offsets and ids in offset order. Offsets outside the pull are not checked.
+    """
     for offset, unique_id in ids[bisect_left(ids, (pull.start,)) : bisect_left(ids, (pull.next_offset,))]:
         within = OffsetRange(offset, offset + 1)
         for message in decode(pull, within, verify_crc=False, keep_undecodable=True, allow_gaps=True):

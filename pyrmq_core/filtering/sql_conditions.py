@@ -36,7 +36,7 @@ class UnfitOperand(Exception):
 
 
 class Kind(enum.Enum):
-    """The kind of a part, which decides where it is allowed in an expression."""
+    """The kind of a `Part`, which decides where it is allowed in an expression."""
 
     PROPERTY = enum.auto()
     CONSTANT = enum.auto()  # a text or a number
@@ -169,7 +169,10 @@ def is_null(part: Part, *, negated: bool) -> Part:
 
 
 def ordered(sign: str, left: Part, right: Part) -> Part:
-    """Returns a comparison by `<`, `<=`, `>` or `>=`. Two properties are compared as decimal numbers."""
+    """Returns a comparison by `sign`: `<`, `<=`, `>` or `>=`. Two properties are compared as decimal numbers.
+
+    Raises `UnfitOperand` for parts without an order: texts, truth values and conditions.
+    """
     for part in (left, right):
         _check_ordered(part, f"by {sign}")
     order, left_value, other = ORDERS[sign], left.evaluate, right.evaluate
@@ -215,7 +218,9 @@ def one_of(part: Part, texts: frozenset[str], *, negated: bool) -> Part:
 
 
 def text_test(word: str, part: Part, text: str, *, negated: bool) -> Part:
-    """Returns a text test such as CONTAINS. It is false for null and for an empty text, even after NOT."""
+    """Returns the condition by `word` (CONTAINS, STARTSWITH, ENDSWITH). It is false for null or an empty `text`, even
+    if `negated`.
+    """
     evaluate, test = part.evaluate, TEXT_TESTS[word]
 
     def tested(properties: Properties) -> Value:

@@ -24,7 +24,10 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str | None) -> Self:
-        """Returns the filter of an expression. Raises `InvalidArgument` if it names no tag."""
+        """Returns the filter of `a || b`. None, an empty text and `*` pass all messages.
+
+        Raises `InvalidArgument` for a text that names no tag, such as `||`.
+        """
         if expression is not None and not _is_text(expression):
             raise InvalidArgument(f'tags={expression!r}: it is a text such as "TagA || TagB", or "*"')
         if expression is None or expression.strip(JAVA_BLANKS) in ("", ALL_TAGS):
@@ -49,7 +52,7 @@ class TagFilter:
         return lambda properties: self.matches(properties.get("TAGS"))
 
     def matches(self, tag: str | None) -> bool:
-        """Returns whether a message with this tag passes."""
+        """Returns whether a message with this tag, or with none, passes."""
         return not self.tags or tag in self.tags
 
 

@@ -74,8 +74,9 @@ async def paced(
 ) -> AsyncIterator[PacedStream]:
     """Yields a `PacedStream` over `stream`.
 
-    Cancels the block when the peer reads too slowly, or is gone while data is sent to it. The socket is closed as soon
-    as the surrounding scope is cancelled, so that a send that is shielded from cancellation ends as well.
+    Cancels the block when the peer reads too slowly, or is gone while data is sent to it. Calls `on_end` when nothing
+    more can be received. The socket is closed as soon as the surrounding scope is cancelled, so that a send that is
+    shielded from cancellation ends as well.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_close_at_the_end, stream)

@@ -74,9 +74,10 @@ DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
 
 
 def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
-    """Returns the schema of the named or default columns. Raises `InvalidArgument` for an unknown name.
+    """Returns the schema of the named columns, or of the default ones for None.
 
-    A `pa.Schema` is returned unchanged. It may have other types that hold the same values.
+    A `pa.Schema` is returned unchanged. It may have other types that hold the same values. Raises `InvalidArgument` for
+    an unknown name.
     """
     if isinstance(columns, pa.Schema):
         for name in columns.names:
@@ -106,7 +107,7 @@ def source_column(name: str) -> SourceColumn:
 
 
 class DecodedBatch(NamedTuple):
-    """A batch of messages, and the pulls that contain the messages after it."""
+    """A batch of messages, and the pulls that contain the messages after it. The last batch has no `rest`."""
 
     batch: pa.RecordBatch
     rest: tuple[RawPull, ...] = ()

@@ -72,7 +72,7 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
 
 
 def check_crcs(rows: Rows, which: Ints) -> None:
-    """Raises `Unreadable` unless the bodies of these rows match the CRC of their records. Skips empty bodies.
+    """Raises `Unreadable` unless the bodies of the rows with the numbers `which` match their CRC. Skips empty bodies.
 
     Each row has to be a complete record, not a message inside a batch record.
     """

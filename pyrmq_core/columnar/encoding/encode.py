@@ -266,7 +266,10 @@ def encode_columns(
     stops: Sequence[int] = (),
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Yields the payloads of `encode_batches` by columns, with a loop only for rows that are compressed or `alone`."""
+    """Yields the payloads of `encode_batches` by columns, with a loop only for rows that are compressed or `alone`.
+
+    `waits` is its `wait_store_msg_ok`. With `alone`, each row has a request of its own.
+    """
     keep_freed_memory()
     return _Encoder(topic, limit, waits, single_tag, compress_all).payloads(rows, ids, stops, alone=alone)
 
@@ -340,7 +343,7 @@ class _Encoder:
 def encode_messages(
     rows: SinkRows, topic: str, ids: Sequence[RowPart], limit: BatchLimit, *, alone: bool, waits: bool
 ) -> Iterator[Payload]:
-    """Yields the payloads of `encode_batches`, made one message after another, which is faster for few messages."""
+    """Yields the payloads of `encode_columns`, made one message after another, which is faster for few messages."""
     messages, unique_ids = _messages(rows, topic, waits=waits), id_texts(ids, len(rows))
     for run in runs_of(rows.body.sizes, limit, alone=alone):
         compression = limit.compression if run.compressed else None

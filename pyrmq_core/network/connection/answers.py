@@ -48,7 +48,7 @@ def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
 
 
 def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
-    """Returns the answer to a request whose handler raised, and logs the failure at a limited rate."""
+    """Returns SYSTEM_ERROR for a request whose handler raised `error`, and logs the error at a limited rate."""
     failure = describe(error)
     if peer.failure_line.is_due():
         left_out = peer.failure_line.left_out()
@@ -58,7 +58,7 @@ def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
 
 
 class OpenRequests:
-    """The unanswered requests of one connection, and the bytes that they take."""
+    """The number and the bytes of one connection's unanswered requests. At most `most` should be open at once."""
 
     __slots__ = ("_done", "_late", "bytes", "count", "most")
 
@@ -69,9 +69,10 @@ class OpenRequests:
         self._late: dict[LateAnswer, Command] = {}
 
     def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
-        """Counts a request as open until its `LateAnswer` is made. Calls `ready` when the answer can be made.
+        """Counts a request as open whose handler returned a `LateAnswer`, an answer that can be made only later.
 
-        Keeps the request without its fields and body, to save memory.
+        Calls `ready` with that object as soon as the answer can be made. Keeps the request without its fields and
+        body, to save memory.
         """
         self._late[answer] = bare = replace(request, ext=NO_FIELDS, body=b"")
         self.begin(bare)
@@ -81,7 +82,10 @@ class OpenRequests:
         return self._late.pop(answer)
 
     async def drop_late(self) -> None:
-        """Drops all `LateAnswer`s that are not ready when the connection has ended. Other tasks run in between."""
+        """Calls `drop` of each `LateAnswer` that is not ready, so that it ends its wait and is never sent.
+
+        It is called once the connection has ended. Other tasks run between the calls.
+        """
         while self._late:
             for _ in range(DROPPED_AT_ONCE):
                 if self._late:  # the drop of an answer may end the wait of another

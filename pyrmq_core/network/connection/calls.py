@@ -60,7 +60,8 @@ class Call(Outgoing):
     def register(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
         """Sets the call's attributes, and enters it in the table of `calls` under its opaque.
 
-        It has to be called before any other method except `set_frame`.
+        It has to be called before any other method except `set_frame`. `deadline` is on trio's clock, and `timeout`
+        (seconds) is for the error's text.
         """
         self._calls = calls
         self._task = self.result = None
@@ -74,8 +75,8 @@ class Call(Outgoing):
     async def wait(self) -> Command | None:
         """Returns the answer when it arrives, or raises the call's error.
 
-        Returns None when a one-way request is written, or when the outbox has room again. A cancelled call is withdrawn
-        as if it was never made.
+        Returns None when a one-way request is written. A call that waits only for room in the outbox returns None when
+        there is room. A cancelled call is withdrawn as if it was never made.
         """
         if self.result is None and not (self.oneway and self.started and self.chunks is None):
             self._task = trio.lowlevel.current_task()
@@ -307,7 +308,7 @@ class Calls:
             self._outbox.withdraw(call)
 
     def expire(self, now: float) -> float:
-        """Ends the calls past their deadline. Returns the earliest deadline that remains, or infinity."""
+        """Ends the calls with deadlines up to `now` by `CallTimeout`. Returns the next deadline, or infinity."""
         earliest = math.inf
         overdue = []
         for call in self.table.values():

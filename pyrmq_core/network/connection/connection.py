@@ -275,7 +275,10 @@ class Connection:
         return self._calls.expire(now)
 
     def check_health(self, now: float) -> None:
-        """Closes the connection if it is idle, stalls or is stuck in a frame, and frees unused memory."""
+        """Closes the connection if it exceeds its `ConnectionTimeouts`. Frees its receive buffer if it is quiet.
+
+        `now` is on trio's clock.
+        """
         signs = ConnectionActivity(
             received=self._received,
             commands=self._commands,

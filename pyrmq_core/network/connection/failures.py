@@ -17,7 +17,7 @@ MAX_FAILURE_CHARS: Final = 4000
 
 
 def reason_to_close(error: Exception, address: str, level: int) -> str:
-    """Returns the reason why `error` ends the connection with this address, and logs it unless the wire broke.
+    """Returns the reason why `error` ends the connection with this address, and logs it unless the network failed.
 
     Faults of the other end are logged at `level`, failures of this program as errors.
     """

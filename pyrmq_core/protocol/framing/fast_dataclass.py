@@ -56,7 +56,8 @@ def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Ca
 def late_field(slot: Any, read_whole: Callable[[Any], None]) -> Any:
     """Returns a property for a field that is parsed on first use.
 
-    Reading it calls `read_whole`, which parses all fields of the object, and then returns the value in `slot`.
+    Reading the property calls `read_whole` with the object, to set all its fields, and then reads the field by `slot`,
+    the descriptor that the class with slots has for it.
     """
 
     def read(partial: Any) -> Any:

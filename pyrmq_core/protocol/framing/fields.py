@@ -32,12 +32,12 @@ def wire(name: str, default: Any = MISSING) -> Any:
 
 
 def wire_int(name: str, default: Any = MISSING) -> Any:
-    """Returns a dataclass field for a whole number of 32 bits, which is sent as header field `name`."""
+    """Declares a field like `wire`, for a whole number of 32 bits. Without a default, reading requires the field."""
     return dataclasses.field(default=default, metadata={"wire": name, "read": parse_int})
 
 
 def encode_fields(value: Any) -> dict[str, str]:
-    """Returns the header fields of a dataclass whose fields are made by `wire`. Other fields are left out."""
+    """Returns the header fields of a dataclass instance: its fields made by `wire`, except those that are None."""
     fields: dict[str, str] = {}
     for attribute, name, write, _, _ in _plan(type(value)):
         member = getattr(value, attribute)
@@ -47,7 +47,10 @@ def encode_fields(value: Any) -> dict[str, str]:
 
 
 def decode_fields(cls: type[T], ext: Mapping[str, str], what: str = "") -> T:
-    """Returns an instance of `cls`. Raises `HeaderError`, whose text begins with `what`, for a missing or bad field."""
+    """Returns an instance of the dataclass `cls`, read from the header fields `ext`.
+
+    Raises `HeaderError` for a missing or bad field. Its text begins with `what`, by default the name of `cls`.
+    """
     members: dict[str, Any] = {}
     if isinstance(ext, LazyFields):
         ext = ext.fields()

@@ -272,10 +272,10 @@ class FrameDecoder:
         return decode_json(header, body) if word == header_bytes else decode_binary(header, body)
 
     def next_rows(self) -> list[AnswerRow]:
-        """Returns the next answers in the buffer with their headers unparsed.
+        """Returns the next answers in the buffer as rows: the numbers in the header, its bytes, and the body.
 
-        It stops at the first frame that is incomplete, has a short body, or has a header that does not match the
-        regular expression `answer_form`.
+        Stops before the first frame that is incomplete, has a body too short to be lent, or has a header that does not
+        match the regular expression `answer_form`.
         """
         rows: list[AnswerRow] = []
         form = self.answer_form

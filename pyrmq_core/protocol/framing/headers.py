@@ -146,7 +146,7 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
 
 
 def encode_binary(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """Returns the header in the binary encoding ROCKETMQ.
+    """Returns the header in the binary encoding ROCKETMQ, with `opaque` and `flag` as in `encode_json`.
 
     Raises `HeaderError` for a value that only JSON can hold, such as a code above 32,767.
     """

@@ -37,7 +37,7 @@ def parse_long(text: str) -> int:
 
 
 def int_member(value: object) -> int:
-    """Returns the 32-bit number in a JSON member, a number or its text. Raises `ValueError` or `TypeError`."""
+    """Returns the 32-bit number that a parsed JSON value is, or has as its text. Raises `ValueError` or `TypeError`."""
     number = long_member(value)
     if not MIN_INT <= number <= MAX_INT:
         raise ValueError(f"{number} is beyond 32 bits")
@@ -45,7 +45,7 @@ def int_member(value: object) -> int:
 
 
 def long_member(value: object) -> int:
-    """Returns the 64-bit number in a JSON member, a number or its text. Raises `ValueError` or `TypeError`."""
+    """Returns the 64-bit number that a parsed JSON value is, or has as its text. Raises `ValueError` or `TypeError`."""
     if isinstance(value, str):
         return parse_long(value)
     if not isinstance(value, int | float):

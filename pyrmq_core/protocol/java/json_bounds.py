@@ -41,9 +41,6 @@ def check_depth(text: str) -> None:
 
 
 def check_surrogates(value: Any, text: str, start: int, end: int) -> None:
-    """Raises `ValueError` if `value`, which was parsed from `text[start:end]`, contains a lone surrogate.
-
-    A part without escapes of surrogates needs no further check.
-    """
+    """Raises `ValueError` if `value`, which was parsed from `text[start:end]`, contains a lone surrogate."""
     if text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0:
         json.dumps(value, ensure_ascii=False).encode()

@@ -36,7 +36,7 @@ DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number
 
 
 def loads(body: bytes | memoryview, what: str) -> Any:
-    """Parses a JSON body. Bare integer keys become text keys.
+    """Returns the value of a JSON body. Integer keys without quotes become text keys.
 
     Raises `BodyError`, which names `what`, for a body that is not JSON, is nested too deeply, or holds a lone
     surrogate.
@@ -48,7 +48,7 @@ def loads(body: bytes | memoryview, what: str) -> Any:
 
 
 def parse(text: str) -> Any:
-    """Parses a JSON text as `loads` parses a body. Raises `ValueError` where `loads` raises `BodyError`."""
+    """Returns the value of a JSON text. Raises `ValueError` for what `loads` refuses with `BodyError`."""
     check_depth(text)
     try:
         value = DECODER.decode(text)
@@ -59,7 +59,7 @@ def parse(text: str) -> Any:
 
 
 def parse_bare(text: str) -> Any:
-    """Parses a JSON text with bare integer keys. The caller has checked its depth."""
+    """Returns the value of a JSON text with integer keys without quotes. The caller has checked its depth."""
     value = DECODER.decode(_BARE_KEY.sub(_quote, text))
     check_surrogates(value, text, 0, len(text))
     return value

@@ -18,7 +18,7 @@ def member(name: str, default: Any, read: Callable[[Any], Any]) -> Any:
 
 
 def to_members(value: Any) -> dict[str, Any]:
-    """Returns the members of a dataclass whose fields are made by `member`. Other fields are left out."""
+    """Returns, by JSON name, the fields of a dataclass instance that `member` made. Fields with None are left out."""
     members = {
         field.metadata["member"]: getattr(value, field.name)
         for field in dataclasses.fields(value)

@@ -43,9 +43,9 @@ def load_key(text: str) -> dict[str, Any]:
 
 
 def dump_object(rows: Iterable[tuple[Any, bytes]]) -> bytes:
-    """Returns the text of a JSON object.
+    """Returns the JSON of an object in UTF-8.
 
-    Each of the `rows` is a member: its name, which may be an object, and the JSON text of its value.
+    Each of the `rows` is a member: its name, a text or an object, and the JSON of its value.
     """
     return b"{" + b",".join([dumps(name) + b":" + value for name, value in rows]) + b"}"
 

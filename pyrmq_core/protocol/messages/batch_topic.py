@@ -40,7 +40,7 @@ def can_be_one_record(payload: Payload) -> bool:
 
 
 def record_properties(payload: Payload, record_id: str) -> str:
-    """Returns the request properties that make the batch one record: its own id, and its messages' common tag."""
+    """Returns the properties of the request that make a batch one record: `record_id`, and its messages' common tag."""
     first = next(iterate_batch_body(payload.body))
     tag = decode_properties(decode_java_utf8(bytes(first.properties))).get(TAGS)
     own = {UNIQ_KEY: record_id, **decode_properties(payload.properties)}

@@ -52,8 +52,8 @@ AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True, keep_compr
 def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: str) -> bytes:
     """Returns the record's body, decompressed unless `rules` keep it as it is stored.
 
-    Raises `BodyDamaged` for a wrong CRC, `BodyTooLarge` beyond `max_body_bytes`, `RecordError` if it is not compressed
-    data.
+    Raises `BodyDamaged` for a wrong CRC, `BodyTooLarge` if it would exceed `rules.max_body_bytes`, and `RecordError` if
+    it cannot be decompressed. The errors name the `queue` and the broker's `address`.
     """
     body = raw.body
     if rules.verify_crc and body and zlib.crc32(body) & CRC_MASK != raw.body_crc:

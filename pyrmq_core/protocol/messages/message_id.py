@@ -98,7 +98,10 @@ class UniqueIdMaker:
 
 
 def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
-    """Returns the offset message id of a stored message, by which VIEW_MESSAGE_BY_ID looks it up."""
+    """Returns the offset message id of the message at commit-log offset `offset` of the broker at a host and port.
+
+    `host_ip` is the packed address of 4 or 16 bytes. VIEW_MESSAGE_BY_ID looks the message up by this id.
+    """
     return (host_ip + OFFSET_TAIL.pack(port, offset)).hex().upper()
 
 

@@ -25,7 +25,10 @@ INSTANCE_ENDPOINT: Final = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\..*")
 
 
 def with_namespace(name: str, namespace: str | None) -> str:
-    """Returns the topic or group as brokers know it. A name that already has the namespace stays unchanged."""
+    """Returns the name of a topic or group with the namespace put before it, as brokers know it.
+
+    Unchanged are names that have it already, RocketMQ's own names, and any name if `namespace` is None.
+    """
     if not namespace or is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX):
         return name
     prefix, own_name = _split(name)

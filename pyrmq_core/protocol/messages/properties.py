@@ -114,9 +114,9 @@ def message_properties(
 ) -> dict[str, str]:
     """Returns all properties with which a message is sent. Raises `InvalidMessage` for one that breaks a rule.
 
-    `system_properties` are set by the producer (transaction, request, namespace), under RocketMQ's names. A blank name
-    or value is allowed: Java's client refuses it, but Java's parser keeps it. An empty one is refused by
-    `message_properties_string`, since parsers drop it.
+    `unique_id` becomes UNIQ_KEY, unless it is None. `system_properties` are set by the producer (transaction, request,
+    namespace), under RocketMQ's names. A blank name or value is allowed: Java's client refuses it, but Java's parser
+    keeps it. An empty one is refused by `message_properties_string`, since parsers drop it.
     """
     properties: dict[str, str] = {}
     if message.keys is not None and (keys := _joined_keys(message.keys)):
@@ -193,8 +193,8 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
 def plain_ends(message: Message) -> tuple[str, str] | None:
     """Returns the properties string before and after UNIQ_KEY, or None if only `message_properties` can encode it.
 
-    None is returned for a delay, a priority, a lite topic, and an unprintable or an invalid text. This fast form needs
-    no dict, and compares a class instead of calling `isinstance`, whose cost is measurable at one call a message.
+    None is returned for a message with a delay, a priority or a lite topic, or with an unprintable or invalid text.
+    This fast form needs no dict, and compares a class instead of calling `isinstance`, which costs more.
     """
     if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
         return None
@@ -408,12 +408,12 @@ def has_timer(properties: str) -> bool:
 
 
 def is_reply(properties: str) -> bool:
-    """Returns whether the message is the reply to a request: brokers push it to one client and do not store it."""
+    """Returns whether a message with these properties is a reply, which brokers push to one client and do not store."""
     return REPLY in properties and has_property(properties, REPLY)
 
 
 def has_property(properties: str, start: str) -> bool:
-    """Returns whether a properties string has a name that begins with `start`."""
+    """Returns whether a properties string has a property whose name begins with `start`."""
     position = properties.find(start)
     while position > 0 and properties[position - 1] != "\x02":
         position = properties.find(start, position + 1)

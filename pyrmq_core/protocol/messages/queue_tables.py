@@ -35,12 +35,12 @@ def dump_queue_table(table: Mapping[MessageQueue, Any]) -> bytes:
 
 
 def dump_queue_row(queue: MessageQueue, value: Any) -> bytes:
-    """Returns one row of `dump_queue_table`, for callers that pause between the rows of a long table."""
+    """Returns one `{queue}:value` of `dump_queue_table`, for callers that pause between the rows of a long table."""
     return dumps(queue_members(queue)) + b":" + dumps(value)
 
 
 def dump_number_row(topic: str, broker_name: str, queue_id: int, numbers: Mapping[str, int]) -> bytes:
-    """Returns the row of `dump_queue_row` for a value that is an object of whole numbers, in a fifth of the time."""
+    """Returns what `dump_queue_row` returns for this queue and the value `numbers`, in a fifth of the time."""
     members = ",".join([f'"{name}":{number}' for name, number in numbers.items()])
     key = f'{{"brokerName":{_quoted(broker_name)},"queueId":{queue_id},"topic":{_quoted(topic)}}}'
     return f"{key}:{{{members}}}".encode("utf-8", "replace")

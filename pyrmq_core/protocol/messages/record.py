@@ -252,7 +252,7 @@ def iterate_records(buffer: bytes | memoryview, *, check_crc: bool = False) -> I
 
 
 def batch_base(records: bytes | memoryview) -> int | None:
-    """Returns the queue offset of the batch record that `records` begin with, or None if it is no batch record."""
+    """Returns the queue offset of the first record if it is a batch record. Returns None otherwise."""
     if len(records) < MIN_RECORD_BYTES:
         return None
     queue_offset, _, sys_flag = PLACE_AND_FLAG.unpack_from(records, QUEUE_OFFSET_POSITION)
@@ -260,16 +260,16 @@ def batch_base(records: bytes | memoryview) -> int | None:
 
 
 def put_numbers(buffer: bytearray, at: int, distance: int, packed: bytes, width: int) -> None:
-    """Writes packed numbers into a buffer at regular distances. Each takes `width` bytes.
+    """Writes the numbers in `packed`, each of `width` bytes, into a buffer at regular distances.
 
-    The first is written at byte `at`, each next one `distance` bytes later.
+    The first is written at byte `at`, and each further one `distance` bytes after the one before.
     """
     for column in range(width):
         buffer[at + column :: distance] = packed[column::width]
 
 
 def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:
-    """Returns a record's undecoded fields, for code that reads many. Raises `RecordError` for a wrong length."""
+    """Returns the undecoded fields of the record at byte `position`. Raises `RecordError` if none is complete there."""
     available = len(buffer) - position
     if available < MIN_RECORD_BYTES:
         raise RecordError(f"{available} bytes at byte {position} are no record; the shortest has {MIN_RECORD_BYTES}")

@@ -34,9 +34,10 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 
 
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
-    """Returns the single message of a payload as a payload for `topic`, with added properties and without its delay.
+    """Returns the only message of a payload as a payload for another `topic`, without its delay.
 
-    Added properties that do not fit into a message's properties are left out, except that the last one is cut to fit.
+    `properties` are added to its own. Those that exceed the limit of a message's properties are left out, except that
+    the last of them is cut to fit.
     """
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:

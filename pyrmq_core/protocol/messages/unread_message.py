@@ -40,9 +40,9 @@ EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "pro
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns a message whose record `raw` is parsed on first use.
+    """Returns a message with the other fields of its record, `raw`, unparsed until one of them is first used.
 
-    In a batch record, each message has its own `properties` and `flag`.
+    `properties` and `flag` are passed apart from `raw`, since each message in a batch record has its own.
     """
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
@@ -50,10 +50,11 @@ def unread_message(
 def add_plain_messages(
     messages: list[Any], records: bytes, position: int, queue: MessageQueue, start: int, stop: int, *, crc: bool
 ) -> int:
-    """Parses records from byte `position` on, and appends messages with offsets from `start` to before `stop`.
+    """Reads records from byte `position` on, and appends messages with offsets from `start` to before `stop`.
 
-    Returns the byte that it reached: the end of `records`, or the first record that only `unpack_record` can read. Such
-    a record is compressed, of a batch topic or damaged, or has IPv6 hosts, a long topic or a wrong CRC.
+    Stops at the end of `records`, or at the first record that only `unpack_record` can read, and returns that position.
+    Such a record is compressed, of a batch topic or damaged, or has IPv6 hosts or a long topic. With `crc` bodies are
+    compared with their CRC, and a wrong one stops it, too.
     """
     broker_name, queue_id, available = queue.broker_name, queue.queue_id, len(records)
     topic_bytes, topic = b"", ""
