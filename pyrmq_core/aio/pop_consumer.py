@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
@@ -21,7 +22,7 @@ from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import HeldContext, portal
-from pyrmq_core.model import MessageExt, Problem
+from pyrmq_core.model import ConsumeFromWhere, MessageExt, Problem
 
 
 class PopDelivery(AsyncOnly):
@@ -100,9 +101,12 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
         tags: str = "*",
         sql: str | None = None,
         order: bool = False,
+        lite: bool = False,
     ) -> list[PopDelivery]:
         receive = OutsideReceive(
-            lambda consumer: consumer.receive(topic, max_messages, invisible, wait, tags=tags, sql=sql, order=order)
+            lambda consumer: consumer.receive(
+                topic, max_messages, invisible, wait, tags=tags, sql=sql, order=order, lite=lite
+            )
         )
         try:
             return [PopDelivery(delivery) for delivery in await self._run(receive.run)]
@@ -110,7 +114,21 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
             await on_library_loop(receive.leave)
             raise
 
+    async def subscribe_lite(
+        self, topic: str, lite_topics: str | Iterable[str], *, start: ConsumeFromWhere | int | None = None
+    ) -> None:
+        await self._run(lambda consumer: consumer.subscribe_lite(topic, lite_topics, start=start))
+
+    async def unsubscribe_lite(self, topic: str, lite_topics: str | Iterable[str]) -> None:
+        await self._run(lambda consumer: consumer.unsubscribe_lite(topic, lite_topics))
+
+    async def lite_topics(self, topic: str) -> frozenset[str]:
+        return await self._run(lambda consumer: consumer.lite_topics(topic))
+
     receive.__doc__ = TrioPopConsumer.receive.__doc__
+    subscribe_lite.__doc__ = TrioPopConsumer.subscribe_lite.__doc__
+    unsubscribe_lite.__doc__ = TrioPopConsumer.unsubscribe_lite.__doc__
+    lite_topics.__doc__ = TrioPopConsumer.lite_topics.__doc__
 
     async def run(
         self,
@@ -122,6 +140,7 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
         tags: str = "*",
         sql: str | None = None,
         order: bool = False,
+        lite: bool = False,
     ) -> None:
         """Receives messages until `stop`, and calls `handler(message)` for up to `at_once` of them at a time.
 
@@ -141,6 +160,7 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
                 tags=tags,
                 sql=sql,
                 order=order,
+                lite=lite,
             )
         )
 

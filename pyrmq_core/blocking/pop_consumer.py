@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from pyrmq_core.client.consumer.pop_consumer import PopConsumer as AsyncPopConsu
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.loop_thread.portal import HeldContext, portal
-from pyrmq_core.model import MessageExt, Problem
+from pyrmq_core.model import ConsumeFromWhere, MessageExt, Problem
 from pyrmq_core.protocol.shown_values import shown
 
 R = TypeVar("R")
@@ -85,9 +85,12 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
         tags: str = "*",
         sql: str | None = None,
         order: bool = False,
+        lite: bool = False,
     ) -> list[PopDelivery]:
         receive = OutsideReceive(
-            lambda consumer: consumer.receive(topic, max_messages, invisible, wait, tags=tags, sql=sql, order=order)
+            lambda consumer: consumer.receive(
+                topic, max_messages, invisible, wait, tags=tags, sql=sql, order=order, lite=lite
+            )
         )
         try:
             return [PopDelivery(delivery) for delivery in self._run(receive.run)]
@@ -97,7 +100,21 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
             portal().run(receive.leave)
             raise
 
+    def subscribe_lite(
+        self, topic: str, lite_topics: str | Iterable[str], *, start: ConsumeFromWhere | int | None = None
+    ) -> None:
+        self._run(lambda consumer: consumer.subscribe_lite(topic, lite_topics, start=start))
+
+    def unsubscribe_lite(self, topic: str, lite_topics: str | Iterable[str]) -> None:
+        self._run(lambda consumer: consumer.unsubscribe_lite(topic, lite_topics))
+
+    def lite_topics(self, topic: str) -> frozenset[str]:
+        return self._run(lambda consumer: consumer.lite_topics(topic))
+
     receive.__doc__ = AsyncPopConsumer.receive.__doc__
+    subscribe_lite.__doc__ = AsyncPopConsumer.subscribe_lite.__doc__
+    unsubscribe_lite.__doc__ = AsyncPopConsumer.unsubscribe_lite.__doc__
+    lite_topics.__doc__ = AsyncPopConsumer.lite_topics.__doc__
 
     def run(
         self,
@@ -109,6 +126,7 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
         tags: str = "*",
         sql: str | None = None,
         order: bool = False,
+        lite: bool = False,
     ) -> None:
         """Receives messages until `stop`, and calls `handler(message)` in up to `at_once` threads.
 
@@ -126,7 +144,7 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
         with StopSignals(lambda: loop.submit(consumer.stop)):
             self._run(
                 lambda consumer: consumer.run(
-                    topic, handler, at_once=at_once, invisible=invisible, tags=tags, sql=sql, order=order
+                    topic, handler, at_once=at_once, invisible=invisible, tags=tags, sql=sql, order=order, lite=lite
                 )
             )
 

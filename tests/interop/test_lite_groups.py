@@ -1,4 +1,4 @@
-"""Lite topics in `Admin.lite_topics` on 5.5.0, and in 5.5.0's mqadmin on our broker."""
+"""Groups of lite topics on 5.5.0, `Admin.lite_topics` there, and 5.5.0's mqadmin on our broker."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pyrmq_core.protocol.java.json_text import dumps
 from tests.interop.conftest import cluster_or_skip
 from tests.support.apache import NEWEST, ApacheCluster, ask
 from tests.support.java_programs import mqadmin
+from tests.support.lite_group_jobs import LiteGroupJobs
 from tests.support.lite_topic_jobs import SETTINGS
 
 pytestmark = pytest.mark.soak
@@ -29,6 +30,14 @@ PREFIX = "tenant%"
 def cluster() -> Iterator[ApacheCluster]:
     with cluster_or_skip(NEWEST, ("broker-a",), broker_settings=SETTINGS) as cluster:
         yield cluster
+
+
+class TestOnTheNewestRelease(LiteGroupJobs):
+    """The jobs of every server."""
+
+    @pytest.fixture
+    def nameserver(self, cluster: ApacheCluster) -> str:
+        return cluster.nameserver.address
 
 
 @pytest.mark.parametrize("namespace", [None, "tenant"])

@@ -189,3 +189,21 @@ class OrderedPopJobs:
             with trio.fail_after(SECONDS):
                 await consumer.run(topic, handle, order=True)
         assert handled == ["a", "b", "c", "c", "d", "e", "f"]
+
+    async def test_messages_behind_a_dead_letter_are_handled(self, nameserver: str) -> None:
+        """A broker counts a pop of theirs for each pop of the message that fails before them."""
+        topic, group = await made_topic(nameserver, queues=1), fresh("ordered")
+        await send(nameserver, topic, list("abc"), sharding_key="key")
+        handled: list[str] = []
+        async with popping(nameserver, group, max_reconsume_times=1) as consumer:
+
+            async def handle(message: MessageExt) -> None:
+                handled.append(message.body.decode())
+                if handled[-1] == "a":
+                    raise ZeroDivisionError
+                if handled[-1] == "c":
+                    await consumer.stop()
+
+            with trio.fail_after(SECONDS):
+                await consumer.run(topic, handle, order=True)
+        assert handled == ["a", "a", "b", "c"]

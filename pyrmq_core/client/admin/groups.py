@@ -51,6 +51,7 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import (
     UpdateSubscriptionGroup,
 )
 from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv
+from pyrmq_core.protocol.requests.pop.lite import BIND_TOPIC
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 First = TypeVar("First")
@@ -185,11 +186,12 @@ class Groups(AdminFamily):
         retry_max_times: int | None = None,
         which_broker_when_consume_slowly: int | None = None,
         notify_consumer_ids_changed_enable: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
     ) -> None:
         """Creates the group on every master of the cluster, or of all clusters, or changes its settings.
 
         With `broker`, only the master of that name is changed. A setting that is None keeps its value, or has
-        RocketMQ's default in a new group.
+        RocketMQ's default in a new group. `attributes` are those of 5.x, such as `lite.bind.topic`.
         """
         changes: dict[str, bool | int | None] = {
             "consume_enable": consume_enable,
@@ -203,11 +205,15 @@ class Groups(AdminFamily):
         }
         masters = await self._masters_of(group, changes, cluster, broker)
         previews = await self._previews(group, changes, masters)
+        # In a request attributes are changes.
+        added = {
+            f"+{name}": self._on_wire(value) if name == BIND_TOPIC else value
+            for name, value in (attributes or {}).items()
+        }
 
         async def change(server: Server) -> None:
             config = previews[server.name][1]
-            # In a request attributes are changes: there are none.
-            config = replace(config, group_name=self._on_wire(group), others={**config.others, "attributes": {}})
+            config = replace(config, group_name=self._on_wire(group), others={**config.others, "attributes": added})
             await self._servers.ask(server, UpdateSubscriptionGroup(config).to_command(), f"group {group}")
 
         await change_each(masters, change)

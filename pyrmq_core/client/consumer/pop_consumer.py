@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -19,14 +19,15 @@ from pyrmq_core.client.client import Client
 from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, Handler, HandlerCalls, Messages, is_async
 from pyrmq_core.client.consumer.group.subscriptions import check_subscribed_topic, filter_of
 from pyrmq_core.client.consumer.pop.delivery import PopDelivery
+from pyrmq_core.client.consumer.pop.lite_subscriptions import LiteSubscriptions
 from pyrmq_core.client.consumer.pop.receiving import POLL_SECONDS, Receiving
 from pyrmq_core.client.consumer.pop.requests import PopOptions, PopRequests
 from pyrmq_core.client.consumer.pop.running_pop import RunningPop
-from pyrmq_core.client.consumer.pop.settings import PopSettings, check_wait, invisible_ms
+from pyrmq_core.client.consumer.pop.settings import PopSettings, check_wait, invisible_ms, lite_names, lite_start
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.session_owner import SessionOwner
 from pyrmq_core.errors import InvalidArgument, InvalidState
-from pyrmq_core.model import MessageExt, Problem
+from pyrmq_core.model import ConsumeFromWhere, MessageExt, Problem
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.messages.namespaces import with_namespace
@@ -67,15 +68,20 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         self._is_stopped = False
         self._requests: PopRequests | None = None
         self._receiving: Receiving | None = None
+        self._lite: LiteSubscriptions | None = None
 
     async def _opens(self, stack: AsyncExitStack) -> None:
         nursery = await stack.enter_async_context(open_owned_nursery())
         group = with_namespace(self.group, self._settings.namespace)
         self._requests = PopRequests(self._session, self._settings, group, nursery)
         self._receiving = Receiving(self._requests, self._settings, nursery)
+        timeout = self._settings.timeout
+        self._lite = LiteSubscriptions(self._session, self._requests, group, timeout, nursery, self._problems)
 
     async def _closes(self, *, has_failed: bool) -> None:
         await self.stop(0 if has_failed else None)
+        if self._lite is not None:
+            await self._lite.close()
         if self._requests is not None:
             await self._requests.finish()
 
@@ -89,20 +95,50 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         tags: str = "*",
         sql: str | None = None,
         order: bool = False,
+        lite: bool = False,
     ) -> list[PopDelivery]:
         """Receives up to `max_messages` messages (32 at most), or returns an empty list after `wait` seconds.
 
         Each message has to be acknowledged within `invisible` seconds, or comes again: see `PopDelivery`. `tags` is "*"
         or "TagA || TagB", `sql` an SQL92 expression over properties instead. With `order` the broker returns messages
-        of a queue in their order, and no later ones before they are acknowledged or visible again.
+        of a queue in their order, and no later ones before they are acknowledged or visible again. With `lite` it is so
+        for each lite topic of `topic` to which this consumer subscribes (`subscribe_lite`).
 
         A message that came again `max_reconsume_times` times, and failed or was never acknowledged, moves to the
         dead-letter topic. The messages of a cancelled call come again at once. Raises `NoRoute` for an unknown topic,
         and `ResponseError` if a broker refuses (with code 3 if it is older than 5.0).
         """
         whole_number("max_messages", max_messages, 1, MOST_MESSAGES)
-        wanted = self._options(topic, max_messages, invisible, tags, sql, order)
-        return await self._opened().receive(wanted, check_wait("wait", wait))
+        wanted = self._options(topic, max_messages, invisible, tags, sql, order=order, lite=lite)
+        seconds = check_wait("wait", wait)
+        return await self._opened().receive(await self._with_client(wanted, lite=lite), seconds)
+
+    async def subscribe_lite(
+        self, topic: str, lite_topics: str | Iterable[str], *, start: ConsumeFromWhere | int | None = None
+    ) -> None:
+        """Subscribes to lite topics of `topic`, whose messages `receive` and `run` take with `lite=True` from now on.
+
+        Needs brokers of 5.5, and a group whose attribute `lite.bind.topic` names the topic. `start` moves the group's
+        offset in each lite topic: to the FIRST_OFFSET, the LAST_OFFSET, or a number. After a restart of a broker its
+        messages may take 30 s to come. Raises `ResponseError` if a broker refuses: with code 2018 if it has too many
+        subscriptions.
+        """
+        check_subscribed_topic(topic)
+        names, first = lite_names(lite_topics), lite_start(start)
+        await self._subscriptions().add(with_namespace(topic, self._settings.namespace), names, first)
+
+    async def unsubscribe_lite(self, topic: str, lite_topics: str | Iterable[str]) -> None:
+        """Ends subscriptions to lite topics. Received messages may still be acknowledged."""
+        check_subscribed_topic(topic)
+        names = lite_names(lite_topics)
+        await self._subscriptions().remove(with_namespace(topic, self._settings.namespace), names)
+
+    async def lite_topics(self, topic: str) -> frozenset[str]:
+        """Returns the lite topics of `topic` to which this consumer subscribes.
+
+        In a group with `lite.sub.model=Exclusive` a consumer loses a lite topic to the next one that subscribes to it.
+        """
+        return self._subscriptions().names(with_namespace(topic, self._settings.namespace))
 
     async def run(
         self,
@@ -114,6 +150,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         tags: str = "*",
         sql: str | None = None,
         order: bool = False,
+        lite: bool = False,
     ) -> None:
         """Receives messages until `stop`, and calls `handler(message)` for up to `at_once` of them at a time.
 
@@ -121,22 +158,23 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         time, from 10 seconds to 2 hours (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moved to
         the dead-letter topic. While the handler works the message stays invisible, up to `consume_timeout` seconds.
         With `order` the messages of a queue are handled one after another, and a failed one comes again before later
-        ones. A plain function runs in worker threads. To consume several topics, call `run` for each. Failed requests
-        are repeated. Raises `ResponseError` if a broker is older than 5.0 or refuses the filter expression.
+        ones. With `lite` it is so for each lite topic to which this consumer subscribes (`subscribe_lite`). A plain
+        function runs in worker threads. To consume several topics, call `run` for each. Failed requests are repeated.
+        Raises `ResponseError` if a broker is older than 5.0 or refuses the filter expression.
         """
         whole_number("at_once", at_once, 1, MOST_AT_ONCE)
-        options = self._options(topic, 1, invisible, tags, sql, order)
+        options = self._options(topic, 1, invisible, tags, sql, order=order, lite=lite)
         receiving = self._opened()
         calls = HandlerCalls(_handler_of_lists(handler), at_once)
         if self._is_stopped:
             raise InvalidState(f"consumer {self.group} was stopped; make a new one")
 
         async def receive(count: int) -> Sequence[PopDelivery]:
-            return await receiving.receive(replace(options, max_messages=count), POLL_SECONDS)
+            wanted = await self._with_client(replace(options, max_messages=count), lite=lite)
+            return await receiving.receive(wanted, POLL_SECONDS)
 
-        running = RunningPop(
-            receive, calls, topic, at_once, invisible, self._settings.consume_timeout, self._problems, order=order
-        )
+        timeout, is_ordered = self._settings.consume_timeout, options.order
+        running = RunningPop(receive, calls, topic, at_once, invisible, timeout, self._problems, order=is_ordered)
         mark = HANDLING.set(self)  # the tasks and threads that call the handler inherit it
         scope, ended = trio.CancelScope(), trio.Event()
         self._runs[scope] = ended
@@ -173,14 +211,32 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         return (*self._session.problems.present, *self._problems.present)
 
     def _options(
-        self, topic: str, max_messages: int, invisible: float, tags: str, sql: str | None, order: bool
+        self,
+        topic: str,
+        max_messages: int,
+        invisible: float,
+        tags: str,
+        sql: str | None,
+        *,
+        order: bool,
+        lite: bool,
     ) -> PopOptions:
         check_subscribed_topic(topic)
         wanted = filter_of(tags, sql)
         milliseconds = invisible_ms("invisible", invisible)
         is_ordered = instance_of("order", order, bool, "True or False")
+        if instance_of("lite", lite, bool, "True or False") and not wanted.passes_all:
+            raise InvalidArgument("lite=True: brokers do not filter lite topics by tags or SQL")
         wrapped = with_namespace(topic, self._settings.namespace)
-        return PopOptions(wrapped, max_messages, milliseconds, wanted, is_ordered)
+        return PopOptions(wrapped, max_messages, milliseconds, wanted, is_ordered or lite)
+
+    async def _with_client(self, options: PopOptions, *, lite: bool) -> PopOptions:
+        return replace(options, lite_client=await self._subscriptions().client_id(options.topic)) if lite else options
+
+    def _subscriptions(self) -> LiteSubscriptions:
+        self._life.check_running()
+        assert self._lite is not None
+        return self._lite
 
     def _opened(self) -> Receiving:
         self._life.check_running()

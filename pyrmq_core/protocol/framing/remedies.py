@@ -48,6 +48,16 @@ BY_REMARK: Final = (
         r"pop message is forbidden because timerWheelEnable",
         "switch timerWheelEnable on at the broker: pop keeps its receipts by timers",
     ),
+    (
+        ResponseCode.INVALID_PARAMETER,
+        r"bind topic not match",
+        "the group's attribute lite.bind.topic has to name the topic",
+    ),
+    (
+        ResponseCode.ILLEGAL_OPERATION,
+        r"Consumer group is not allowed to consume",
+        "create the group, with the attribute lite.bind.topic, and consumeEnable on",
+    ),
     (ResponseCode.NO_PERMISSION, r"black list", "the broker's configBlackList names it; change its file there"),
     (
         ResponseCode.NO_PERMISSION,
@@ -73,6 +83,8 @@ OF_NAMESERVERS: Final = frozenset(
 NO_NAMESERVER: Final = "a broker or a proxy answers so: name a NameServer's address, whose port is 9876 by default"
 OF_POP: Final = frozenset((RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME))
 NO_POP: Final = "pop needs a broker of 5.0 or later; a PushConsumer works with earlier ones, and through proxies"
+OF_LITE_GROUPS: Final = frozenset((RequestCode.POP_LITE_MESSAGE, RequestCode.LITE_SUBSCRIPTION_CTL))
+NO_LITE_GROUPS: Final = "groups of lite topics need a broker of 5.5 or later, and no proxy"
 # The first bytes of other protocols, where a frame of RocketMQ begins with its length.
 OTHER_PROTOCOLS: Final = (
     (rb"HTTP", "an HTTP server's answer: this is the port of a web server or an HTTP proxy"),
@@ -92,6 +104,8 @@ def remedy_of(request_code: int, code: int, remark: str) -> str:
         return NO_NAMESERVER
     if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request_code in OF_POP:
         return NO_POP
+    if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request_code in OF_LITE_GROUPS:
+        return NO_LITE_GROUPS
     for refused, pattern, remedy in BY_REMARK:
         if code == refused and re.search(pattern, remark, re.IGNORECASE):
             return remedy

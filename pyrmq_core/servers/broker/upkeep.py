@@ -125,3 +125,5 @@ async def expire_clients(broker: Broker) -> None:
             await trio.lowlevel.checkpoint()
         broker.tables.filters.clean(clock.now_ms())
         broker.clients.locks.expire(now_ms)
+        lite_clients = broker.deliveries.reviver.waits.lite
+        lite_clients.expire(now_ms - broker.settings.config.lite_subscription_check_timeout_mills)

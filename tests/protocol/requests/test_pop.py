@@ -21,6 +21,15 @@ from pyrmq_core.protocol.requests.pop.assignments import (
     RequestMode,
     SetRequestMode,
 )
+from pyrmq_core.protocol.requests.pop.lite import (
+    LiteAction,
+    LiteChange,
+    LiteStart,
+    LiteSubscriptionCtl,
+    NotifyUnsubscribeLite,
+    PopLiteMessage,
+    read_lite_tries,
+)
 from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, GetPollingInfo, MessageAwaited, PollingInfo
 from pyrmq_core.protocol.requests.pop.pop_message import (
     POP_ANSWERS,
@@ -93,8 +102,10 @@ answers = st.builds(
 SAMPLES = (
     PopMessage("G", "T", -1, 32, 60_000, 15_000, 1, 0, "TAG", "*", True, "attempt", "broker-a"),
     PopAnswer(0, None, 1, 2, 3, 4, "0 0 0", "0 0 0,1", "0 qo0%1 1;0 0 0", b"x"),
-    AckMessage("G", "T", 1, "0 1 2 3 0 b 4 5", 5, "broker-a"),
-    ChangeInvisibleTime("G", "T", 1, "0 1 2 3 0 b 4 5", 5, 60_000, "broker-a"),
+    AckMessage("G", "T", 1, "0 1 2 3 0 b 4 5", 5, "broker-a", "s"),
+    ChangeInvisibleTime("G", "T", 1, "0 1 2 3 0 b 4 5", 5, 60_000, "broker-a", "s"),
+    PopLiteMessage("c", "G", "T", 32, 60_000, 15_000, 1, "attempt", "broker-a"),
+    NotifyUnsubscribeLite("s", "G", "c"),
     InvisibleTimeChanged(1, 2, 3),
     AwaitMessage("G", "T", -1, 15_000, 1, True, "attempt", "broker-a"),
     MessageAwaited(True, False),
@@ -106,6 +117,7 @@ BODIES = (
     QueryAssignment("T", "G", "client", "AVG", "CLUSTERING"),
     Assignments((QueueAssignment(MessageQueue("T", "broker-a", -1), RequestMode.POP),)),
     SetRequestMode("T", "G", RequestMode.POP, 8),
+    LiteSubscriptionCtl((LiteChange(LiteAction.PARTIAL_ADD, "c", "G", "T", ("s", "t"), LiteStart("OFFSET", 5)),)),
 )
 
 
@@ -127,6 +139,45 @@ def test_garbage_is_named(data: st.DataObject) -> None:
         assert_garbage_is_named(type(body), body, data)
         command = body.to_command()
         assert_json_garbage_is_named(type(body), command.code, json.loads(bytes(command.body)), data)
+
+
+def test_subscriptions_are_written_as_java_writes_them() -> None:
+    """Its members are those of LiteSubscriptionDTO.java and OffsetOption.java, 5.5.0."""
+    change = LiteChange(LiteAction.COMPLETE_ADD, "c", "G", "T", ("s",), LiteStart("POLICY", 1))
+    assert json.loads(bytes(LiteSubscriptionCtl((change,)).to_command().body)) == {
+        "subscriptionSet": [
+            {
+                "action": "COMPLETE_ADD",
+                "clientId": "c",
+                "group": "G",
+                "topic": "T",
+                "liteTopicSet": ["s"],
+                "offsetOption": {"type": "POLICY", "value": 1},
+            }
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "tries"),
+    [
+        ("", [{}, {}]),
+        ("0;0;0", [{4: 0, 5: 0}, {4: 0}]),
+        ("1;1;2", [{4: 1, 5: 1}, {4: 2}]),
+        ("0 qo0%5 3;0 qo0%4 2;1", [{4: 2, 5: 3}, {4: 1}]),  # Java's table has no order
+        ("0 qo0%4 2;1", [{4: 2}, {4: 1}]),  # those popped before alone
+        ("0 qo0%4 2;0 qo0%4 1", [{4: 2}, {4: 1}]),
+        ("1", [{4: 1}, {}]),
+    ],
+)
+def test_tries_are_read_by_lite_topic(text: str, tries: list[dict[int, int]]) -> None:
+    assert read_lite_tries(text, [[4, 5], [4]]) == tries
+
+
+@pytest.mark.parametrize("text", ["x", "1;;1", "0 0 1", "0 qo1%4 1", "-1", "0 qo0%4"])
+def test_malformed_tries_are_named(text: str) -> None:
+    with pytest.raises(HeaderError, match="orderCountInfo"):
+        read_lite_tries(text, [[4]])
 
 
 @given(receipts())

@@ -40,7 +40,7 @@ class PopDelivery(AsyncOnly):
         self._topic = topic
         self._requests = requests
         self._most_tries = most_tries
-        self._is_settled = False
+        self._is_settled = self._is_dead = False
         # An extension replaces the receipt, so the requests about one message go one after another.
         self._turn = trio.Lock()
         self._starts_now(receipt.invisible_ms)
@@ -146,6 +146,7 @@ class PopDelivery(AsyncOnly):
         delay = delay_of(error, tries, self._most_tries, ordered=is_ordered)
         if delay is None:
             await self._requests.move_to_dead_letters(self.message, self._topic, self._receipt)
+            self._is_dead = True
         else:
             self._check_in_time()
             await self._requests.change(self._topic, self._receipt, milliseconds or max(1, round(delay * 1000)))

@@ -1,23 +1,26 @@
 """The messages in the answer to a pop, each with its receipt. Pure.
 
-Source: client/impl/MQClientAPIImpl.java (processPopResponse), 5.4.0.
+Source: client/impl/MQClientAPIImpl.java (processPopResponse, 5.4.0, and processPopLiteResponse, 5.5.0).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
-from pyrmq_core.errors import HeaderError
+from pyrmq_core.errors import HeaderError, RecordError
 from pyrmq_core.model import EVERYTHING, MessageExt, MessageQueue, PullStatus
 from pyrmq_core.protocol.java.integers import MAX_LONG
 from pyrmq_core.protocol.messages.bodies import MAX_DECOMPRESSED_BYTES, BodyRules
+from pyrmq_core.protocol.messages.lite_topics import lite_places, with_lite_offsets
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.properties import POP_CK
 from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
-from pyrmq_core.protocol.messages.record import unpack_record
+from pyrmq_core.protocol.messages.record import RawRecord, unpack_record
+from pyrmq_core.protocol.requests.pop.lite import read_lite_tries
 from pyrmq_core.protocol.requests.pop.pop_message import PopAnswer, read_order_counts, read_start_offsets
-from pyrmq_core.protocol.requests.pop.receipt import Receipt, topic_mark
+from pyrmq_core.protocol.requests.pop.receipt import POPPED_TOPIC, Receipt, topic_mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,46 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
     return popped
 
 
-def _pull(records: memoryview, topic: str, broker_name: str, queue_id: int) -> RawPull:
+def lite_pulls_of(answer: PopAnswer, broker_name: str) -> Iterator[RawPull]:
+    """Splits the records in a pop of lite topics into one `RawPull` for each lite topic, with the offsets in it.
+
+    Raises `RecordError` for a record of no lite topic, or one whose end cannot be found.
+    """
+    begin = end = 0
+    for name, group in groupby(_raw_records(answer.records), key=lambda raw: next(iter(lite_places(raw)), None)):
+        end += sum(raw.store_size for raw in group)
+        if name is None:
+            raise RecordError(f"{broker_name} popped a message that is of no lite topic")
+        yield _pull(with_lite_offsets(answer.records[begin:end], name), name, broker_name, 0)
+        begin = end
+
+
+def with_lite_receipts(
+    answer: PopAnswer, pulls: Sequence[RawPull], items: Sequence[Sequence[Readable]], broker_name: str
+) -> list[Popped]:
+    """Returns the messages of each lite topic, with their receipts and the numbers of earlier tries."""
+    offsets = [[raw.queue_offset for raw in _raw_records(pull.records)] for pull in pulls]
+    popped, times = [], (answer.pop_time_ms, answer.invisible_ms, answer.revive_queue_id)
+    tries = read_lite_tries(answer.order_count_info or "", offsets)
+    for pull, readable, counts in zip(pulls, items, tries, strict=True):
+        lite_topic = pull.queue.topic.rpartition("$")[2]
+        for item in readable:
+            message, error = (item.message, item.error) if isinstance(item, UnreadableRecord) else (item, None)
+            if message is not None:
+                at = message.queue_offset
+                receipt = Receipt(at, *times, POPPED_TOPIC, broker_name, 0, at, lite_topic)
+                popped.append(Popped(replace(message, reconsume_times=counts.get(at, 0)), receipt, error))
+    return popped
+
+
+def _raw_records(records: bytes | memoryview) -> Iterator[RawRecord]:
+    position = 0
+    while position < len(records):
+        raw = unpack_record(records, position)
+        yield raw
+        position += raw.store_size
+
+
+def _pull(records: bytes | memoryview, topic: str, broker_name: str, queue_id: int) -> RawPull:
     queue = MessageQueue(topic, broker_name, queue_id)
     return RawPull(queue, 0, MAX_LONG, 0, MAX_LONG, PullStatus.FOUND, records)

@@ -2,7 +2,8 @@
 
 If the topic has one broker, a pop request waits there until a message arrives, so an idle worker sends one request
 every 15 s. With several brokers, waiting pops could together return more messages than were requested. So each broker
-is popped without a wait, and then NOTIFICATION requests wait until a broker has a message.
+is popped without a wait, and then NOTIFICATION requests wait until a broker has a message. Brokers do not notify of
+lite topics, so there the last pop in turn waits for a second, each time at another broker.
 """
 
 from __future__ import annotations
@@ -88,22 +89,24 @@ class Receiving:
             if len(brokers) == 1:
                 deliveries = await self._pop(brokers[0], options, left)
             else:
-                deliveries = await self._pop_in_turn(brokers, options)
+                deliveries = await self._pop_in_turn(brokers, options, left)
             if deliveries or trio.current_time() >= deadline:
                 return deliveries
             if is_quick:  # the broker holds too many requests, or its messages are not for this consumer
                 await trio.sleep(min(pause, left))
                 pause = min(2 * pause, PAUSE_SECONDS)
-            if len(brokers) > 1:
+            if len(brokers) > 1 and options.lite_client is None:
                 await self._wait_for_any(brokers, options, left)
             is_quick = trio.current_time() - began < PAUSE_SECONDS
             pause = pause if is_quick else FIRST_PAUSE_SECONDS
 
-    async def _pop_in_turn(self, brokers: Sequence[str], options: PopOptions) -> list[PopDelivery]:
+    async def _pop_in_turn(self, brokers: Sequence[str], options: PopOptions, left: float) -> list[PopDelivery]:
         turn, failed, error = next(self._turns), 0, None
         for index in range(len(brokers)):
+            is_last = options.lite_client is not None and index == len(brokers) - 1
+            wait = min(left, PAUSE_SECONDS) if is_last else 0.0
             try:
-                deliveries = await self._pop(brokers[(turn + index) % len(brokers)], options, 0.0)
+                deliveries = await self._pop(brokers[(turn + index) % len(brokers)], options, wait)
             except RocketMQError as failure:
                 failed, error = failed + 1, failure
                 continue

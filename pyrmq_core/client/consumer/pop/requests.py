@@ -10,12 +10,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import trio
 
 from pyrmq_core.client.client_session import ClientSession
-from pyrmq_core.client.consumer.pop.popped import Popped, pulls_of, readable_part, with_receipts
+from pyrmq_core.client.consumer.pop.popped import (
+    Popped,
+    lite_pulls_of,
+    pulls_of,
+    readable_part,
+    with_lite_receipts,
+    with_receipts,
+)
 from pyrmq_core.client.consumer.pop.settings import PopSettings
 from pyrmq_core.client.consumer.pull.puller import Filter
 from pyrmq_core.client.routing.publish_info import not_readable, subscribe_queues
@@ -28,6 +36,7 @@ from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.readable import Readable
 from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
+from pyrmq_core.protocol.requests.pop.lite import PopLiteMessage
 from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, MessageAwaited
 from pyrmq_core.protocol.requests.pop.pop_message import ANY_QUEUE, POP_ANSWERS, PopAnswer, PopMessage
 from pyrmq_core.protocol.requests.pop.receipt import Receipt
@@ -47,13 +56,17 @@ DEAD_LETTER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PopOptions:
-    """The options of one receive. With `order` the messages of a queue come in their order."""
+    """The options of one receive. With `order` the messages of a queue come in their order.
+
+    With a `lite_client` its messages are those of the lite topics of `topic` to which this client id subscribes.
+    """
 
     topic: str
     max_messages: int
     invisible_ms: int
     filter: Filter
     order: bool = False
+    lite_client: str | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -102,14 +115,48 @@ class PopRequests:
         address = await self._session.master_address(queue, timeout=timeout)
         if await self._session.batch_topics.is_batch_topic(options.topic, broker_name, address, timeout=timeout):
             raise InvalidArgument(f"topic {options.topic}: a batch topic gives whole batches; read it by PushConsumer")
-        request = PopMessage(
+        request = self._pop(broker_name, options, round(wait * 1000), attempt_id)
+        answer = await self._session.call(address, request.to_command(), timeout=timeout + wait)
+        if answer.code not in POP_ANSWERS:
+            raise response_error(answer, request.CODE, f"{broker_name} ({address})", f"topic {options.topic}")
+        if answer.code != ResponseCode.SUCCESS:
+            return []
+        popped, is_lite = PopAnswer.from_command(answer), options.lite_client is not None
+        pulls = list(lite_pulls_of(popped, broker_name) if is_lite else pulls_of(popped, options.topic, broker_name))
+        items: list[Sequence[Readable]] = []
+        for pull in pulls:
+            try:
+                items.append((await unpacked_messages(pull, EVERYTHING, RULES, allow_gaps=True))[0])
+            except RecordError:  # those around an unreadable record are delivered
+                items.append(await in_thread(readable_part, pull, RULES))
+        if is_lite:
+            return with_lite_receipts(popped, pulls, items, broker_name)
+        return with_receipts(popped, list(chain.from_iterable(items)), options.topic, broker_name)
+
+    def _pop(
+        self, broker_name: str, options: PopOptions, poll_time_ms: int, attempt_id: str | None
+    ) -> PopMessage | PopLiteMessage:
+        born_time_ms = 0  # the broker takes its own clock
+        if options.lite_client is not None:
+            return PopLiteMessage(
+                client_id=options.lite_client,
+                consumer_group=self._group,
+                topic=options.topic,
+                max_messages=options.max_messages,
+                invisible_ms=options.invisible_ms,
+                poll_time_ms=poll_time_ms,
+                born_time_ms=born_time_ms,
+                attempt_id=attempt_id,
+                broker_name=broker_name,
+            )
+        return PopMessage(
             consumer_group=self._group,
             topic=options.topic,
             queue_id=ANY_QUEUE,
             max_msg_nums=options.max_messages,
             invisible_ms=options.invisible_ms,
-            poll_time_ms=round(wait * 1000),
-            born_time_ms=0,  # the broker takes its own clock
+            poll_time_ms=poll_time_ms,
+            born_time_ms=born_time_ms,
             init_mode=self._settings.init_mode,
             expression_type=options.filter.KIND,
             expression=options.filter.expression,
@@ -117,19 +164,6 @@ class PopRequests:
             attempt_id=attempt_id,
             broker_name=broker_name,
         )
-        answer = await self._session.call(address, request.to_command(), timeout=timeout + wait)
-        if answer.code not in POP_ANSWERS:
-            raise response_error(answer, request.CODE, f"{broker_name} ({address})", f"topic {options.topic}")
-        if answer.code != ResponseCode.SUCCESS:
-            return []
-        popped = PopAnswer.from_command(answer)
-        items: list[Readable] = []
-        for pull in pulls_of(popped, options.topic, broker_name):
-            try:
-                items += (await unpacked_messages(pull, EVERYTHING, RULES, allow_gaps=True))[0]
-            except RecordError:  # those around an unreadable record are delivered
-                items += await in_thread(readable_part, pull, RULES)
-        return with_receipts(popped, items, options.topic, broker_name)
 
     async def has_message(self, broker_name: str, options: PopOptions, wait: float) -> bool:
         """Returns whether the broker has a message within `wait` seconds. Raises `ResponseError` and `NetworkError`."""
@@ -178,6 +212,7 @@ class PopRequests:
             offset=receipt.queue_offset,
             invisible_ms=milliseconds,
             broker_name=receipt.broker_name,
+            lite_topic=receipt.lite_topic,
         )
         answer = await self._ask(topic, receipt, request.to_command())
         changed = InvisibleTimeChanged.from_command(answer)
@@ -241,6 +276,7 @@ class PopRequests:
             extra_info=receipt.encode(),
             offset=receipt.queue_offset,
             broker_name=receipt.broker_name,
+            lite_topic=receipt.lite_topic,
         )
         self._end(ack, await self._error_of(ack, request))
 

@@ -98,7 +98,7 @@ class RunningPop:
         self.free -= len(deliveries)
         self.handled.update(dict.fromkeys(deliveries, now))
         if self.order:
-            for _, queue in groupby(deliveries, key=lambda delivery: delivery.message.queue):
+            for _, queue in groupby(deliveries, key=lambda each: (each.message.queue, each._receipt.lite_topic)):
                 nursery.start_soon(self._handle_in_turn, list(queue))
         else:
             for delivery in deliveries:
@@ -108,9 +108,9 @@ class RunningPop:
         left = list(deliveries)
         try:
             while left:
-                is_acknowledged = await self._handle(left[0])
+                is_over = await self._handle(left[0])
                 self._end(left.pop(0))
-                if not is_acknowledged:
+                if not is_over:
                     break
         finally:
             if left:  # a scope for each message would cost more than a fast handler
@@ -128,7 +128,7 @@ class RunningPop:
             self.changed.set()
         if outcome.reason is not None:
             await delivery._fail(outcome.reason)
-            return False
+            return delivery._is_dead  # those behind it were counted as often, and may have no further try
         while True:
             try:
                 await delivery.ack()

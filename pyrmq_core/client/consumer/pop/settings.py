@@ -5,6 +5,7 @@ Delays are those of client/impl/consumer/DefaultMQPushConsumerImpl.java (popDela
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,10 @@ from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, 
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import ConsumeFromWhere
+from pyrmq_core.protocol.messages.properties import LITE_TOPIC_NAME, LITE_TOPIC_RULE
+from pyrmq_core.protocol.requests.pop.lite import FIRST, LAST, LiteStart
 from pyrmq_core.protocol.requests.pop.pop_message import InitMode
+from pyrmq_core.protocol.shown_values import shown
 
 # The longest time that a proxy of RocketMQ lets a message be invisible. Brokers have no limit.
 MOST_INVISIBLE_SECONDS: Final = 12 * 3600.0
@@ -54,6 +58,30 @@ class PopSettings(ConsumerSettings[AnyClient]):
     @property
     def init_mode(self) -> InitMode:
         return InitMode.MIN if self.consume_from_where is ConsumeFromWhere.FIRST_OFFSET else InitMode.MAX
+
+
+def lite_names(lite_topics: str | Iterable[str]) -> tuple[str, ...]:
+    """Returns the names of lite topics, each once. Raises `InvalidArgument` for a wrong name, or for none."""
+    names = (lite_topics,) if isinstance(lite_topics, str) else tuple(dict.fromkeys(lite_topics))
+    wrong = [name for name in names if not _is_lite_name(name)]
+    if wrong or not names:
+        raise InvalidArgument(f"lite_topics={shown(wrong[0] if wrong else lite_topics)}: {LITE_TOPIC_RULE}")
+    return names
+
+
+def _is_lite_name(name: object) -> bool:
+    return isinstance(name, str) and LITE_TOPIC_NAME.fullmatch(name) is not None
+
+
+def lite_start(start: object) -> LiteStart | None:
+    """Returns where a subscription to a lite topic begins. None leaves the group's offset."""
+    if start is None:
+        return None
+    if start is ConsumeFromWhere.FIRST_OFFSET:
+        return FIRST
+    if start is ConsumeFromWhere.LAST_OFFSET:
+        return LAST
+    return LiteStart("OFFSET", whole_number("start", start, 0))
 
 
 def check_wait(name: str, seconds: object) -> float:

@@ -11,7 +11,7 @@
     7       offset of the message in its queue
 
 A receipt holds no address and no topic, so it stays valid when the broker restarts. A message lies at the first offset
-of its pop or behind it.
+of its pop or behind it. A message of a lite topic has queue 0 and its offset there, and `lite_topic` is no word.
 Sources: remoting/protocol/header/ExtraInfoUtil.java, common/KeyBuilder.java, 5.4.0.
 """
 
@@ -65,6 +65,7 @@ class Receipt:
     broker_name: str
     queue_id: int
     queue_offset: int
+    lite_topic: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.queue_offset - self.start_offset < MOST_SPREAD:

@@ -3,7 +3,7 @@
 The first two acknowledge popped messages, the third changes the time at which one becomes visible again. `topic` is the
 topic that stores the message, which may be a retry topic (`Receipt.real_topic`). A batch has the popped topic instead,
 and the mark, a digit that says whether it or a retry topic stores the message. A message whose time was changed has a
-new receipt, made of its offset, the answer's fields and the queue. Left out: `liteTopic` and `suspend` of 5.5.0. The
+new receipt, made of its offset, the answer's fields and the queue. `liteTopic` is of 5.5. Left out: its `suspend`. The
 answer to an offset beyond the queue is NO_MESSAGE (208). Sources:
 remoting/protocol/header/AckMessageRequestHeader.java, ChangeInvisibleTimeRequestHeader.java,
 ChangeInvisibleTimeResponseHeader.java, remoting/protocol/body/BatchAckMessageRequestBody.java, BatchAck.java, 5.4.0.
@@ -15,7 +15,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 from pyrmq_core.errors import BodyError
@@ -42,6 +42,7 @@ class AckMessage(HeaderRequest):
     extra_info: str = wire("extraInfo")
     offset: int = wire("offset")
     broker_name: str | None = wire("bname", None)
+    lite_topic: str | None = wire("liteTopic", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class ChangeInvisibleTime(HeaderRequest):
     offset: int = wire("offset")
     invisible_ms: int = wire("invisibleTime")
     broker_name: str | None = wire("bname", None)
+    lite_topic: str | None = wire("liteTopic", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,12 @@ class InvisibleTimeChanged(HeaderResponse):
 
     def receipt(self, before: Receipt) -> Receipt:
         """Returns the message's new receipt. `before` is the receipt in the request."""
-        times = self.pop_time_ms, self.invisible_ms, self.revive_queue_id
-        return Receipt(
-            before.queue_offset, *times, before.mark, before.broker_name, before.queue_id, before.queue_offset
+        return replace(
+            before,
+            start_offset=before.queue_offset,
+            pop_time_ms=self.pop_time_ms,
+            invisible_ms=self.invisible_ms,
+            revive_queue_id=self.revive_queue_id,
         )
 
 

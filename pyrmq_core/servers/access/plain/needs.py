@@ -18,6 +18,7 @@ from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, own
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
 from pyrmq_core.protocol.requests.pop.assignments import QueryAssignment
+from pyrmq_core.protocol.requests.pop.lite import LiteSubscriptionCtl
 from pyrmq_core.protocol.requests.pop.settle import BatchAckMessage
 from pyrmq_core.servers.access.plain.permissions import PUB, SUB
 
@@ -99,6 +100,11 @@ def _assignment(request: Command) -> Needs:
     return _popped([(query.topic, query.consumer_group)])
 
 
+def _lite_subscriptions(request: Command) -> Needs:
+    changes = LiteSubscriptionCtl.from_command(request).changes if request.body else ()
+    return _popped([(change.topic, change.group) for change in changes])
+
+
 def _popped(pairs: Iterable[tuple[str, str]]) -> Needs:
     needed = {}
     for topic, group in pairs:
@@ -120,6 +126,8 @@ _NEEDS: Final[Mapping[int, Callable[[Command], Needs]]] = {
     RequestCode.PULL_MESSAGE: _reads("topic", "consumerGroup"),
     RequestCode.LITE_PULL_MESSAGE: _reads("topic", "consumerGroup"),
     RequestCode.POP_MESSAGE: _pops,
+    RequestCode.POP_LITE_MESSAGE: _pops,
+    RequestCode.LITE_SUBSCRIPTION_CTL: _lite_subscriptions,
     RequestCode.ACK_MESSAGE: _pops,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pops,
     RequestCode.NOTIFICATION: _pops,

@@ -21,6 +21,7 @@ from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic, own
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
 from pyrmq_core.protocol.requests.pop.assignments import QueryAssignment, SetRequestMode
+from pyrmq_core.protocol.requests.pop.lite import LiteSubscriptionCtl
 from pyrmq_core.protocol.requests.pop.settle import BatchAckMessage
 
 TOPIC, GROUP, CLUSTER = "Topic", "Group", "Cluster"
@@ -117,6 +118,12 @@ def _batch_ack(request: Command, _: str) -> Iterable[Need]:
         yield _group(entry.consumer_group, "Sub")
 
 
+def _lite_subscriptions(request: Command, _: str) -> Iterable[Need]:
+    for change in LiteSubscriptionCtl.from_command(request).changes if request.body else ():
+        yield Need(TOPIC, change.topic, SUB)
+        yield _group(change.group, "Sub")
+
+
 def _assignment(request: Command, _: str) -> Iterable[Need]:
     query = QueryAssignment.from_command(request)
     yield Need(TOPIC, popped_topic(query.topic, query.consumer_group), SUB)
@@ -198,6 +205,8 @@ _NEEDS: Final[Mapping[int, Finder]] = {
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pops,
     RequestCode.NOTIFICATION: _pops,
     RequestCode.POLLING_INFO: _pops,
+    RequestCode.POP_LITE_MESSAGE: _pops,
+    RequestCode.LITE_SUBSCRIPTION_CTL: _lite_subscriptions,
     RequestCode.QUERY_ASSIGNMENT: _assignment,
     RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
     RequestCode.BATCH_ACK_MESSAGE: _batch_ack,

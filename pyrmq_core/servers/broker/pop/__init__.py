@@ -5,6 +5,7 @@
     waits          pops that wait for a message
     revive_log     the writing of entries
     ordered        the queues that ordered pops lock
+    lite_clients   the clients that subscribe to lite topics
     reviver        the task that makes messages visible again
 
 As with RocketMQ's default in 5.4 and 5.5 (popConsumerKVServiceEnable=false), the state lies in a topic, the revive log,

@@ -26,6 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.protocol.java.integers import long_member
+from pyrmq_core.protocol.messages.names import is_lite_queue
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.pop.records import MOST_MESSAGES
 from pyrmq_core.servers.broker.pop.waits import PopWaits
@@ -117,6 +118,11 @@ class OrderedQueues:
     @property
     def next_ms(self) -> int | None:
         return self._times[0][0] if self._times else None
+
+    @property
+    def lite_rows(self) -> int:
+        """The number of lite topics that a group has popped."""
+        return sum(is_lite_queue(topic) for _, topic, _ in self._rows)
 
     def is_locked(self, queue: Queue, attempt_id: str | None, now_ms: int) -> bool:
         """Returns True if an earlier pop locks the queue. That pop itself may be repeated with its attempt id."""

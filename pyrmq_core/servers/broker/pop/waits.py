@@ -15,9 +15,11 @@ from typing import Final
 import trio
 
 from pyrmq_core.network import Peer
+from pyrmq_core.protocol.messages.names import LMQ_PREFIX, is_lite_queue
 from pyrmq_core.protocol.requests.pop.pop_message import ANY_QUEUE
 from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2, pop_retry_topic
 from pyrmq_core.servers.broker.clients.held_pulls import HeldPull, HeldPulls
+from pyrmq_core.servers.broker.pop.lite_clients import LiteClients
 from pyrmq_core.servers.broker.store.formats import ENTRY
 from pyrmq_core.servers.broker.store.reading import QueueKey
 
@@ -47,6 +49,11 @@ class Waiter:
         return (self.topic, *retry_topics)  # type: ignore[return-value]
 
 
+def lite_waiter(client_id: str, group: str) -> Waiter:
+    """Returns the place where a client's pops of lite topics wait."""
+    return Waiter(f"{LMQ_PREFIX}{client_id}", group, ANY_QUEUE)
+
+
 class PopWaits:
     """The waiting pops by topic. `revive_arrived` is set when the revive log gets an entry."""
 
@@ -55,6 +62,7 @@ class PopWaits:
         self.revive_topic = revive_topic
         self.revive_arrived = trio.Event()
         self._waiting: dict[str, Counter[Waiter]] = {}  # by topic and by retry topic
+        self.lite = LiteClients(lambda client_id, group: self.wake(lite_waiter(client_id, group)))
 
     def add(
         self,
@@ -96,6 +104,8 @@ class PopWaits:
         """Wakes a pop of each group that waits for messages of this queue."""
         if key[0] == self.revive_topic:
             self.revive_arrived.set()
+        if self.lite.subscriptions and is_lite_queue(key[0]):
+            self.lite.ready(key[0])
         if (waiting := self._waiting.get(key[0])) is None:
             return
         codes = {code for _, _, code in ENTRY.iter_unpack(entries)}
@@ -108,6 +118,8 @@ class PopWaits:
 
         They are those of the group that have waited longest.
         """
+        if is_lite_queue(topic):
+            self.lite.ready(topic, group)
         for waited in (queue_id, ANY_QUEUE):
             self.wake(Waiter(topic, group, waited))
             self.wake(Waiter(topic, group, waited, takes=False))

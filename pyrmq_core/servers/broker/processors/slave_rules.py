@@ -33,6 +33,8 @@ POPS: Final = frozenset(
         RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
         RequestCode.NOTIFICATION,
         RequestCode.POLLING_INFO,
+        RequestCode.POP_LITE_MESSAGE,
+        RequestCode.LITE_SUBSCRIPTION_CTL,
         RequestCode.QUERY_ASSIGNMENT,
         RequestCode.SET_MESSAGE_REQUEST_MODE,
     )

@@ -34,6 +34,7 @@ from pyrmq_core.servers.broker.processors.end_transaction import TransactionRequ
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handler, Handlers
 from pyrmq_core.servers.broker.processors.offsets import OffsetRequests
 from pyrmq_core.servers.broker.processors.pops.assignments import AssignmentRequests
+from pyrmq_core.servers.broker.processors.pops.lite import LiteGroupRequests
 from pyrmq_core.servers.broker.processors.pops.notification import NotificationRequests
 from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests
 from pyrmq_core.servers.broker.processors.pops.settle import SettleRequests
@@ -61,6 +62,8 @@ FAMILIES: Final[tuple[type[Any], ...]] = (
     RecallRequests,
     PullRequests,
     PopRequests,
+    LiteGroupRequests,
+    LiteTopicRequests,
     SettleRequests,
     NotificationRequests,
     AssignmentRequests,
@@ -72,7 +75,6 @@ FAMILIES: Final[tuple[type[Any], ...]] = (
     TopicRequests,
     GroupRequests,
     ListRequests,
-    LiteTopicRequests,
     ConsumptionRequests,
     StatisticsRequests,
     FigureRequests,
@@ -161,7 +163,9 @@ def _of_consumption(broker: Broker) -> Iterator[Family]:
     filters = PullFilters(settings, groups, table, tables.filters)
     yield PullRequests(settings, filters, topics, groups, offsets, table, clients.held, store, figures)
     writer = MessageWriter(settings, store, broker.counts, broker.services.flusher, broker.cluster.ha.replicas)
-    yield PopRequests(settings, topics, groups, offsets, broker.deliveries.reviver, writer)
+    yield (pops := PopRequests(settings, topics, groups, offsets, broker.deliveries.reviver, writer))
+    yield (lite := LiteGroupRequests(pops, broker.cluster.registration))
+    yield LiteTopicRequests(settings, topics, groups, offsets, store, broker.cluster.registration, lite, long_work)
     yield SettleRequests(settings, topics, broker.deliveries.reviver, writer)
     yield NotificationRequests(settings, topics, groups, offsets, broker.deliveries.reviver)
     yield AssignmentRequests(settings, topics, groups, table, tables.modes, broker.cluster.registration)
@@ -183,7 +187,6 @@ def _of_administration(broker: Broker) -> Iterator[Family]:
     yield TopicRequests(topics, cluster.announcer, store, flusher, offsets, table, figures, long_work, services.nursery)
     yield GroupRequests(groups, offsets, figures, long_work)
     yield ListRequests(topics, cluster.announcer, groups, table, long_work)
-    yield LiteTopicRequests(settings, topics, groups, offsets, store, registration, long_work)
     yield FigureRequests(
         settings,
         identity,

@@ -180,6 +180,8 @@ class BrokerConfig:
     max_lmq_consume_queue_num: int = named("maxLmqConsumeQueueNum", 20_000)
     min_lite_ttl: int = named("minLiteTTl", 900_000)
     lite_ttl_check_interval: int = named("liteTtlCheckInterval", 120_000)
+    max_lite_subscription_count: int = named("maxLiteSubscriptionCount", 100_000)
+    lite_subscription_check_timeout_mills: int = named("liteSubscriptionCheckTimeoutMills", 180_000)
     lite_pull_message_enable: bool = named("litePullMessageEnable", True)
     long_polling_enable: bool = named("longPollingEnable", True)
     short_polling_time_mills: int = named("shortPollingTimeMills", 1000)

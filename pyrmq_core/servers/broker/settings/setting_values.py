@@ -111,6 +111,7 @@ RANGES: Final[Mapping[str, Range]] = {
     "transactionCheckInterval": Range(MIN_INTERVAL_MS),
     "cleanResourceInterval": Range(MIN_INTERVAL_MS),
     "liteTtlCheckInterval": Range(MIN_INTERVAL_MS),
+    "liteSubscriptionCheckTimeoutMills": Range(MIN_INTERVAL_MS),
     "deleteFileBatchMax": Range(1),
     "maxStoreBytes": Range(0, MAX_LONG),
     "defaultTopicQueueNums": Range(1, MAX_QUEUES_PER_TOPIC),

@@ -1,6 +1,6 @@
 """Attributes of topics and groups, and the changes of a request: `+name=value` sets one, `-name` removes it.
 
-The attributes are those of 5.4.0, and `lite.topic.expiration` and the type LITE of 5.5.0. The cleanup policy
+The attributes are those of 5.5.0. The cleanup policy
 COMPACTION is refused, as this broker has no queues for it. Sources: common/attribute/AttributeParser.java,
 AttributeUtil.java, TopicMessageType.java, common/TopicAttributes.java, SubscriptionGroupAttributes.java.
 """
@@ -26,10 +26,14 @@ class BadAttribute(Exception):
     """Raised to refuse a change of attributes. The text is the reason."""
 
 
+ANY: Final = ("",)
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """The allowed values of an attribute of topics or groups: `texts`, or whole numbers from `least` to `most`.
 
+    With an empty text alone, any text is allowed.
     An attribute that is not `is_changeable` can be set only when its topic or group is created.
     """
 
@@ -40,7 +44,7 @@ class Attribute:
 
     def check(self, name: str, value: str) -> None:
         if self.texts:
-            if value not in self.texts:
+            if value not in self.texts and self.texts != ANY:
                 raise BadAttribute(f"{name} is {shown(value)}; {', '.join(self.texts)} are possible")
             return
         try:
@@ -62,7 +66,18 @@ TOPIC_ATTRIBUTES: Final[Attributes] = MappingProxyType(
         "lite.topic.expiration": Attribute(least=-1, most=43_200),
     }
 )
-GROUP_ATTRIBUTES: Final[Attributes] = MappingProxyType({"priority.factor": Attribute(least=0, most=100)})
+GROUP_ATTRIBUTES: Final[Attributes] = MappingProxyType(
+    {
+        "priority.factor": Attribute(least=0, most=100),
+        "lite.bind.topic": Attribute(ANY),
+        "lite.sub.model": Attribute(("Shared", "Exclusive")),
+        "lite.sub.reset.offset.exclusive": Attribute(("true", "false")),
+        "lite.sub.reset.offset.unsubscribe": Attribute(("true", "false")),
+        "lite.sub.client.quota": Attribute(least=-1, most=MAX_LONG),
+        "lite.sub.client.max.event.cnt": Attribute(least=10, most=MAX_LONG),
+        "lite.sub.wildcard": Attribute(ANY),
+    }
+)
 
 
 def parsed_changes(text: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """The administrative requests about lite topics (200074 to 200079), as 5.5.0 answers them.
 
-No client of this broker subscribes to lite topics. So the answers count no subscriptions, a client is unknown, and a
-dispatch does nothing. Groups are those whose attribute `lite.bind.topic` names the parent topic. Source:
+Groups are those whose attribute `lite.bind.topic` names the parent topic. Source:
 broker/processor/LiteManagerProcessor.java, broker/metrics/LiteConsumerLagCalculator.java, 5.5.0.
 """
 
@@ -13,12 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pyrmq_core.errors import RocketMQError, StoreError
+from pyrmq_core.errors import StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
-from pyrmq_core.protocol.java.string_hash import consistent_bucket, string_hash_code
 from pyrmq_core.protocol.messages.names import LMQ_PREFIX, is_lite_queue, owner_topic
 from pyrmq_core.protocol.requests.figures.lite_topics import (
     BrokerLiteInfo,
@@ -29,30 +27,36 @@ from pyrmq_core.protocol.requests.figures.lite_topics import (
     LiteClientInfo,
     LiteGroupInfo,
     LiteLag,
+    LiteSubscriber,
     LiteTopicInfo,
     ParentTopicInfo,
     TriggerLiteDispatch,
 )
 from pyrmq_core.protocol.requests.figures.topic_stats import TopicOffset
 from pyrmq_core.protocol.requests.groups.consume_stats import OffsetWrapper
+from pyrmq_core.protocol.requests.pop.lite import BIND_TOPIC
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.in_turns import BoundedWork, InTurns
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handlers
 from pyrmq_core.servers.broker.processors.long_answers import in_turn
 from pyrmq_core.servers.broker.processors.name_rules import checked, client_fault, group_fault, topic_fault
+from pyrmq_core.servers.broker.processors.pops.lite import (
+    LiteGroupRequests,
+    is_assigned,
+    is_lite_topic,
+    write_queues,
+)
 from pyrmq_core.servers.broker.registration import BrokerRegistration
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.reading import QueueKey
 from pyrmq_core.servers.broker.store_services.queue_removal import EXPIRATION
-from pyrmq_core.servers.broker.tables.attributes import MESSAGE_TYPE
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupConfig, GroupTable
-from pyrmq_core.servers.broker.tables.topics import WRITE, TopicTable
+from pyrmq_core.servers.broker.tables.topics import TopicTable
 
-BIND_TOPIC: Final = "lite.bind.topic"
-ROUTE_SECONDS: Final = 3.0
 MOST_LAGS: Final = 10_000
+MOST_NAMES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class LiteTopicRequests:
     offsets: GroupOffsets
     store: MessageStore
     registration: BrokerRegistration
+    lite: LiteGroupRequests
     long_work: BoundedWork
 
     def handlers(self) -> Handlers:
@@ -80,7 +85,7 @@ class LiteTopicRequests:
         return {code: checked(handler, **names) for code, handler in handlers.items()}
 
     def broker(self, _request: Command, _: Peer) -> Command:
-        parents = {topic.topic: _expiration(topic) for topic in self.topics if _is_lite(topic)}
+        parents = {topic.topic: _expiration(topic) for topic in self.topics if is_lite_topic(topic)}
         bound: dict[str, list[str]] = {}
         for group, topic in self._bound():
             bound.setdefault(topic, []).append(group)
@@ -92,7 +97,10 @@ class LiteTopicRequests:
             self.settings.config.max_lmq_consume_queue_num,
             queues.lite_queues,
             queues=len({topic for topic, _ in queues.by_key}),
+            subscriptions=self.lite.clients.subscriptions,
+            ordered=self.lite.pops.reviver.ordered.lite_rows,
             offsets=len(self.offsets),
+            clients_with_events=len(self.lite.clients),
         ).to_command()
 
     def parent(self, request: Command, _: Peer) -> Command:
@@ -107,14 +115,17 @@ class LiteTopicRequests:
 
     async def topic(self, request: Command, _: Peer) -> Command:
         header = GetLiteTopicInfo.from_command(request)
-        config = self._parent(header.parent_topic)
-        if isinstance(config, Command):
-            return config
-        key = _key(header.parent_topic, header.lite_topic)
+        parent = self._parent(header.parent_topic)
+        if isinstance(parent, Command):
+            return parent
+        key, config = _key(header.parent_topic, header.lite_topic), self.settings.config
         low, end = self.store.reader.bounds(key)
         stored = TopicOffset(low if end else 0, end, self._stored_ms(key, end - 1) if end else 0)
-        is_assigned = await self._is_assigned(header.parent_topic, header.lite_topic)
-        return LiteTopicInfo(header.parent_topic, header.lite_topic, (), stored, is_assigned).to_command()
+        brokers = await write_queues(config, self.registration, parent.topic)
+        is_here = is_assigned(brokers, header.lite_topic, config.broker_name)
+        clients = self.lite.clients.subscribers(key[0])
+        rows = dict.fromkeys(LiteSubscriber("*" if each.has_all else each.client_id, each.group) for each in clients)
+        return LiteTopicInfo(parent.topic, header.lite_topic, tuple(rows), stored, is_here).to_command()
 
     def client(self, request: Command, _: Peer) -> Command:
         header = GetLiteClientInfo.from_command(request)
@@ -126,7 +137,18 @@ class LiteTopicRequests:
         if group["attributes"].get(BIND_TOPIC) != header.parent_topic:
             text = f"Subscription [{header.group}]-[{header.parent_topic}] not match."
             return refusal(ResponseCode.INVALID_PARAMETER, text)
-        return LiteClientInfo(header.parent_topic, header.group, header.client_id, -1, 0, -1).to_command()
+        if (client := self.lite.clients.get(header.client_id)) is None:
+            return LiteClientInfo(header.parent_topic, header.group, header.client_id, -1, 0, -1).to_command()
+        names = (*client.queues, *([f"{client.topic}@{client.group}"] if client.has_all else ()))
+        return LiteClientInfo(
+            header.parent_topic,
+            header.group,
+            header.client_id,
+            client.accessed_ms,
+            0,
+            len(names),
+            names[: max(0, min(header.max_count, MOST_NAMES))],
+        ).to_command()
 
     def group(self, request: Command, _: Peer) -> Answer:
         header = GetLiteGroupInfo.from_command(request)
@@ -140,8 +162,13 @@ class LiteTopicRequests:
         return in_turn(self.long_work, partial(self._all_lags, header, topic))
 
     def dispatch(self, request: Command, _: Peer) -> Command:
-        topic = self._bound_topic(TriggerLiteDispatch.from_command(request).group)
-        return topic if isinstance(topic, Command) else success()
+        header = TriggerLiteDispatch.from_command(request)
+        if isinstance(refused := self._bound_topic(header.group), Command):
+            return refused
+        for client in self.lite.clients.of_group(header.group):
+            if header.client_id in (None, "", client.client_id):
+                self.lite.mark_waiting(client)
+        return success()
 
     async def _all_lags(self, header: GetLiteGroupInfo, topic: str) -> Command:
         lags = [row async for row in InTurns(self._lags(header.group, topic)) if row[0] > 0]
@@ -176,7 +203,7 @@ class LiteTopicRequests:
         config = self.topics.get(topic)
         if config is None:
             return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic [{topic}] not exist.")
-        if not _is_lite(config):
+        if not is_lite_topic(config):
             return refusal(ResponseCode.INVALID_PARAMETER, f"Topic [{topic}] type not match.")
         return config
 
@@ -202,28 +229,6 @@ class LiteTopicRequests:
         except StoreError:
             return -1
         return -1 if stored is None else stored
-
-    async def _is_assigned(self, topic: str, lite_topic: str) -> bool:
-        """Returns whether producers send the lite topic's messages to this broker, True if no NameServer answers."""
-        name = self.settings.config.broker_name
-        if not self.settings.config.nameservers:
-            return True
-        try:
-            route = await self.registration.route(topic, ROUTE_SECONDS)
-        except RocketMQError:
-            return True
-        masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
-        queues = [
-            data.broker_name
-            for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
-            if data.perm & WRITE and data.broker_name in masters
-            for _ in range(data.write_queue_nums)
-        ]
-        return not queues or queues[consistent_bucket(string_hash_code(lite_topic), len(queues))] == name
-
-
-def _is_lite(topic: TopicConfig) -> bool:
-    return topic.attributes.get(MESSAGE_TYPE) == "LITE"
 
 
 def _expiration(topic: TopicConfig) -> int:

@@ -22,7 +22,7 @@ from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
-from pyrmq_core.protocol.messages.names import is_retry_topic
+from pyrmq_core.protocol.messages.names import is_lite_queue, is_retry_topic, owner_topic
 from pyrmq_core.protocol.messages.properties import POP_CK, decode_properties, encode_properties
 from pyrmq_core.protocol.messages.record import INT, QUEUE_OFFSET_POSITION, iterate_records
 from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, GetPollingInfo
@@ -143,7 +143,7 @@ class PopRequests:
         if now_ms - ends_ms > TOO_LATE_MS:
             ip = self.settings.config.advertised_ip
             return refusal(POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
-        refused = lite_refusal(request, NO_LITE_POPS) or self._refuse(header, peer)
+        refused = lite_refusal(request, NO_LITE_POPS) or self.refuse(header, peer)
         if refused is not None:
             return refused
         expression_type = header.expression_type if header.expression else None
@@ -207,7 +207,7 @@ class PopRequests:
             return outcome
         for topic, queue_id in self._queues(header, draw):
             try:
-                self._take_from(topic, queue_id, header, chosen, outcome)
+                self.take_from(topic, queue_id, header, chosen, outcome)
             except RequestRefused:
                 if not outcome.queues:
                     raise
@@ -245,9 +245,7 @@ class PopRequests:
             number = config.read_queue_nums
             yield from ((config.topic, (number - 1 - at + draw) % number) for at in range(number))
 
-    def _take_from(
-        self, topic: str, queue_id: int, header: PopMessage, chosen: PullFilter, outcome: PopOutcome
-    ) -> None:
+    def take_from(self, topic: str, queue_id: int, header: PopMessage, chosen: PullFilter, outcome: PopOutcome) -> None:
         reader, group, limits = self.reviver.store.reader, header.consumer_group, self.settings.config.pull_limits
         queue = group, topic, queue_id
         offset = self._offset(group, topic, queue_id, header.init_mode)
@@ -266,7 +264,9 @@ class PopRequests:
             self.offsets.commit(*queue, offset)
             result = get_filtered(reader, (topic, queue_id), offset, most_here, chosen)
         if result.records:
-            offsets = _offsets_of(result.records)
+            next_offset = result.next_offset  # a lite topic's records have the offsets of their parent's queues
+            in_lite = tuple(range(next_offset - result.count, next_offset)) if is_lite_queue(topic) else None
+            offsets = in_lite or _offsets_of(result.records)
             if header.order:  # the group's offset moves with the acknowledgements
                 tries = ordered.take(queue, OrderedPop(pop_time_ms, header.invisible_ms, offsets, header.attempt_id))
             else:
@@ -279,7 +279,9 @@ class PopRequests:
             outcome.queues.append(Popped(topic, queue_id, offset, offsets, result.records, tries))
             outcome.messages += len(offsets)
             outcome.size_bytes += len(result.records)
-            self.writer.counts.figures.note_get(topic, group, queue_id, result.count, len(result.records), 0)
+            self.writer.counts.figures.note_get(
+                owner_topic(topic), group, queue_id, result.count, len(result.records), 0
+            )
         elif result.status in PASSED_OVER and result.next_offset > offset:
             self.offsets.commit(*queue, result.next_offset)
             outcome.has_moved = True
@@ -342,7 +344,7 @@ class PopRequests:
             position += record.store_size
         return b"".join(records)
 
-    def _refuse(self, header: PopMessage, peer: Peer) -> Command | None:
+    def refuse(self, header: PopMessage, peer: Peer) -> Command | None:
         ip = self.settings.config.advertised_ip
         refused = broker_refusal(self.settings, "pop message")
         if refused is not None:

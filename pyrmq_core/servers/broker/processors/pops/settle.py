@@ -11,8 +11,8 @@ refused: receipts of another broker, queues that the revive log does not have, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 import trio
 
@@ -20,6 +20,9 @@ from pyrmq_core.errors import HeaderError
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.messages.lite_topics import lite_queue_name
+from pyrmq_core.protocol.messages.properties import LITE_TOPIC_NAME, LITE_TOPIC_RULE
+from pyrmq_core.protocol.requests.pop.lite import BIND_TOPIC
 from pyrmq_core.protocol.requests.pop.receipt import (
     MARKS,
     ORDERED_REVIVE_QUEUE,
@@ -52,6 +55,7 @@ FEWEST_WORDS: Final = 6
 MOST_RECEIPT_CHARS: Final = 1024
 # The entries of a batch that are written before other tasks run.
 WRITTEN_AT_ONCE: Final = 64
+H = TypeVar("H", AckMessage, ChangeInvisibleTime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class SettleRequests:
         refused = self._refuse(header, peer)
         if refused is not None:
             return refused
+        header = _at_lite_queue(header)
         low, high = self.reviver.store.reader.bounds((header.topic, header.queue_id))
         if not low <= header.offset <= high:
             which = f"{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}"
@@ -119,6 +124,7 @@ class SettleRequests:
         refused = self._refuse(header, peer)
         if refused is not None:
             return refused
+        header = _at_lite_queue(header)
         low, high = self.reviver.store.reader.bounds((header.topic, header.queue_id))
         if not low <= header.offset < high:
             return refusal(ResponseCode.NO_MESSAGE, f"the queue has the offsets {low} to {high - 1}")
@@ -158,6 +164,17 @@ class SettleRequests:
             return unknown_topic(header.topic)
         if not 0 <= header.queue_id < topic.read_queue_nums:
             return illegal_queue(ResponseCode.MESSAGE_ILLEGAL, topic, header.queue_id, peer)
+        return self._refuse_lite(header) if header.lite_topic else None
+
+    def _refuse_lite(self, header: AckMessage | ChangeInvisibleTime) -> Command | None:
+        group = self.reviver.groups.known(header.consumer_group)
+        if group is None or group["attributes"].get(BIND_TOPIC) != header.topic:
+            return refusal(ResponseCode.INVALID_PARAMETER, "group type or bind topic not match.")
+        if not LITE_TOPIC_NAME.fullmatch(header.lite_topic or ""):
+            return refusal(ResponseCode.INVALID_PARAMETER, f"{LITE_TOPIC_RULE}.")
+        words = header.extra_info[:MOST_RECEIPT_CHARS].split(SEPARATOR)
+        if header.queue_id or words[3:4] != [str(ORDERED_REVIVE_QUEUE)]:
+            return refusal(ResponseCode.INVALID_PARAMETER, "ack queue illegal.")
         return None
 
     def _receipt(self, header: AckMessage | ChangeInvisibleTime) -> Receipt:
@@ -210,6 +227,11 @@ class SettleRequests:
             self.writer.counts.revive_entry_written(entry.labels)
         if self.writer.has_to_wait:
             await self.writer.wait_until_safe(ends[-1])
+
+
+def _at_lite_queue(header: H) -> H:
+    """Returns the header with the queue of its lite topic as its topic, or as it is if it names none."""
+    return replace(header, topic=lite_queue_name(header.topic, header.lite_topic)) if header.lite_topic else header
 
 
 def illegal(reason: str) -> RequestRefused:
