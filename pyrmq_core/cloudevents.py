@@ -79,7 +79,7 @@ def event_in(properties: Mapping[str, str], body: bytes, place: str = "the messa
 
 
 def event_message(topic: str, event: CloudEvent, *, dialect: Dialect = "java", keys: str | None = None) -> Message:
-    """Returns a message with the event, for `Producer.send`.
+    """Returns a message with the event, for `Producer.send`. `keys` become those of the message.
 
     Dialect `java` is the binding of CloudEvents' Java SDK, `spring` and `eventmesh` use those programs' names in the
     same form, and `structured` is one JSON text. Raises `InvalidArgument` for an event that cannot be written.

@@ -34,7 +34,7 @@ class SqlFilter:
         return False
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
-        """Returns a function that tests a message's properties. Raises `InvalidArgument` for any text but SQL92."""
+        """Returns a function that tests a message's properties. Raises `InvalidArgument` if it is not SQL92."""
         return _parsed(self.expression)
 
     def matches(self, _tag: str | None) -> bool:

@@ -58,7 +58,7 @@ def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]
 def ignored_rest(text: str, *, text_tests: bool = True) -> str:
     """Returns the text that follows a complete expression, which RocketMQ ignores.
 
-    It is empty if nothing follows, and if the parser refuses the expression.
+    It is empty if nothing follows, and if the parser refuses the expression. `text_tests` is that of `parse`.
     """
     try:
         parser = _Parser(text, text_tests)

@@ -47,7 +47,10 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of an expression. `value` is the value of a constant, `level` the depth of nested conditions."""
+    """A piece of an expression. `evaluate` returns its value for a message's properties.
+
+    `value` is the value of a constant, `level` the depth of nested conditions.
+    """
 
     kind: Kind
     evaluate: Evaluation

@@ -22,9 +22,7 @@ LEAST_BYTES_A_SECOND: Final = 32 * 1024
 
 
 class PacedStream:
-    """A wrapper for a trio stream that closes it when the peer reads too slowly.
-
-    That is when one `send_all` takes longer than 10 s plus 1 s for each 32 KiB.
+    """A wrapper for a trio stream that closes it when one `send_all` takes longer than 10 s plus 1 s for each 32 KiB.
 
     `scope` is cancelled then, and when a send fails because the peer is gone. `on_end` is called when nothing more can
     be received.

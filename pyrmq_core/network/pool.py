@@ -101,9 +101,9 @@ class ConnectionPool:
             self._permits.release()
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
-        """Waits until the connection to `address` is open and its send queue is not full.
+        """Opens the connection to `address` if necessary, and waits until its send queue is not full. Sends nothing.
 
-        `command` is only named in errors, which are those of `call`.
+        Raises the errors of `call`, whose texts name `command`. `timeout` is in seconds.
         """
         if self.ready_connection(address) is None:
             deadline = trio.current_time() + timeout

@@ -11,7 +11,7 @@ MAX_KEYS: Final = 64
 
 
 class RareLine:
-    """A repeated log line. The first is written at once, later ones at most once in `seconds`."""
+    """A repeated log line. `is_due` returns True for the first one, and for later ones at most once in `seconds`."""
 
     __slots__ = ("_due", "_left_out", "_seconds")
 

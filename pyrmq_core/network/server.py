@@ -223,7 +223,8 @@ async def _open(
 ) -> Wire:
     """Returns the wire itself, or TLS over it if its first byte begins a TLS handshake.
 
-    The lock `turns` lets other tasks run between two handshakes.
+    Raises `ConnectionAbortedError` if the mode enforces TLS and the peer sends anything else. The lock `turns` lets
+    other tasks run between two handshakes.
     """
     if mode is TlsMode.DISABLED:
         return wire

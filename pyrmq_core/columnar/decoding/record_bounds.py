@@ -30,8 +30,8 @@ class Unreadable(Exception):
 def items(octets: Octets, starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:
     """Returns the position at which each item begins, and the number of items in each stretch `octets[start:end]`.
 
-    Raises `Unreadable` for an item of fewer than `least` bytes, or beyond its stretch's end. Stretches are in order,
-    and none is empty.
+    An item begins with its size as four bytes. Raises `Unreadable` for an item of fewer than `least` bytes, or beyond
+    its stretch's end. Stretches are in order, and none is empty.
     """
     if not len(starts):
         return starts, starts

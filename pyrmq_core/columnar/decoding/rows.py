@@ -137,7 +137,7 @@ def gathered(octets: Octets, places: Ints, width: int) -> npt.NDArray[np.void]:
 
 
 def numbers_at(octets: Octets, places: Ints, kind: str) -> Ints:
-    """Returns the big-endian numbers of type `kind` at the positions `places`."""
+    """Returns the numbers at the byte positions `places`. `kind` is their NumPy type, such as `>i4`."""
     width = np.dtype(kind).itemsize
     windows: npt.NDArray[Any] = np.ndarray((max(0, len(octets) - width + 1),), kind, octets, 0, (1,))
     return windows[places].astype(np.int64)

@@ -125,7 +125,7 @@ def ids_of(ids: Ids, count: int) -> list[RowPart]:
 
 
 class IdsOfRows(Sequence[str]):
-    """The ids of the rows from `first` to before `end`. An id becomes text when it is read, since few are."""
+    """The ids of the rows from `first` to before `end`. An id is made as text when it is read, since few are read."""
 
     __slots__ = ("_end", "_first", "_parts")
 

@@ -129,7 +129,8 @@ class Connection:
         """Sends a request, or queues it even in a full outbox. The caller has to await `wait` of the result at once.
 
         With `done` there is no wait: `done` receives the answer or error. `deadline` is on trio's clock, and `timeout`
-        (seconds) is for the error's text. Raises `ConnectionClosed`, and `CallTimeout` if `timeout` is not positive.
+        (seconds) is for the error's text. Raises `ConnectionClosed`, `CallTimeout` if `timeout` is not positive, and
+        `HeaderError` if the request cannot be encoded.
         """
         calls = self._calls
         if self.is_closed:

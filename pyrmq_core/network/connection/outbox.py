@@ -47,7 +47,7 @@ class Outgoing:
     started: bool
 
     def set_frame(self, head: bytes, body: Chunk) -> None:
-        """Sets the bytes to write. It must be called before other methods: there is no `__init__` (see `Call`)."""
+        """Sets the bytes to write. It is called before other methods, in place of an `__init__` (see `Call`)."""
         body_bytes = len(body)
         self.started = False
         self.size_bytes = len(head) + body_bytes
@@ -112,7 +112,7 @@ class Outbox:
             self._wake_writer()
 
     def write_from_thread(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
-        """Writes a frame from another thread while the loop waits. Returns False if the wire accepts no byte.
+        """Writes a frame from another thread while the loop waits. If no byte can be sent, drops it and returns False.
 
         The outbox must be idle. `soon` wakes the writer task on the loop for the rest of a partly written frame.
         """

@@ -53,7 +53,7 @@ class SharedBytes(Generic[_Holder]):
         return self.used >= TIGHT_PART * self.most
 
     def note(self, holder: _Holder, count: int) -> None:
-        """Records how many bytes a connection takes. Closes the largest connections if the total exceeds the limit."""
+        """Records that a connection takes `count` bytes now. Closes the largest ones if the total exceeds the limit."""
         self.used += count - self._noted.pop(holder, 0)
         if count:
             self._noted[holder] = count

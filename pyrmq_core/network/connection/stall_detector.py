@@ -13,9 +13,9 @@ STALL_SECONDS: Final = 60.0
 class ConnectionActivity:
     """A connection's counters of activity at one time.
 
-    `received`, `commands` and `written_bytes` only grow. `frame_bytes` is the number of received bytes of an incomplete
-    frame. `busy` is True while requests or calls are open. `reading` is False while the connection intentionally does
-    not read.
+    `received` (reads that returned bytes), `commands` (frames that were read) and `written_bytes` only grow.
+    `frame_bytes` are the received bytes of an incomplete frame, `queued_bytes` those not written yet. `busy` is True
+    while requests or calls are open. `reading` is False while the connection intentionally does not read.
     """
 
     received: int

@@ -43,7 +43,8 @@ class CheckedBatch:
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
     """Returns messages with their encoded properties, after checking that they may share a request.
 
-    Only the size of the request is not checked. Raises `InvalidMessage`.
+    Raises `InvalidMessage` if they may not, and for no messages. `max_message_bytes` limits each body, while the size
+    of the request is not checked.
     """
     batch = tuple(messages)
     for message in batch:

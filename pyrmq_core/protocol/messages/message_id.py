@@ -90,7 +90,8 @@ class UniqueIdMaker:
     def run(self, now_ms: int, month_ms: int, counter: int, count: int) -> IdRun:
         """Returns `count` UNIQ_KEYs of one millisecond, whose 16-bit counters begin at `counter`.
 
-        Raises `InvalidArgument` for more than 65,536, which would repeat.
+        `month_ms` is the `month_start_ms` from which they count time. Raises `InvalidArgument` for more than 65,536,
+        since the counter would repeat.
         """
         if count > 0x10000:
             raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter distinguishes 65,536")

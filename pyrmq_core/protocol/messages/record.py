@@ -126,7 +126,7 @@ class StoredRecord:
     def encode(self) -> bytes:
         """Returns the bytes of a record with these fields. Its size, CRC and magic number are computed anew.
 
-        Raises the errors of `encode_record`.
+        Raises `InvalidArgument` for values that a record cannot hold, as `encode_record` does.
         """
         own = {name: getattr(self, name) for name in self.__slots__}
         del own["body_crc"], own["store_size"], own["magic"]

@@ -76,7 +76,7 @@ class Receipt:
         return self.revive_queue_id == ORDERED_REVIVE_QUEUE
 
     def real_topic(self, topic: str, group: str) -> str:
-        """Returns the topic that stores the message, `topic` or its retry topic, for a message that `group` popped."""
+        """Returns the topic that stores a message popped by `group` from `topic`: `topic` itself or its retry topic."""
         return topic if self.mark == POPPED_TOPIC else pop_retry_topic(topic, group, self.mark)
 
     def encode(self) -> str:
