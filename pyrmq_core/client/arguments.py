@@ -52,7 +52,7 @@ def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> i
 
 
 def queue_of(queue: object) -> MessageQueue:
-    """Returns the `MessageQueue` after checks of its texts and id. With id -1 the broker chooses the queue."""
+    """Returns `queue`, or raises `InvalidArgument` if it is no valid `MessageQueue`. Its id may be -1: any queue."""
     if not isinstance(queue, MessageQueue):
         raise InvalidArgument(f"queue={shown(queue)}: it is a MessageQueue(topic, broker_name, queue_id)")
     for name in (queue.topic, queue.broker_name):
@@ -84,7 +84,7 @@ def instance_of(name: str, value: object, kind: type[T], words: str) -> T:
 def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
     """Returns the values as a tuple. Raises `InvalidArgument` if they cannot be iterated.
 
-    `name` is the argument's name, and `words` says of what it is a list, for the text of the error.
+    For the text of the error, `name` is the argument's name, and `words` says what its values are.
     """
     if not isinstance(values, Iterable):
         raise InvalidArgument(f"{name}={shown(values)}: it is a list of {words}")

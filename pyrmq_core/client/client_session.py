@@ -241,7 +241,7 @@ class ClientSession:
         return address
 
     def namespace_or_own(self, namespace: str | None) -> str | None:
-        """Returns `namespace`, or, if it is None, that in the NameServer's address. Returns None for an empty text."""
+        """Returns `namespace`, or, if it is None, the one in the NameServer's address. An empty text becomes None."""
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str, *, transactional: bool = False) -> None:

@@ -24,7 +24,10 @@ T = TypeVar("T")
 
 
 def check_hooks(hooks: Sequence[object], kinds: Sequence[Sequence[str]]) -> None:
-    """Raises `InvalidArgument` for an object without a hook's methods, and for async methods, which would never run."""
+    """Raises `InvalidArgument` for an object without the methods of any kind of hook, or with an async one of them.
+
+    Each of `kinds` has the names of the methods of one kind. An async method would never run.
+    """
     for hook in hooks:
         if not any(all(callable(getattr(hook, name, None)) for name in kind) for kind in kinds):
             required = ", or ".join(" and ".join(kind) for kind in kinds)

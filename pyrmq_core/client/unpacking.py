@@ -75,7 +75,8 @@ async def unpacked_messages(
 ) -> tuple[list[MessageExt], int | None]:
     """Returns the messages of a pull, up to 256 MiB of bodies, and the offset of the first message beyond, or None.
 
-    Compressed bodies are decompressed in a worker thread.
+    Messages outside the offsets `within` are left out. An offset without a message raises `DataLost` unless
+    `allow_gaps`. Compressed bodies are decompressed in a worker thread.
     """
     if not has_compressed(pull.records):
         return messages_of(pull, within, rules, allow_gaps=allow_gaps)

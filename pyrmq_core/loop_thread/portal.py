@@ -140,7 +140,7 @@ class Portal:
         return self.crash is not None or (self._is_ending and not self._is_stopped)
 
     def on_crash(self, owner: object, end: Callable[[InvalidState], None]) -> None:
-        """Registers a function to call with the error if a defect ends the loop, so that no caller waits for ever."""
+        """Registers `end`, to be called with the error if a defect ends the loop. `forget(owner)` removes it."""
         self._crash_ends[owner] = end
 
     def forget(self, owner: object) -> None:

@@ -45,7 +45,7 @@ ACCOUNTS: Final = "{} (accounts of plain_acl.yml: RocketMQ before 5.3.3)"
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """A user. The password is as the server returns it, perhaps hidden."""
+    """A user of access control, as the server returns it: None for a missing value, and perhaps a hidden password."""
 
     username: str
     user_type: str | None
@@ -55,7 +55,10 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True)
 class PolicyInfo:
-    """One policy entry of a subject: the actions allowed or denied on a resource, and for which client addresses."""
+    """One policy entry of a subject: the actions allowed or denied on a resource, and for which client addresses.
+
+    The `decision` is `Allow` or `Deny`. Without `source_ips` it is for all addresses.
+    """
 
     subject: str
     policy_type: str | None
@@ -67,7 +70,11 @@ class PolicyInfo:
 
 @dataclass(frozen=True, slots=True)
 class AccountInfo:
-    """One account of `plain_acl.yml`. Its default permissions apply to topics and groups without their own entry."""
+    """One account of `plain_acl.yml`. Its default permissions apply to topics and groups without their own entry.
+
+    `topic_perms` and `group_perms` have texts such as `orders=PUB|SUB`. Requests of the account from
+    `white_remote_address` need no signature. A value that is not set is None.
+    """
 
     access_key: str
     admin: bool
@@ -89,7 +96,7 @@ class AccountList:
 
 @dataclass(frozen=True, slots=True)
 class AccountsVersion:
-    """The version of one accounts file at a broker: its number of changes, and the time of the last one."""
+    """The version of one accounts file at a broker: its number of changes, and the time of the last one, if known."""
 
     file: str
     counter: int
@@ -147,7 +154,10 @@ class _AccessFamily(AdminFamily):
 
 
 class Users(_AccessFamily):
-    """Administration of users, of RocketMQ 5.3 and later."""
+    """Administration of users, of RocketMQ 5.3 and later.
+
+    A change is made at the master `broker`, or at all brokers of `cluster` or of all clusters, slaves included.
+    """
 
     async def create(
         self,
@@ -187,7 +197,8 @@ class Users(_AccessFamily):
     ) -> tuple[str, ...]:
         """Changes a user, and returns the names of the changed brokers. An argument of None changes nothing.
 
-        `user_type` is `Normal` or `Super`, `user_status` is `enable` or `disable`.
+        `user_type` is `Normal` or `Super`, `user_status` is `enable` or `disable`. Raises `ResponseError` if a broker
+        refuses a value or does not have the user.
         """
         given = {"username": username, "password": password, "userType": user_type, "userStatus": user_status}
         members = {name: value for name, value in given.items() if value is not None}
@@ -202,17 +213,17 @@ class Users(_AccessFamily):
     async def list(
         self, filter: str = "", *, broker: str | None = None, cluster: str | None = None
     ) -> Gathered[tuple[UserInfo, ...]]:
-        """Returns the users whose name contains `filter`, by broker.
-
-        `failures` has the errors of brokers that did not answer.
-        """
+        """Returns users whose name contains `filter`, by broker, and the errors of brokers that did not answer."""
         gathered = await self._answers(ListUsers(filter), USERS.format("users"), broker, cluster)
         answers = {name: tuple(map(_user, _rows(answer, "users"))) for name, answer in gathered.answers.items()}
         return Gathered(answers, gathered.failures)
 
 
 class Policies(_AccessFamily):
-    """Administration of policies, of RocketMQ 5.3 and later. A subject is `User:NAME`."""
+    """Administration of policies, of RocketMQ 5.3 and later. A subject is `User:NAME`.
+
+    A change is made at the master `broker`, or at all brokers of `cluster` or of all clusters, slaves included.
+    """
 
     async def create(
         self,
@@ -227,7 +238,8 @@ class Policies(_AccessFamily):
     ) -> tuple[str, ...]:
         """Allows or denies a subject some actions (`Pub`, `Sub`, `Get`, ...) on resources (`Topic:orders*`, `Group:*`).
 
-        Returns the names of the changed brokers.
+        `decision` is `Allow` or `Deny`, for requests from `source_ips`, by default from all addresses. An entry
+        replaces the subject's older entry about the same resource. Returns the names of the changed brokers.
         """
         return await self._put(CreateAcl, subject, resources, actions, decision, source_ips, broker, cluster)
 
@@ -293,7 +305,10 @@ class Policies(_AccessFamily):
 
 
 class Accounts(_AccessFamily):
-    """Administration of accounts of `plain_acl.yml`, of RocketMQ before 5.3.3."""
+    """Administration of accounts of `plain_acl.yml`, of RocketMQ before 5.3.3.
+
+    A change is made at the master `broker`, or at all brokers of `cluster` or of all clusters, slaves included.
+    """
 
     async def put(
         self,

@@ -37,7 +37,8 @@ from pyrmq_core.protocol.requests.nameserver.write_perm import (
 class Brokers(AdminFamily):
     """Administration of brokers: their status, statistics and settings, and the removal of unused data.
 
-    A removal runs at the named broker, at all masters of the cluster, or, without both, at all masters.
+    `broker` is a broker's name or an address `host:port`. With a name, `broker_id` 0 is the master and any other a
+    slave. Raises `InvalidArgument` for an unknown name, id or cluster.
     """
 
     async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
@@ -128,22 +129,32 @@ class Brokers(AdminFamily):
         )
 
     async def clean_unused_topics(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Makes brokers remove the queues of topics without settings. Returns the brokers' names."""
+        """Makes brokers remove the queues of topics without settings. Returns the brokers' names.
+
+        The brokers are the master named `broker`, the masters of `cluster`, or, without both, all masters.
+        """
         return await self._clean(CleanUnusedTopic(), broker, cluster)
 
     async def clean_expired_queues(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Makes brokers remove queue files whose messages are no longer in the log. Returns the brokers' names."""
+        """Makes brokers remove queue files whose messages are no longer in the log. Returns the brokers' names.
+
+        The brokers are the master named `broker`, the masters of `cluster`, or, without both, all masters.
+        """
         return await self._clean(CleanExpiredConsumeQueue(), broker, cluster)
 
     async def delete_expired_logs(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Makes brokers remove expired log files now, not at the hour of `deleteWhen`. Returns the brokers' names."""
+        """Makes brokers delete expired commit log files now, not at the hour of `deleteWhen`.
+
+        The brokers are the master named `broker`, the masters of `cluster`, or, without both, all masters. Returns
+        the brokers' names.
+        """
         return await self._clean(DeleteExpiredCommitLog(), broker, cluster)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
         """Closes a broker for writing at every NameServer. Returns the number of its topics, by NameServer address.
 
         Producers stop using the broker once they have new routes. This lasts until `add_write_perm`, or until the
-        broker registers another version of its topics.
+        broker registers another version of its topics. Raises `InvalidArgument` for an unknown broker.
         """
         return await self._change_write_perm(WipeWritePerm(broker_name), WipedWritePerm, broker_name)
 

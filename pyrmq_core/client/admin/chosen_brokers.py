@@ -47,9 +47,10 @@ async def one_figure(servers: AdminServers, server: Server, name: str, key: str)
 async def chosen_brokers(
     servers: AdminServers, broker: str | None, cluster: str | None, *, slaves: bool = False
 ) -> tuple[Server, ...]:
-    """Returns the named broker, or the masters of the cluster or of all clusters. `slaves` adds their slaves.
+    """Returns the server of the named broker, or the masters of the cluster or, without names, of all clusters.
 
-    Raises `InvalidArgument` if both `broker` and `cluster` are named.
+    `broker` is a name, for its master, or an address `host:port`. `slaves` adds the slaves of clusters. Raises
+    `InvalidArgument` if both `broker` and `cluster` are named, or if the name is unknown.
     """
     if broker is not None:
         if cluster is not None:

@@ -61,7 +61,8 @@ class DeadLetters:
     async def newest(self, max_num: int, begin: datetime | None, body_bytes: int | None = None) -> MessageList:
         """Returns the newest `max_num` dead letters of each queue stored from `begin` on, in order of store time.
 
-        With `body_bytes` bodies are cut to that length. Raises an error if no broker answers.
+        Without `begin` they are the newest of any time. With `body_bytes` bodies are cut to that length. Raises an
+        error if no broker answers.
         """
         whole_number("max_num", max_num, 1, MAX_LETTERS)
         begin_ms = None if begin is None else first_millisecond(begin)

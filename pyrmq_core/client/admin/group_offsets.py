@@ -188,7 +188,7 @@ class GroupOffsets:
         return [OffsetChange(queue, before.offsets.get(queue), offset) for queue, offset in own_offsets.items()]
 
     async def _needs_members(self, error: ResponseError, server: Server, before: _Before) -> bool:
-        """Returns whether a broker refused a reset because the group has no members, as brokers before 5.0 do."""
+        """Returns whether a broker refused a reset because the group has no members. `before` has its version."""
         # 4.9 answers SYSTEM_ERROR if the group has no offset either.
         of_old = error.code == ResponseCode.SYSTEM_ERROR and before.versions[server.name] < V5_0_0
         if error.code != ResponseCode.CONSUMER_NOT_ONLINE and not of_old:

@@ -168,7 +168,7 @@ def subscriptions_of(answers: Iterable[ConsumerConnections], namespace: str | No
 
 
 def holders_of(description: object) -> dict[MessageQueue, str]:
-    """Returns the id of the client that reads each queue, according to the members of a `GroupDescription`."""
+    """Returns the id of the client that reads each queue, by a `GroupDescription`. Any other object gives none."""
     members = description.members if isinstance(description, GroupDescription) else ()
     return {queue: member.client_id for member in members for queue in member.queues}
 

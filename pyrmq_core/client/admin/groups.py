@@ -77,7 +77,7 @@ class Groups(AdminFamily):
         return GroupList(summaries(gathered.answers, self._servers.namespace), gathered.failures)
 
     async def config(self, group: str) -> dict[str, SubscriptionGroupConfig]:
-        """Returns the group's settings by broker name, from the masters that know it."""
+        """Returns the group's settings by broker name. Masters that do not know the group are left out."""
         on_wire = self._on_wire(group)
         masters = await self._servers.masters(None)
         answers = await query_many(masters.values(), lambda server: configs_of(self._servers, server))

@@ -31,7 +31,8 @@ GROWN_MESSAGES: Final = 100
 class HealthCheck:
     """The result of one check. `subject` is the name of its broker, group, topic or NameServer.
 
-    `status` is OK, WARN or FAIL. `advice` says what to do, or is empty.
+    `check` names the rule, such as `disk`. `status` is OK, WARN or FAIL, and `found` says why. `advice` says what to
+    do, or is empty.
     """
 
     check: str

@@ -25,12 +25,11 @@ T = TypeVar("T")
 class ShownAsTable:
     """A value that a notebook shows as an HTML table, with its texts, numbers and times above the table.
 
-    `ROWS` is the name of the field with the table's rows.
+    `ROWS` is the name of the field with the table's rows. `COLUMNS` are properties of a row that are columns too.
     """
 
     __slots__ = ()
     ROWS: ClassVar[str]
-    # Properties of a row that are columns too.
     COLUMNS: ClassVar[tuple[str, ...]] = ()
 
     def _repr_html_(self) -> str:

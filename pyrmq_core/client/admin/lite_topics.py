@@ -38,7 +38,7 @@ MOST_LAGS: Final = 20
 
 
 class LiteTopics(AdminFamily):
-    """Lite topics (5.5 and later), and the groups whose clients subscribe to them. `topic` is their parent topic."""
+    """Lite topics, small topics within a parent `topic` (5.5 and later), and the groups whose clients subscribe."""
 
     async def brokers(self, *, cluster: str | None = None) -> Gathered[BrokerLiteInfo]:
         """Returns each broker's counts of lite topics and subscriptions. Names of topics and groups are the broker's.
@@ -49,7 +49,7 @@ class LiteTopics(AdminFamily):
         return await self._ask(servers, GetBrokerLiteInfo().to_command(), BrokerLiteInfo.from_command, "lite topics")
 
     async def parent(self, topic: str) -> Gathered[ParentTopicInfo]:
-        """Returns the number of a topic's lite topics and its groups, by broker name."""
+        """Returns the number of lite topics of the parent `topic`, and the groups that consume them, by broker name."""
         command, own = GetParentTopicInfo(self._servers.on_wire(topic)).to_command(), self._servers.own
 
         def read(answer: Command) -> ParentTopicInfo:

@@ -67,7 +67,10 @@ class MessageQueries:
         self._namespace = namespace
 
     async def by_id(self, offset_msg_id: str, topic: str | None) -> MessageExt:
-        """Returns the message at the log offset in the id. Raises `ResponseError` if none is there."""
+        """Returns the message at the broker and log offset in the id. Raises `ResponseError` if none is there.
+
+        Only a broker with authorization needs the `topic`.
+        """
         location = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
         address = unpack_host(location.ip + (location.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
         on_wire = None if topic is None else self._on_wire(topic)

@@ -49,9 +49,9 @@ class TrackType(enum.Enum):
 class MessageTrack:
     """The state of one message in one group.
 
-    `consumer_offset` is the group's offset in the message's queue, or None. `retries` are the message's copies in the
-    group's retry topic, `dead_letters` its copies among the dead letters. `error` is the reason of UNKNOWN, or why
-    copies may be missing.
+    `consumer_offset` is the group's offset in the message's queue, None without one. `retries` are the message's copies
+    in the group's retry topic, `dead_letters` its copies among the dead letters. `error` is the reason of UNKNOWN, or
+    why copies may be missing.
     """
 
     group: str

@@ -16,7 +16,7 @@ from pyrmq_core.protocol.requests.nameserver.namesrv_config import (
 
 
 class NameServers(AdminFamily):
-    """Administration of NameServers."""
+    """Administration of the settings of NameServers, each of which has its own."""
 
     async def config(self) -> Gathered[dict[str, str]]:
         """Returns each NameServer's settings by its address. `failures` has the errors of those without an answer."""

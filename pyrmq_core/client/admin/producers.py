@@ -25,7 +25,10 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ConnectedProducer:
-    """One client of a producer group. `seen` is the time of its last heartbeat, by the broker's clock."""
+    """One client of a producer group. `seen` is the time of its last heartbeat, by the broker's clock, if known.
+
+    `brokers` are the names of the brokers to which it is connected.
+    """
 
     group: str
     client_id: str

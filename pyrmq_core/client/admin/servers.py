@@ -120,8 +120,9 @@ class AdminServers:
     ) -> T:
         """Sends a request to a NameServer, and returns `read(answer)`.
 
-        If `lacks` returns True for this result, by default if it is empty, the next NameServer is queried. An answer
-        with another code than SUCCESS and those in `accepted` raises an error.
+        If `lacks` returns True for this result, by default if it is empty, the other NameServers are queried too. If it
+        returns True for all results, the first is returned. An answer with another code than SUCCESS and those in
+        `accepted` raises an error.
         """
 
         def checked(answer: Command, address: str) -> T:

@@ -76,7 +76,7 @@ PERMISSIONS: Final = (Permission.WRITE, Permission.READ, Permission.READ | Permi
 
 
 class Topics(AdminFamily):
-    """Administration of topics."""
+    """Administration of topics: their list, offsets, rates, permissions and order configurations."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[str, ...]:
         """Returns all topics that the NameServer knows, including RocketMQ's own, or one cluster's topics, sorted.
@@ -214,7 +214,10 @@ class Topics(AdminFamily):
         return None if text is None else parse_order(topic, text)
 
     async def set_order(self, topic: str, queues: Mapping[str, int]) -> None:
-        """Sets the topic's order configuration, its queues by broker name, at every NameServer."""
+        """Sets the topic's order configuration, the number of its queues by broker name, at every NameServer.
+
+        Raises `InvalidArgument` without a broker, or for a number below 1.
+        """
         check_topic(topic)
         if not queues or any(number < 1 or not name or set(name) & set(":;") for name, number in queues.items()):
             raise InvalidArgument(f"queues={dict(queues)!r}: it has broker names with a number of queues, 1 at least")
@@ -236,9 +239,9 @@ class Topics(AdminFamily):
     async def keep_manifest(self, manifest: str, topic: str, broker: str) -> tuple[str, ...]:
         """Registers at the NameServers the topic `manifest`, in which committed writes to `topic` record their batches.
 
-        An order configuration at the NameServers says that its one queue is at `broker`. Returns the addresses of the
-        NameServers that lacked the registration or the order configuration. Raises the first failure after all
-        NameServers were queried.
+        An order configuration at the NameServers says that the one queue of `manifest` is at `broker`. Returns the
+        addresses of the NameServers that lacked the registration or the order configuration. Raises the first failure
+        after all NameServers were queried.
         """
         of_tenant = self._servers.on_wire
         kinds = await self._servers.keep_kv(
@@ -324,7 +327,7 @@ class Topics(AdminFamily):
 
 
 async def topic_config_at(servers: AdminServers, server: Server, topic: str) -> TopicConfig | None:
-    """Returns a topic's settings at one broker, or None. From a broker before 5.0 it reads the list of all topics."""
+    """Returns a topic's settings at one broker, or None if the broker does not have the topic."""
     on_wire = servers.on_wire(topic)
     command = GetTopicConfig(on_wire).to_command()
     answer = await servers.session.call(server.address, command, timeout=servers.timeout)

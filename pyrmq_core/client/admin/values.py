@@ -54,7 +54,7 @@ class BrokerStatus:
 
     @property
     def version(self) -> str | None:
-        """The release, such as `5.4.0`."""
+        """The release, such as `5.4.0`, or None without a report."""
         return None if self.runtime_info is None else self.runtime_info.version
 
     @property
@@ -75,7 +75,7 @@ class BrokerStatus:
 
     @property
     def disk_ratio(self) -> float | None:
-        """The used fraction of the commit log's disk, 0 to 1."""
+        """The used fraction of the commit log's disk, 0 to 1, or None if it was not reported."""
         return None if self.runtime_info is None else self.runtime_info.disk_ratio
 
     @property
@@ -85,7 +85,7 @@ class BrokerStatus:
 
     @property
     def booted(self) -> datetime | None:
-        """The broker's start time, by its own clock."""
+        """The broker's start time, by its own clock, or None if it was not reported."""
         at_ms = None if self.runtime_info is None else self.runtime_info.boot_timestamp_ms
         return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
 
@@ -192,7 +192,7 @@ class GroupMember:
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that the client reads at this moment."""
+        """The queues that the client reads at this moment, none if it sent no report."""
         info = self.running_info
         return () if info is None else tuple(sorted({*info.queues, *info.pop_queues}))
 
@@ -231,7 +231,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription(ShownAsTable):
-    """One group: its settings by broker name, its members, and the settings that their heartbeats report."""
+    """One group: its settings by broker name, its members, and the settings that members report, None without any."""
 
     ROWS: ClassVar = "members"
     COLUMNS: ClassVar = ("queues",)
@@ -270,7 +270,7 @@ class QueueProgress:
 
     @property
     def inflight(self) -> int | None:
-        """The number of messages that members have pulled and not consumed."""
+        """The number of messages that members have pulled and not consumed, None before 5.0."""
         return None if self.pull_offset is None else self.pull_offset - self.consumer_offset
 
 
@@ -386,7 +386,7 @@ class TopicConsumers(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """The offset of a group in one queue, before and after a change."""
+    """The offset of a group in one queue, before and after a change. `before` is None if it had no offset."""
 
     queue: MessageQueue
     before: int | None

@@ -80,7 +80,7 @@ class _SampleReading:
                         return
 
     def _add(self, pull: RawPull, within: OffsetRange) -> None:
-        """Adds the bodies of a pull. Runs in a thread, which stops before its next body after an interrupt."""
+        """Adds a pull's bodies at the offsets `within`, in a thread. After an interrupt no further body is added."""
         for message in iterate_readable(pull, within, RULES):
             if self._is_abandoned.is_set():
                 return

@@ -347,7 +347,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return info, await sender.is_batch_topic(topic, timeout=seconds)
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues to which the topic may be written now."""
+        """Returns the queues to which the topic may be written now. Raises `NoRoute` for an unknown topic."""
         return (await self.publish_info(topic)).queues
 
     async def _selected(
@@ -400,7 +400,7 @@ class Draft(NamedTuple):
         return max(0.0, self.timeout - (time.monotonic() - self.began))
 
     def start_waited_for(self, pending: PendingSend, loop: LoopAccess) -> bool:
-        """Starts a send for which a caller waits: on the loop, or in the caller's thread while the loop is idle."""
+        """Starts a send for which a caller waits. Returns False if `loop` cannot start it from this thread now."""
         timeout, payload = self.timeout if loop.writes_here else self.seconds_left(), self.payload
         assert isinstance(payload, Payload), "with automatic batching the trio face sends"
         return self.parts.in_flight.start(payload, self.to, timeout, (pending,), CommunicationMode.SYNC, loop)

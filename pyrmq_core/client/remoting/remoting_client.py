@@ -81,8 +81,8 @@ class RemotingClient:
     def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
         """Sends a request without waiting, and returns its `Call`. The caller has to await `Call.wait` at once.
 
-        Returns None, and sends nothing, if the client has RPC hooks, or if no connection to the address is open and has
-        room in its outbox.
+        `deadline` is on trio's clock, and `timeout` is for the error's text. Returns None, and sends nothing, if the
+        client has RPC hooks, or if no connection to the address is open and has room in its outbox.
         """
         connection = self._pool.ready_connection(address)
         if connection is None or self._is_hooked:
@@ -96,7 +96,8 @@ class RemotingClient:
         """Sends a request without waiting. `done` receives the answer or the error, once, on the loop.
 
         Returns a function that abandons the call. Returns None, and sends nothing, if no connection to the address is
-        open and has room in its outbox, or if `loop.writes_here` and the request cannot be written at once.
+        open and has room in its outbox, or if `loop.writes_here` and the request cannot be written at once. `deadline`
+        is on trio's clock, and `timeout` is for the error's text.
         """
         connection = self._pool.ready_connection(address)
         if connection is None:

@@ -70,7 +70,8 @@ class NameServers:
     def set_addresses(self, addresses: Sequence[str], *, random_start: int) -> None:
         """Replaces the list of NameServers, and closes connections to those that are no longer in it.
 
-        The chosen NameServer stays chosen if it is still listed. The same addresses in another order change nothing.
+        The chosen NameServer stays chosen if it is still listed, else `random_start` chooses one. The same addresses in
+        another order change nothing.
         """
         before = self._choice
         if set(addresses) == set(before.addresses):

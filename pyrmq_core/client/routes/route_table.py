@@ -324,7 +324,8 @@ class Routes:
 def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ()) -> NoRoute:
     """Returns the error for a missing route, in Java's words, which users search for (`No route info of this topic`).
 
-    `brokers` are the brokers that had the topic. The text names the NameServers that did not answer.
+    `brokers` are those in the topic's last route that was received. If there are any, the text says that no NameServer
+    lists the topic at them any more. It also names the NameServers in `asked` that did not answer.
     """
     failures = asked.failures
     nameservers = ";".join(address for address in asked.addresses if address not in failures) or "(none)"

@@ -133,8 +133,8 @@ def publish_info_of(
 def publish_queues(topic: str, route: TopicRouteData, *, needs_master: bool = True) -> tuple[MessageQueue, ...]:
     """Returns the queues to write to, from the order configuration if there is one, else in the order of broker names.
 
-    Without an order configuration, a broker needs write permission and, with `needs_master`, a master. Raises
-    `BodyError` for an unreadable order configuration.
+    Without an order configuration, brokers where the topic may not be written are left out, and, with `needs_master`,
+    brokers without a master. Raises `BodyError` for an unreadable order configuration.
     """
     if route.order_topic_conf:
         return tuple(_order_queues(topic, route.order_topic_conf))

@@ -50,6 +50,7 @@ class AssignedQueue:
     """A queue that this consumer reads, with its pulled messages and the `Intake` that pulls them.
 
     `in_handlers` is the number of messages that handlers have now, and `counts` the statistics of the topic.
+    `consumed_at_ms` is the time of the last handler calls, and `dropped_at` that of `drop`, by trio's clock.
     """
 
     process_queue: ProcessQueue

@@ -64,7 +64,8 @@ CONSUMED: Final = Outcome()
 class CallRun:
     """Batches that one worker passes to the handler one after another. `outcomes` has the results of the ended calls.
 
-    `context` is for the hooks. `seconds` is the total time of the ended calls.
+    `context` is for the hooks. `seconds` is the total time of the ended calls. After a cancellation, `is_abandoned` is
+    True, and the result of a call under way is ignored.
     """
 
     batches: list[Messages]

@@ -77,7 +77,7 @@ class Arrivals(Protocol):
     def arrived(self, process_queue: ProcessQueue, count: int) -> None: ...
 
     def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Reports that the broker moved the group to `offset` in this queue. The `process_queue` is dropped."""
+        """Reports that the broker moved the group to `offset` in this queue. The consumer then drops the queue."""
         ...
 
     def commits_with_pulls(self) -> bool: ...
@@ -162,7 +162,7 @@ class Intake:
             self._room.set()
 
     def pull_anew(self, receiver: Receiver | None = None) -> None:
-        """Cancels the present pull or pause, and pulls again at once. A new `receiver` brings a new filter."""
+        """Cancels the present pull or pause, and pulls again at once, with the filter of `receiver` if it is set."""
         self.receiver = receiver or self.receiver
         self._current.cancel()
 

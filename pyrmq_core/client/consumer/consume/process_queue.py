@@ -78,7 +78,7 @@ class ProcessQueue:
         return limits.span is None or self.span <= limits.span
 
     def put(self, messages: Sequence[MessageExt], position: int) -> None:
-        """Adds messages at or after `position`, in order, and sets the new `position`, unless the queue is dropped."""
+        """Adds messages in offset order, and sets `position`, the next pull's offset, unless the queue is dropped."""
         if self.is_dropped:
             return
         if messages:

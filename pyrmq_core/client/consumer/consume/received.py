@@ -25,7 +25,7 @@ class Receiver:
     """A decoder of the records pulled from one queue into the messages that pass the subscription's `filter`.
 
     Topics of these messages are without the consumer's `namespace`, and a message of the retry topic has its original
-    topic.
+    topic. `rules` say how bodies are checked and decompressed.
     """
 
     filter: Filter

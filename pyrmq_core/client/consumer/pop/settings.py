@@ -99,8 +99,8 @@ def invisible_ms(name: str, seconds: object) -> int:
 def delay_of(error: BaseException | None, tries: int, most_tries: int, *, ordered: bool) -> float | None:
     """Returns the seconds until a failed message comes again, or None if it moves to the dead-letter topic.
 
-    `tries` is how often it was delivered before. A message that no handler got, as when a task is cancelled, comes
-    again at once.
+    `error` is the exception of its handler. `tries` is how often it was delivered before, `most_tries` the limit.
+    `ordered` is for an ordered pop. A message that no handler got, as when a task is cancelled, comes again at once.
     """
     if isinstance(error, NotHandled) or (error is not None and not isinstance(error, Exception)):
         return 0.0

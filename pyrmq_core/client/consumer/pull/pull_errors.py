@@ -54,9 +54,9 @@ def no_progress(pull: RawPull) -> RecordError:
     )
 
 
-def _is_beyond(pull: RawPull, end: int) -> bool:
-    """Returns whether an answer's next offset is beyond the queue's maximum offset in the same answer."""
-    return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, end) > pull.max_offset
+def _is_beyond(pull: RawPull, range_end: int) -> bool:
+    """Returns whether an answer's offsets, cut at `range_end`, go beyond the queue's maximum offset in that answer."""
+    return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, range_end) > pull.max_offset
 
 
 def _beyond_its_end(pull: RawPull) -> RecordError:

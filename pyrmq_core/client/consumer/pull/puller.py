@@ -362,7 +362,7 @@ class QueuePulls:
         return self._plain([(start, offsets, answer.body)], end, status, address)[0]
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer as a `RawPull` that ends at `end` at most, in order.
+        """Returns each answer of the server at `address` as a `RawPull` that ends at `end` at most, in order.
 
         An answer becomes None if its next offset is not after its start, or is beyond the queue's maximum offset.
         """

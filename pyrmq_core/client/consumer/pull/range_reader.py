@@ -48,7 +48,7 @@ class PullRequests(Protocol):
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer as a `RawPull` that ends at `end` at most, in order.
+        """Returns each answer of the server at `address` as a `RawPull` that ends at `end` at most, in order.
 
         An answer becomes None if its next offset is not after its start, or is beyond the queue's maximum offset.
         """

@@ -170,7 +170,7 @@ class AllocateMessageQueueByMachineRoom:
 
 
 def _room_of(broker_name: str) -> str | None:
-    """Returns `room` of `room@name`. Empty parts at the end do not count, as in Java's `split`."""
+    """Returns `room` of `room@name`, else None. Empty parts at the end do not count, as in Java's `split`."""
     parts = broker_name.split("@")
     while parts and not parts[-1]:
         parts.pop()

@@ -71,7 +71,7 @@ class Pending(Generic[R]):
 
     @property
     def result(self) -> R:
-        """The result of an ended send. Raises the error of a failed send."""
+        """The result of a send that has ended (`is_done`). Raises the error of a failed send."""
         if self._result is None:
             self._look()
             if self._error is not None:
@@ -81,7 +81,7 @@ class Pending(Generic[R]):
 
     @property
     def error(self) -> RocketMQError | None:
-        """The error of a send that has ended, None if it succeeded."""
+        """The error of a failed send, None if it succeeded or has not ended."""
         if self._result is None:
             self._look()
         return self._error

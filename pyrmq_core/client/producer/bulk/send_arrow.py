@@ -42,8 +42,9 @@ async def send_rows(
 ) -> WriteSummary:
     """Sends each row as a message, encoded by columns, with several requests at once.
 
-    A request holds up to 4,000 messages or 1 MiB, and for a batch topic any number of messages up to 1 MiB. Nothing is
-    sent if a row is invalid. Raises `BatchFailed` if a request fails after others were stored.
+    A request holds up to 4,000 messages or 1 MiB, and for a batch topic any number of messages up to 1 MiB. Messages
+    go to `topic`, or, if it is None, to that in the column `topic`. Raises `InvalidMessage` for an invalid row before
+    anything is sent, and `BatchFailed` if a request fails after others were stored.
     """
     arrow = columnar()
     arrow.check_columns(rows)

@@ -53,7 +53,7 @@ class WriteSummary:
     ranges: list[StoredRange] = field(default_factory=list)
 
     def add(self, receipt: Receipt, size: int) -> None:
-        """Adds one acknowledged request."""
+        """Adds one acknowledged request, whose body has `size` bytes."""
         self.messages += receipt.count
         self.bytes += size
         self.requests += 1
@@ -134,7 +134,7 @@ class SendWindow:
         return self._order.add(payload, to)
 
     def interrupted(self, topic: str) -> None:
-        """Fails the window after a `put` was interrupted, since it is unknown whether its payload is sent."""
+        """Fails the window after an interrupted `put` to `topic`, since it is unknown whether its payload is sent."""
         self._order.fail(given_up(topic))
         self._has_raised = True
         self.start_more()
@@ -143,7 +143,7 @@ class SendWindow:
             changed.set()
 
     async def wait_for_room(self, payload: Payload) -> None:
-        """Waits until half of the window is empty. Waking the caller for every request would cost too much time."""
+        """Waits until half of the window is empty and `payload` fits. Waking the caller more often would cost time."""
         await self._until(lambda: self._room.is_half_empty(len(payload.body)))
 
     async def drain(self) -> WriteSummary:
