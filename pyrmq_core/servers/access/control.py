@@ -40,8 +40,9 @@ async def access_control(
 ) -> AccessControl:
     """Returns the access control that the settings enable, after reading its files.
 
-    Users are kept in a file in `folder`, or in memory only if it is None. Raises `InvalidArgument` or `StoreError` if a
-    file cannot be used, and `MissingLibrary` if plain ACL needs PyYAML.
+    Users are kept in a file in `folder`, or in memory only if it is None. A request whose rights depend on its body is
+    denied if the body exceeds `max_body_bytes`. Raises `InvalidArgument` or `StoreError` if a file cannot be used, and
+    `MissingLibrary` if plain ACL needs PyYAML.
     """
     plain = await trio.to_thread.run_sync(plain_acl, settings)
     if plain is not None:

@@ -24,7 +24,10 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def replace_keeping_previous(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
-    """Copies the file to `<file>.bak`, then replaces it by a synced new file (MixAll.string2File)."""
+    """Copies the file to `<path>.bak`, then replaces it by a synced new file, which gets `mode` if there was none.
+
+    Raises OSError. Source: common/MixAll.java (string2File).
+    """
     path, kept = path.resolve(), _permissions(path)
     if kept is not None:
         _replace(path.with_name(path.name + ".bak"), path.read_bytes(), kept, mode)

@@ -97,7 +97,10 @@ class PlainAcl:
             log.info("the rules of plain ACL were read again: %d accounts", len(self.rules.accounts))
 
     async def put_account(self, account: Mapping[str, object]) -> None:
-        """Adds an account to `plain_acl.yml`, or changes it in its file. Raises `InvalidArgument` or `StoreError`."""
+        """Adds a new account to `plain_acl.yml`, or changes an existing one in the file that has it.
+
+        Raises `InvalidArgument` if the account is invalid, and `StoreError` if the file cannot be written.
+        """
         path = Path(self.rules.files.get(str(account["accessKey"]), self._default))
         await self._change(path, partial(put_account, account=account))
 

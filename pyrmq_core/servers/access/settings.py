@@ -149,7 +149,7 @@ def _credentials(setting: str, text: str, name: str, password: str) -> Credentia
 
 
 def without_plain_acl(settings: AccessSettings) -> AccessSettings:
-    """Returns a NameServer's settings. Raises `InvalidArgument` if they enable plain ACL, which only brokers have."""
+    """Returns the settings unchanged. Raises `InvalidArgument` if they enable plain ACL, which no NameServer has."""
     if settings.acl_enable:
         raise InvalidArgument(
             "aclEnable=true: plain_acl.yml is for brokers alone, in RocketMQ too; leave it false, and give the "

@@ -61,7 +61,7 @@ class UserFile:
     async def change(self, change: Callable[[UserRules], UserRules]) -> None:
         """Replaces the users and policies by the result of `change`, once that is written to the file.
 
-        Raises `InvalidArgument` or `StoreError`, with nothing changed.
+        If `change` raises `InvalidArgument`, or the file cannot be written (`StoreError`), nothing is changed.
         """
         async with self._turn:
             rules = change(self.rules)

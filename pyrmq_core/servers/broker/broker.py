@@ -55,7 +55,10 @@ def long_work() -> BoundedWork:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A broker's tables, each kept in a JSON file."""
+    """A broker's topics, consumer groups, committed offsets, SQL92 filters, and request modes (pull or pop) of groups.
+
+    Each of these tables is kept in a JSON file.
+    """
 
     topics: TopicTable
     groups: GroupTable

@@ -27,7 +27,7 @@ ENTRY_BYTES: Final = 40
 
 
 class KvConfig:
-    """The KV configuration of all namespaces, in memory only without `path`. Puts beyond `max_bytes` are refused."""
+    """The KV configuration of all namespaces: at most `max_bytes` in the file `path`, or in memory only without it."""
 
     def __init__(self, path: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
         self.path = path
@@ -74,7 +74,10 @@ class KvConfig:
         return body
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Stores a value. None removes the key, not the namespace. Raises `InvalidArgument` beyond `max_bytes`."""
+        """Stores a value. None removes the key, but keeps the namespace.
+
+        Raises `InvalidArgument` if all namespaces, keys and values together would exceed `max_bytes`.
+        """
         values = self.namespaces.get(namespace)
         old = None if values is None else values.get(key)
         added = 0 if values is not None else _entry_bytes(namespace)

@@ -21,9 +21,10 @@ MIN_KEY_CHARS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class PlainAccount:
-    """An account of `plain_acl.yml`.
+    """An account of `plain_acl.yml`. Requests with its key from `white_address` need no signature and no permission.
 
-    `granted` has the permission bits for topics, and for groups under the names of their retry topics.
+    `granted` has the permission bits for topics, and for groups under the names of their retry topics. All other topics
+    and groups have the bits `default_topic` and `default_group`.
     """
 
     access_key: str

@@ -58,7 +58,7 @@ class AddressRule:
 
 
 def address_rule(text: str | None) -> AddressRule:
-    """Parses a white address. A blank text matches no address. Raises `InvalidArgument` for any other form."""
+    """Parses a white address. None or a blank text matches no address. Raises `InvalidArgument` for an invalid text."""
     text = text or ""
     if not text.strip():
         return AddressRule()

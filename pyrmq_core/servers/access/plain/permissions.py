@@ -29,7 +29,10 @@ def is_permitted(needed: int, granted: int) -> bool:
 
 
 def named_permissions(entries: Iterable[str], kind: str) -> dict[str, int]:
-    """Parses entries of the form `name=permission`. Raises `InvalidArgument` for any other form."""
+    """Returns permission bits by name, parsed from entries of the form `name=permission`.
+
+    Raises `InvalidArgument` for any other form. Its text names `kind`, what the names are: topics or groups.
+    """
     granted = {}
     for entry in entries:
         parts = _parts(entry)

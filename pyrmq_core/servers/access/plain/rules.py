@@ -115,10 +115,10 @@ def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def put_account(document: Document, account: Mapping[str, object]) -> None:
-    """Adds an account to a file's content, or changes the members that `account` names in its existing entry.
+    """Adds an account to a file's content, or changes the members that `account` has in the entry of its access key.
 
-    The entry is then the last in the file. If several entries have its access key, the last of them is changed and the
-    others are removed.
+    A new or changed entry becomes the last in the file. If several entries have the access key, the last of them is
+    changed and the others are removed.
     """
     entries = entries_of(document)
     same = [entry for entry in entries if _is(entry, account["accessKey"])]

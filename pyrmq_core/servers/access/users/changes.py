@@ -27,9 +27,10 @@ def create_user(rules: UserRules, user: User) -> UserRules:
 def update_user(
     rules: UserRules, username: str, password: str | None, user_type: str | None, user_status: str | None
 ) -> UserRules:
-    """Returns the rules with a user's password, type and status changed.
+    """Returns the rules with a user's password, type and status changed. None or an empty text keeps the old value.
 
-    None, an empty text or a blank password keeps the old value.
+    A blank password keeps the old one. Raises `InvalidArgument` if the user is unknown. The type and status must be
+    valid: they are not checked here.
     """
     old = rules.users.get(username)
     if old is None:
@@ -51,7 +52,8 @@ def delete_user(rules: UserRules, username: str) -> UserRules:
 def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRules:
     """Returns the rules with policies added to those of a user. The `subject` is the user, such as `User:alice`.
 
-    An entry replaces an older entry of the same policy type about the same resource.
+    An entry replaces an older entry of the same policy type about the same resource. Raises `InvalidArgument` if the
+    user is unknown.
     """
     if subject.removeprefix(USER_PREFIX) not in rules.users:
         raise InvalidArgument(f"The subject of {subject} is not exist.")
@@ -61,10 +63,10 @@ def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRule
 
 
 def delete_policies(rules: UserRules, subject: str, policy_type: str, resource: Resource | None) -> UserRules:
-    """Returns the rules without a user's policy entry about a resource, or without all policies of the user.
+    """Returns the rules without a user's first policy entry of `policy_type` about a resource, if there is one.
 
-    The entry is one of `policy_type`. If `resource` is None, all policies are removed. The `subject` is the user, such
-    as `User:alice`.
+    If `resource` is None, all policies of the user are removed. The `subject` is the user, such as `User:alice`. Raises
+    `InvalidArgument` if the user is unknown or has no policies.
     """
     if subject.removeprefix(USER_PREFIX) not in rules.users:
         raise InvalidArgument("The subject is not exist.")

@@ -89,7 +89,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """A rule that allows or denies actions on a resource to requests from the given addresses."""
+    """A rule that allows or denies actions on a resource to requests from `source_ips` (empty: from any address)."""
 
     resource: Resource
     actions: tuple[str, ...]

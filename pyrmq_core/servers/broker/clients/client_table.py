@@ -67,7 +67,10 @@ class ClientTable:
     def heartbeat(
         self, beat: HeartBeat, groups: Iterable[ConsumerData], peer: Peer, language: str, version: int, now_ms: int
     ) -> list[str]:
-        """Registers a client for its groups. Returns the consumer groups whose members or subscriptions changed."""
+        """Registers a client for the producer groups in `beat`, and for the consumer groups in `groups`.
+
+        Returns the consumer groups whose members or subscriptions changed. `peer` is the client's connection.
+        """
 
         def info() -> ClientInfo:
             return ClientInfo(beat.client_id, language, version, now_ms)
@@ -94,7 +97,10 @@ class ClientTable:
         return len(producers) + len(own.consumers.keys() | {data.group_name for data in beat.consumers})
 
     def leave(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> list[str]:
-        """Removes a connection from a producer and a consumer group. Returns the consumer groups that changed."""
+        """Removes a connection from a producer group, a consumer group or both (None: from none).
+
+        Returns the consumer group in a list if the connection was in it, or else an empty list.
+        """
         own = self._groups_of.get(peer, _NO_GROUPS)
         if producer_group in own.producers:
             self._drop_producer(producer_group, peer)

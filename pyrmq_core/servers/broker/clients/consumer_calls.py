@@ -44,7 +44,11 @@ class ConsumerCalls:
     waiting: dict[Peer, list[int]] = field(default_factory=dict)
 
     async def call(self, peer: Peer, request: Command, name: str, *, seconds: float) -> Command:
-        """Sends a request and returns the answer, or an error response that mentions `name` if none comes."""
+        """Sends a request to a client and returns its answer, or an error response that contains the client's `name`.
+
+        It is an error response if no answer comes within `seconds`, if the limits are reached, or if the answer is too
+        large.
+        """
         size = len(request.body)
         if busy := self._busy(peer, size):
             return refusal(ResponseCode.SYSTEM_BUSY, f"{busy}; try again later")

@@ -47,7 +47,11 @@ class HeldLimits:
 
 @dataclass(eq=False, slots=True)
 class HeldPull:
-    """A pull that waits at the broker. `wake` is called once to answer it, and is None afterwards."""
+    """A pull that waits for a message in the queue `key` with one of `tags_codes`, hashes of tags (None: any message).
+
+    `wake` is called once to answer it, and is None afterwards. It waits until `ends_tick`, in ticks of 10 ms. Pulls are
+    numbered in the order of their arrival.
+    """
 
     key: QueueKey
     tags_codes: Collection[int] | None
@@ -241,7 +245,7 @@ class HeldPulls:
         size_bytes: int,
         group: str = "",
     ) -> None:
-        """Holds a pull and returns when a message for it arrives or its time ends."""
+        """Holds a pull, and returns when a message for it arrives, its time ends, or `wake_group` wakes its group."""
         woken = trio.Event()
         held = self.add(key, tags_codes, timeout_ms, peer, size_bytes, group, woken.set)
         try:

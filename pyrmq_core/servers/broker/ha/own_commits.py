@@ -61,8 +61,9 @@ class OwnCommits:
     async def give_back(self, rows: OffsetTable, ask: Ask, address: str) -> None:
         """Sends the master the offsets committed here that exceed the master's in `rows`, and puts them into `rows`.
 
-        Commits that arrive during the call are left for the next call. Offsets that the master refuses are dropped.
-        Raises `RocketMQError` if the master does not answer. The offsets not yet sent are then kept.
+        `ask` sends a request to the master, whose `address` is for messages. Commits that arrive during the call are
+        left for the next call. Offsets that the master refuses are dropped. Raises `RocketMQError` if the master does
+        not answer. The offsets not yet sent are then kept.
         """
         sent, refused, reason = 0, 0, ""
         async for key in InTurns(list(self._noted)):

@@ -67,7 +67,10 @@ class PopKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckPoint:
-    """The record of a pop, which hides the messages at `offsets` for `invisible_ms` from the time in the key."""
+    """The record of a pop, which hides the messages at `offsets` for `invisible_ms` from the pop's time in `key` on.
+
+    It is stored in the revive log under the message tag `tag`.
+    """
 
     key: PopKey
     invisible_ms: int
@@ -106,7 +109,10 @@ class CheckPoint:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The acknowledgement of messages of a checkpoint. At `revive_ms` they would have become visible again."""
+    """The acknowledgement of messages of the checkpoint `key`. They would become visible again at `revive_ms`.
+
+    It is stored in the revive log under the message tag `tag`, which says whether it is of one message or a batch.
+    """
 
     key: PopKey
     offsets: tuple[int, ...]

@@ -73,7 +73,11 @@ class PopWaits:
         size_bytes: int,
         wake: Callable[[], None],
     ) -> HeldPull:
-        """Holds a pop until a message arrives that it may take, or its time ends. `wake` is then called once."""
+        """Holds a pop for up to `timeout_ms`, until a message arrives with one of `tags_codes`, hashes of tags.
+
+        None selects all messages. `wake` is called once at the end. `peer` and `size_bytes` of the request count
+        towards the limits on held pulls.
+        """
         for topic in waiter.topics:
             self._waiting.setdefault(topic, Counter())[waiter] += 1
 
@@ -101,7 +105,7 @@ class PopWaits:
         return self._waiting.get(waiter.topic, Counter[Waiter]())[waiter]
 
     def readable(self, key: QueueKey, entries: bytes) -> None:
-        """Wakes a pop of each group that waits for messages of this queue."""
+        """Wakes, for each group, a pop that waits for the queue `key` and selects one of its new `entries`."""
         if key[0] == self.revive_topic:
             self.revive_arrived.set()
         if self.lite.subscriptions and is_lite_queue(key[0]):

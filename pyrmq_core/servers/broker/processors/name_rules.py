@@ -41,7 +41,10 @@ SHOWN_CHARS: Final = 255
 
 
 def lite_refusal(request: Command, reason: str) -> Command | None:
-    """Refuses a request about a lite topic of RocketMQ 5.5, or returns None for any other request."""
+    """Returns the refusal of a request that names a lite topic (RocketMQ 5.5), or None for any other request.
+
+    The refusal says that this broker has no `reason`.
+    """
     if not request.ext.get("liteTopic"):
         return None
     return refusal(
@@ -85,7 +88,10 @@ def group_fault(group: str) -> str:
 
 
 def client_fault(client_id: str) -> str:
-    """Returns an error if a client's id, or a broker's name in a queue, is too long or not printable, else ""."""
+    """Returns the error in a client's id that is too long or not printable, or an empty text.
+
+    The names of brokers in message queues are checked by the same rule.
+    """
     if len(client_id) > MAX_CLIENT_ID_CHARS:
         return f"The specified client: {_shown(client_id)}, is longer than {MAX_CLIENT_ID_CHARS}"
     if NOT_PRINTED.search(client_id):
@@ -103,7 +109,10 @@ def listed(rule: Rule) -> Rule:
 
 
 def checked(handler: Handler, **rules: Rule) -> Handler:
-    """Returns a handler that first checks header fields by these rules. An absent field is not checked."""
+    """Returns a handler that first checks header fields, each by the rule that is given under the field's name.
+
+    A request with a wrong field is refused. An absent field is not checked.
+    """
 
     def check(request: Command, peer: Peer) -> Answer:
         for field, rule in rules.items():

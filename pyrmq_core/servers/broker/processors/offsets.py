@@ -147,10 +147,10 @@ def queue_topic(request: Command, topic: str) -> str:
 
 
 def may_commit_in(reader: StoreReader, topic: str, queue_id: int, offset: int = 0) -> bool:
-    """Returns False if no offset may be committed: a lite topic's queue is empty, or ends before `offset`.
+    """Returns False for a lite topic's queue that is empty or ends before `offset`, and True for any other queue.
 
-    Otherwise requests with arbitrary names could fill the table of offsets. An offset beyond the end belongs to a
-    deleted queue.
+    If commits in empty queues were allowed, requests with arbitrary names could fill the table of offsets. An offset
+    beyond the end belongs to a deleted queue of that name.
     """
     return not is_lite_queue(topic) or reader.bounds((topic, queue_id))[1] >= max(offset, 1)
 

@@ -76,7 +76,7 @@ class MessageWriter:
 
     @contextlib.contextmanager
     def refusals(self) -> Iterator[None]:
-        """Converts the errors of storing a message to `RequestRefused`."""
+        """Converts a `StoreError` in a `with` block, which stores messages, to `RequestRefused`. Counts the failure."""
         try:
             yield
         except DoesNotFit as error:
@@ -98,7 +98,7 @@ class MessageWriter:
 
 @contextlib.contextmanager
 def refused_by_disk() -> Iterator[None]:
-    """Converts a `StoreError` to `RequestRefused`."""
+    """Converts a `StoreError` in a `with` block to `RequestRefused`."""
     try:
         yield
     except StoreError as error:

@@ -128,7 +128,11 @@ STRATEGIES: Final[Mapping[str, Callable[[Queues, int, int], Queues]]] = {
 def assigned(
     mode: SetRequestMode, strategy: str, client_id: str, queues: Queues, client_ids: Sequence[str]
 ) -> Queues | None:
-    """Returns the queues assigned to a member, or None for an unknown strategy. Both sequences must be sorted."""
+    """Returns the queues assigned to the member `client_id`, or None for an unknown strategy.
+
+    `queues` are all of the topic and `client_ids` those of all members, both sorted. A member that pops gets the queues
+    of more than one member, as `mode` says.
+    """
     allocate = STRATEGIES.get(strategy)
     if allocate is None:
         return None

@@ -215,9 +215,10 @@ class PopRequests:
         return outcome
 
     def _queues(self, header: PopMessage, draw: int) -> Iterator[tuple[str, int]]:
-        """Yields the queues in the order of the pop. By default, in one of five pops the retry topics come first.
+        """Yields the queues in the order of the pop, which the random number `draw`, from 0 to 99, varies.
 
-        In a topic of the type PRIORITY the highest queue is first, and the retry topics are last.
+        By default the retry topics come first in one of five pops. In a topic of the type PRIORITY
+        the highest queue is first, and the retry topics are last.
         """
         is_by_priority = not header.order and self._is_by_priority(header, draw)
         marks = () if header.order else (RETRY_V1, RETRY_V2)
@@ -288,7 +289,11 @@ class PopRequests:
         outcome.rest += max(0, result.max_offset - result.next_offset)
 
     def _offset(self, group: str, topic: str, queue_id: int, init_mode: int) -> int:
-        """Returns the offset of the next message to pop. For a group without an offset it commits a first one."""
+        """Returns the offset of the next message to pop. For a group without an offset it commits a first one.
+
+        This is the lowest offset. With `init_mode` MAX it is the last message's, unless the queue begins at offset 0 or
+        belongs to a retry topic.
+        """
         if self.offsets.may_move(group, topic, queue_id):
             self.offsets.end_reset(group, topic, queue_id)
             self.reviver.ordered.forget((group, topic, queue_id))
@@ -381,7 +386,10 @@ def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
 def popping_refusal(
     topics: TopicTable, groups: GroupTable, header: PopMessage | AwaitMessage | GetPollingInfo, peer: Peer
 ) -> Command | None:
-    """Returns the refusal of a request about pops for its topic, queue or group, or None if all are valid."""
+    """Returns the refusal of a request about pops, or None if its topic, queue and group exist and may be read.
+
+    A refusal for a wrong queue has the address of `peer`, the request's sender.
+    """
     topic: TopicConfig | None = topics.get(header.topic)
     if topic is None:
         return unknown_topic(header.topic)

@@ -50,9 +50,9 @@ def suggested_broker(config: BrokerConfig, groups: GroupTable, log_end: int, gro
 
 
 def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
-    """Returns the result of a pull. On a slave, a result that would move the consumer gets `offset` as its next offset.
+    """Returns the result of a pull at `offset`. On a slave, a pull outside the queue gets `offset` as its next offset.
 
-    A slave may lag, or may have begun to copy the log later, so the master may have messages at this offset.
+    Its master may have messages there, since a slave may lag, or may have begun to copy the log later.
     """
     if config.is_slave and result.status in MOVES:
         return replace(result, next_offset=offset)

@@ -106,7 +106,10 @@ def filter_of_expression(
 
 
 def get_filtered(reader: StoreReader, key: QueueKey, offset: int, limits: GetLimits, chosen: PullFilter) -> GetResult:
-    """Returns the next messages of a queue that pass a filter. Each call examines a limited number of entries."""
+    """Returns messages of the queue `key` from `offset` on that pass the filter `chosen`.
+
+    Each call examines a limited number of entries.
+    """
     if chosen.passes is None:
         return reader.get(key, offset, limits, chosen.tags_codes)
     first = offset
