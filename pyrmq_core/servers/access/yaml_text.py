@@ -15,7 +15,7 @@ def check_library() -> None:
 
 
 def load_document(text: bytes) -> dict[str, object]:
-    """Parses a YAML document, which may be empty. Raises `InvalidArgument` unless it is a mapping."""
+    """Parses a YAML document. An empty one gives an empty dict. Raises `InvalidArgument` unless it is a mapping."""
     yaml = _yaml()
     try:
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

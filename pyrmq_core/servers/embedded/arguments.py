@@ -61,7 +61,7 @@ class BrokerPlace:
 
 
 def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
-    """Returns the names `kind-a`, `kind-b`, ..., or the names that the caller chose."""
+    """Returns the names `kind-a`, `kind-b`, ... if `servers` is a number, or else the names in `servers`."""
     if isinstance(servers, int):
         names = tuple(f"{kind}-{letter}" for letter in string.ascii_lowercase[: max(servers, 0)])
     else:
@@ -132,14 +132,14 @@ def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str
 
 
 def checked_timeout(timeout: object) -> float:
-    """Returns a timeout in seconds as a float. Raises `InvalidArgument` unless it is above 0."""
+    """Returns a timeout in seconds unchanged. Raises `InvalidArgument` unless it is a finite number above 0."""
     if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout={timeout!r}: a number of seconds above 0 is wanted")
     return timeout
 
 
 def topic_configs(topics: Mapping[str, int | TopicConfig] | None) -> tuple[TopicConfig, ...]:
-    """Returns the topics to create. A number means so many queues for reading and writing."""
+    """Returns the topics to create, none for None. A number means so many queues for reading and writing."""
     if topics is not None and not isinstance(topics, Mapping):
         raise InvalidArgument(f"topics={topics!r}: a mapping from names to numbers of queues is wanted")
     return tuple([_topic_config(name, wanted) for name, wanted in (topics or {}).items()])

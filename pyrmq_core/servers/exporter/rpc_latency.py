@@ -28,7 +28,7 @@ NANOSECONDS: Final = 1_000_000
 
 
 class RpcLatency:
-    """The durations of one server's requests. `on_ended` is called with each request, its response code and its ms."""
+    """The histogram of a server's request times. `on_ended` gets each request, its response code and its time in ms."""
 
     def __init__(self, on_ended: Callable[[Command, int, float], None] = lambda request, code, took_ms: None) -> None:
         self._on_ended = on_ended

@@ -32,10 +32,10 @@ def check_exporter(name: str) -> None:
 async def start_exporter(
     nursery: trio.Nursery, collect: Collect, host: str, port: int, *, common: dict[str, str]
 ) -> str:
-    """Starts serving metrics in the nursery, and returns the address.
+    """Starts serving the metrics that `collect` returns, in the nursery, and returns the `host:port` of the page.
 
-    Raises `MissingLibrary` without the extra `metrics`. If the port cannot be opened, raises `NetworkError`, which
-    names the setting of the port.
+    `common` has labels that are added to each metric. Raises `MissingLibrary` without the extra `metrics`. If the port
+    cannot be opened, raises `NetworkError`, which names the setting of the port.
     """
     try:
         from pyrmq_core.servers.exporter.server import serve_metrics

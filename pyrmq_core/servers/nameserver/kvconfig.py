@@ -60,7 +60,7 @@ class KvConfig:
         return self.namespaces.get(namespace or "", {}).get(key or "")
 
     def namespace(self, namespace: str | None) -> Mapping[str, str] | None:
-        """Returns the values of a namespace, or None if it never had any. An emptied namespace stays."""
+        """Returns the values of a namespace by key, or None if it never had any. None means the namespace ""."""
         return self.namespaces.get(namespace or "")
 
     def table_body(self, namespace: str) -> bytes | memoryview | None:

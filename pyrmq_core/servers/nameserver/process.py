@@ -51,7 +51,10 @@ def _start(options: argparse.Namespace) -> None:
 
 
 def configure(config_file: Path | None = None, *, port: int | None = None, host: str | None = None) -> NameServerConfig:
-    """Returns the file's settings, overridden by the command line. Raises `InvalidArgument` for a bad value."""
+    """Returns the settings in a file, overridden by `port` and `host` unless they are None.
+
+    Reports unknown names on standard error. Raises `InvalidArgument` for a bad value.
+    """
     settings = {} if config_file is None else load_settings(config_file)
     for name, nearest in unknown_settings(settings).items():
         sys.stderr.write(f"{config_file}: {name} is no setting{f'; is {nearest} meant?' if nearest else ''}\n")

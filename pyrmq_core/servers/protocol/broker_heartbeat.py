@@ -26,7 +26,10 @@ class BrokerHeartbeat(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class NotifyMinBrokerIdChange(HeaderRequest):
-    """The notice of a broker name's new smallest id, after a broker left (`offline_broker_addr`) or joined."""
+    """The notice of a broker name's new smallest id, after a broker left (`offline_broker_addr`) or joined.
+
+    `ha_broker_addr` is the address at which slaves fetch the log of a broker that joined.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
     min_broker_id: int = wire("minBrokerId")

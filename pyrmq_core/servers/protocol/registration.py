@@ -45,7 +45,10 @@ _INT: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RegistrationBody:
-    """The topics that a broker registers. `topic_queue_mapping_infos` belong to static topics (5.x)."""
+    """The topics that a broker registers. `topic_queue_mapping_infos` belong to static topics (5.x).
+
+    If `filter_servers` is None, the NameServer keeps those of an earlier registration.
+    """
 
     data_version: DataVersion = NO_VERSION
     topic_configs: tuple[TopicConfig, ...] = ()

@@ -44,7 +44,7 @@ class PlainRules:
     repeated: tuple[str, ...] = ()
 
     def denial(self, request: Command, ip: str) -> str:
-        """Returns why a request is denied, or an empty text. The body is parsed only after a valid signature."""
+        """Returns why a request is denied, or "" if it is allowed. Parses the body only after a valid signature."""
         if any(rule.matches(ip) for rule in self.white_addresses):
             return ""
         key = request.ext.get(ACCESS_KEY)

@@ -51,7 +51,7 @@ class UserRules:
     policies: Mapping[str, Policies] = field(default_factory=dict)
 
     def denial(self, request: Command, ip: str, scope: CheckScope) -> str:
-        """Returns why a request is denied, or an empty text. The body is parsed only after a valid signature."""
+        """Returns why a request is denied, or "" if it is allowed. Parses the body only after a valid signature."""
         name = request.ext.get(ACCESS_KEY, "")
         reason = self._unauthentic(request, name)
         if reason and str(request.code) not in scope.unauthenticated_codes:

@@ -30,7 +30,7 @@ USER_PREFIX: Final = "User:"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user with a password. A user of type Super may send any request."""
+    """A user with a password. One of type Super may send any request, one with the status `disable` is refused."""
 
     username: str
     password: str = field(repr=False)
@@ -52,7 +52,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The topics, groups or clusters that a policy entry covers. `pattern` is LITERAL, PREFIXED or EVERY."""
+    """The topics, groups or clusters (`kind`) that a policy entry covers.
+
+    By `pattern`, `name` is a whole name (LITERAL), the beginning of names (PREFIXED), or None for all (EVERY).
+    """
 
     kind: str
     name: str | None
@@ -60,7 +63,7 @@ class Resource:
 
     @classmethod
     def of(cls, key: object) -> Self | None:
-        """Parses a key like `Topic:orders*`. Returns None if its kind is unknown."""
+        """Parses a key like `Topic:orders*`. Returns None if it is no text, is blank, or has an unknown kind."""
         if not isinstance(key, str) or not key.strip():
             return None
         kind, _, name = key.partition(":")

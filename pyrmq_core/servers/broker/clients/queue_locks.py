@@ -33,7 +33,10 @@ class QueueLocks:
         self._count = 0
 
     def take(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Locks queues for a client or renews its locks, up to `most` in total. Returns the queues it now holds."""
+        """Locks queues for a client or renews its locks. Returns those of `queues` that the client now holds.
+
+        No lock is added if `most` locks of all groups are held.
+        """
         return [queue for queue in queues if self._take_one(group, client_id, queue, now_ms)]
 
     def release(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:

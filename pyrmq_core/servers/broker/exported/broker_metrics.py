@@ -254,7 +254,7 @@ def _program(info: ClientInfo) -> tuple[str, ...]:
 
 
 def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
-    """Yields a histogram of the waiting timer messages: the number due in each range of seconds from now."""
+    """Yields the number of the wheel's timer messages that are due in each range of seconds from `now_ms` on."""
     for before, bound in pairwise((0, *TIMER_BOUNDS)):
         number = wheel.number(now_ms + before * 1000, now_ms + bound * 1000)
         yield Sample((*LOCAL_DISK, str(bound)), number)

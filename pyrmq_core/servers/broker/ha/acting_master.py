@@ -26,11 +26,10 @@ QUERY_SECONDS: Final = 3.0
 
 
 def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
-    """Returns True if the broker with this id should act as master. `members` are the brokers of its name at the
-    NameServer.
+    """Returns True if the broker with this id should act as master: it has the smallest id, and no master is listed.
 
-    If the broker itself is missing from `members`, the list is incomplete, and the result is `was_acting`, or False if
-    a master is listed.
+    `members` has, by id, the addresses of the brokers of its name at the NameServer. If the broker itself is missing
+    there, the list is incomplete. The result is then `was_acting`, unless a master is listed.
     """
     if MASTER_ID in members:
         return False

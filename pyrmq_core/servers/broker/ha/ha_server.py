@@ -63,7 +63,7 @@ class HaServer:
         self._refusals, self._lags = RareLines(), RareLines()
 
     def open(self, *, clean: bool) -> None:
-        """Saves the log's end after a crash (not `clean`), so that a slave with a longer log is refused."""
+        """Saves the log's end after a crash (not `clean`), so that a slave with a longer log is refused later."""
         self._known_end = None if clean else self._store.end
 
     def stored(self) -> None:

@@ -97,7 +97,10 @@ def delay_offsets(answer: Command) -> dict[int, int]:
 
 
 def timer_checkpoint(answer: Command, address: str) -> TimerCheckpoint | None:
-    """Returns the checkpoint in the answer to request 60, or None if the master has no timers or never used them."""
+    """Returns the checkpoint in the answer to request 60, or None if the master has no timers or never used them.
+
+    Raises `ResponseError` with the master's `address` for any other refusal.
+    """
     if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR):
         return None
     if answer.code != ResponseCode.SUCCESS:

@@ -46,7 +46,11 @@ Queue: TypeAlias = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class OrderedPop:
-    """The messages of one ordered pop. `tries` has the number of earlier pops of each message, by offset."""
+    """The messages of one ordered pop, of which those at the offsets `acked` are acknowledged.
+
+    By offset, `tries` has the number of earlier pops of a message, and `visible_ms` the time at which it becomes
+    visible, if this was changed. `attempt_id` is the client's id of the pop, with which it may repeat it.
+    """
 
     pop_time_ms: int
     invisible_ms: int
@@ -125,7 +129,7 @@ class OrderedQueues:
         return sum(is_lite_queue(topic) for _, topic, _ in self._rows)
 
     def is_locked(self, queue: Queue, attempt_id: str | None, now_ms: int) -> bool:
-        """Returns True if an earlier pop locks the queue. That pop itself may be repeated with its attempt id."""
+        """Returns True if an earlier pop locks the queue, unless that pop has the same `attempt_id`: it is repeated."""
         row = self._rows.get(queue)
         return row is not None and now_ms < row.free_ms and (attempt_id is None or attempt_id != row.attempt_id)
 

@@ -27,7 +27,8 @@ async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]
 def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
     """Returns a response whose body is made of `pieces`, while other requests are served. Refuses a body over 15 MiB.
 
-    Each piece should take about 10 us. It may be empty, for a step of work that adds nothing to the body.
+    Each piece should take about 10 us. It may be empty, for a step of work that adds nothing to the body. `ext` are the
+    response's header fields.
     """
     first = list(islice(pieces, STEPS_AT_ONCE))
     if len(first) < STEPS_AT_ONCE:

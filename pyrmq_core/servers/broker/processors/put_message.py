@@ -41,7 +41,7 @@ class MessageWriter:
     replicas: Replicas
 
     def put(self, append: Append) -> AppendResult:
-        """Stores messages. Raises `RequestRefused` if the disk fails, the broker is stopping, or they are too large."""
+        """Stores messages. Raises `RequestRefused` if the disk fails, they are too large, or the broker is stopping."""
         began = time.perf_counter_ns()
         with self.refusals():
             stored = self.store.put(append, clock.now_ms())

@@ -88,7 +88,11 @@ NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 
 @dataclass(frozen=True, slots=True)
 class PreparedMessage:
-    """A message or batch to be stored. If it `waits`, its send is answered once it is synced and copied to slaves."""
+    """A message to be stored, or a batch, which may be stored as one record (`is_one_record`).
+
+    If it `waits`, its send is answered once it is synced and copied to slaves, as the settings require. The answer has
+    `recall_handle`, by which a timer message can be cancelled.
+    """
 
     append: Append
     queue_id: int

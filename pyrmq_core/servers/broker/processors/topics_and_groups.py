@@ -227,7 +227,10 @@ async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
 def changed_topic(
     topics: TopicTable, header: UpdateTopic, changes: Mapping[str, str] | None = None
 ) -> TopicConfig | Command:
-    """Returns the topic's changed configuration, or a refusal. Attributes change by `changes`, or else by `header`."""
+    """Returns the topic's configuration after the request `header`, or a refusal. The table is not changed.
+
+    `changes` are the changes of attributes. If it is None, those in `header` count.
+    """
     if _is_system(topics, header.topic):
         remark = f"The topic[{header.topic}] is conflict with system topic."
         return refusal(ResponseCode.INVALID_PARAMETER, remark)

@@ -279,7 +279,7 @@ def _joined(added: Mapping[str, str], own: bytes) -> bytes:
 
 
 def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
-    """Returns the function by which recovery encodes a record's queue entry.
+    """Returns the function by which recovery encodes a record's queue entry. `delays_ms` are those of levels 1, 2, ...
 
     The entry of a delayed message has the delivery time in place of the tags' hash.
     """

@@ -386,12 +386,12 @@ def _plain_fields() -> list[dataclasses.Field[Any]]:
 
 
 def unused_names(properties: Mapping[str, str]) -> list[str]:
-    """Returns the names of RocketMQ's settings among these that this broker ignores without harm."""
+    """Returns the names in `properties` of RocketMQ's settings that this broker ignores without harm."""
     return sorted(set(properties) & setting_rules.KNOWN)
 
 
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
-    """Returns the names that are no settings at all, each with the nearest existing name."""
+    """Returns the names in `properties` that are no settings, each with a hint at a similar name if there is one."""
     names = [
         *(field.metadata["name"] for field in _plain_fields()),
         *TLS_NAMES,

@@ -61,7 +61,7 @@ class Tally:
     samples: dict[Period, deque[Sample]] = field(default_factory=dict)
 
     def take_sample(self, period: Period, now_ms: int) -> None:
-        """Adds the current counters to a period's samples. Before the first sample, it adds one of zeros only."""
+        """Adds the current counters to a period's samples. The first call puts a sample of zeros before them."""
         samples = self.samples.get(period)
         if samples is None:
             samples = self.samples[period] = deque([Sample(now_ms - period.every_ms)], maxlen=period.kept)

@@ -70,7 +70,6 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = 0
 
     def _fill(self, index: int) -> None:
-        """Writes fillers, which are entries without a message, up to `index`."""
         if not self._opened:
             self.end = index - index % (self._file_bytes // ENTRY_BYTES)
             self.start = index

@@ -47,10 +47,10 @@ _new: Final = tuple.__new__  # takes half as long as the constructor of a `Named
 
 
 class Waiting(NamedTuple):
-    """A stored append whose queue entries are not written yet, so that its messages cannot be read yet.
+    """A stored append whose packed `entries` are not written to its queue yet, so that no reader finds its messages.
 
-    `end` is the log offset after the messages. `messages` is None for the second entry of a message, in the queue of
-    its lite topic.
+    `end` is the log offset after the messages. A message of a lite topic has a second entry, in the queue of that
+    topic. For this entry `messages` is None, so that the message is reported once.
     """
 
     key: QueueKey
@@ -133,7 +133,10 @@ class QueueTable:
         return self._settings.keeps_lite_queues or (name, LITE_QUEUE_ID) in self.by_key
 
     def open(self) -> None:
-        """Opens the files of all queues. Raises `StoreError` if a batch topic has a plain queue, or the reverse."""
+        """Opens the files of all queues. Raises `StoreError` for a queue whose format is not that of its topic.
+
+        A batch topic has batch queues, any other topic has queues of single messages.
+        """
         self._open(QUEUES_FOLDER, are_batch=False)
         self._open(BATCH_QUEUES_FOLDER, are_batch=True)
 
@@ -163,7 +166,7 @@ class QueueTable:
         return frozenset(key for key in self.by_key if owner_topic(key[0]) == topic)
 
     def take(self, keys: Collection[QueueKey]) -> dict[QueueKey, AnyConsumeQueue]:
-        """Removes queues from the table and returns them."""
+        """Removes queues from the table and returns them. Their files stay. Unknown keys are skipped."""
         removed = {key: queue for key in keys if (queue := self.by_key.pop(key, None)) is not None}
         self.lite_queues -= _lite_count(removed)
         return removed
@@ -321,9 +324,9 @@ def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
 
 
 def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """Returns the number of the first entry from `low` on for which `holds` returns True, or `slots.end`.
+    """Returns the number of the first queue entry from `low` on for which `holds` returns True, or else `slots.end`.
 
-    It searches in halves: `holds` must return True for all entries after that one, too.
+    This is a binary search: `holds` must return True for all later entries, too.
     """
     high = slots.end
     while low < high:

@@ -37,7 +37,7 @@ class MissingEntries(Exception):
 
 
 class UnknownTopic(Exception):
-    """Raised for a topic with unknown settings, since these decide whether its queues are plain or batch queues."""
+    """Raised for a topic with unknown settings. These decide whether its queues have an entry a message or a batch."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -122,7 +122,10 @@ class Replay:
         return None
 
     def _following(self, key: QueueKey, queue: AnyConsumeQueue, queue_offset: int) -> bytearray | None:
-        """Returns the buffer of a plain queue's unwritten entries if `queue_offset` follows them, else None."""
+        """Returns the buffer of a queue's unwritten entries if `queue_offset` follows them, else None.
+
+        A batch queue has no such buffer.
+        """
         if isinstance(queue, BatchConsumeQueue):
             return None
         _, unwritten = self._unwritten.setdefault(queue, (key, bytearray()))

@@ -107,7 +107,7 @@ class ConsumerFilters:
         return None if consumer_filter is None else _members(topic, group, consumer_filter)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
-        """Adds the expressions in a group's heartbeat. Those for topics that the heartbeat lacks count as unused."""
+        """Adds the SQL92 expressions in a group's heartbeat. The group's other expressions are marked as unused."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)

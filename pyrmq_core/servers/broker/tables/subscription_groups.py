@@ -151,7 +151,10 @@ class GroupTable:
         return not self._forbidden or not self._forbidden.get(group, {}).get(topic, 0) & READ
 
     def set_readable(self, group: str, topic: str, now_ms: int, *, is_readable: bool) -> None:
-        """Forbids a group to read a topic, or allows it again. Raises `InvalidArgument` for too many topics."""
+        """Allows a group to read a topic (`is_readable`), or forbids it. Does nothing if that is so already.
+
+        Raises `InvalidArgument` if too many topics are forbidden. `now_ms` is the change's time in the table's version.
+        """
         topics = self._forbidden.get(group, {})
         bits = topics.get(topic, 0)
         changed = bits & ~READ if is_readable else bits | READ

@@ -153,10 +153,10 @@ class TimerLog:
         self.end = end
 
     def retire_before(self, physical_offset: int) -> list[Callable[[], None]]:
-        """Drops the first files if the messages of all their entries were removed from the commit log.
+        """Drops the first files, as far as all their entries have messages before `physical_offset` of the commit log.
 
-        Every entry counts, since entries that are written again may be older than those before them. Returns functions
-        that remove the files, in any thread but in this order.
+        These messages were removed. Every entry counts, since an entry that was written again may have an older message
+        than those before it. Returns functions that remove the files, in any thread but in this order.
         """
         removals: list[Callable[[], None]] = []
         for base in list(self._opened)[:-1]:

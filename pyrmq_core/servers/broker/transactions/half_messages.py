@@ -106,7 +106,10 @@ def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) ->
 
 
 def half_message(raw: bytes | None, *, topics: Container[str] = (HALF_TOPIC,)) -> HalfMessage | None:
-    """Decodes a half message, or returns None for a record of another topic or without its own topic and queue."""
+    """Decodes a half message in a queue of `topics`. Returns None if there is none in the bytes `raw`.
+
+    A half message has the topic and queue to which a commit delivers it in its properties.
+    """
     if raw is None:
         return None
     try:

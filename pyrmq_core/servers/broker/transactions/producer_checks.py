@@ -61,7 +61,7 @@ class ProducerChecks:
         return False
 
     def _sent(self, queue_offset: int, outcome: object) -> None:
-        """Handles the outcome of sending a check. After an error it notes that the half message was not checked."""
+        """Notes that the half message at `queue_offset` was not checked, if the outcome of sending is an exception."""
         if isinstance(outcome, Exception):
             self._missed.add(queue_offset)
 

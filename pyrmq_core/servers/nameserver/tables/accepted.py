@@ -32,26 +32,29 @@ MAX_PORT: Final = 65_535
 
 
 def check_name(field: str, name: str) -> None:
-    """Raises `HeaderError` unless `name` is valid as the name of a broker, cluster or zone."""
+    """Raises `HeaderError`, which mentions `field`, unless `name` is valid as the name of a broker, cluster or zone."""
     if len(name) > MAX_NAME_CHARS or not _NAME.fullmatch(name):
         raise _refused(field, name, "blanks at its ends")
 
 
 def check_topic(field: str, topic: str) -> None:
-    """Raises `HeaderError` unless `topic` is valid as the name of a topic."""
+    """Raises `HeaderError`, which mentions `field`, unless `topic` is valid as the name of a topic."""
     if len(topic) > MAX_NAME_CHARS or not _TOPIC.fullmatch(topic):
         raise _refused(field, topic, "blanks")
 
 
 def check_address(field: str, address: str) -> None:
-    """Raises `HeaderError` unless `address` is `host:port`."""
+    """Raises `HeaderError`, which mentions `field`, unless `address` is `host:port`."""
     match = _ADDRESS.fullmatch(address) if len(address) <= MAX_NAME_CHARS else None
     if match is None or int(match[1]) > MAX_PORT:
         raise HeaderError(f"{field} is {address[:80]!r}; a broker's address is host:port, its port 0 to {MAX_PORT}")
 
 
 def check_key(field: str, key: str) -> None:
-    """Raises `HeaderError` for a KV namespace or key that is empty, too long or has control characters."""
+    """Raises `HeaderError`, which mentions `field`, unless `key` is valid as a KV namespace or key.
+
+    It must not be empty or too long, or have control characters.
+    """
     if len(key) > MAX_NAME_CHARS or not _KEY.fullmatch(key):
         raise HeaderError(
             f"{field} is {key[:80]!r}; 1 to {MAX_NAME_CHARS} characters are wanted, without control characters"
@@ -59,7 +62,7 @@ def check_key(field: str, key: str) -> None:
 
 
 def check_value(field: str, value: str) -> None:
-    """Raises `HeaderError` for text with half a surrogate pair, which UTF-8 cannot encode."""
+    """Raises `HeaderError`, which mentions `field`, for half a surrogate pair, which UTF-8 cannot encode."""
     if _HALVES.search(value):
         raise HeaderError(f"{field} holds half a surrogate, which UTF-8 has not; send whole characters")
 

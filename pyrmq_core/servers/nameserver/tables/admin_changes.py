@@ -18,7 +18,10 @@ READ_AND_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
 
 def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) -> list[Change]:
-    """Removes a topic's queues, at all brokers or one cluster's. The brokers' next registrations restore them."""
+    """Removes a topic's queues at the brokers of one cluster, or at all brokers if `cluster` is None or empty.
+
+    The next registrations of brokers that still have the topic restore them.
+    """
     queues = tables.topic_queue_table.get(topic, {})
     names = [name for name in queues if not cluster or name in tables.cluster_addr_table.get(cluster, ())]
     if not names:

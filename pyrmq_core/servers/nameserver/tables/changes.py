@@ -48,7 +48,7 @@ class AddressMoved:
 
 @dataclass(frozen=True, slots=True)
 class PlaceTaken:
-    """An address that replaced the address of a living broker with the same name and id."""
+    """An address that replaced the address `holder` of a living broker with the same name and id."""
 
     broker_name: str
     broker_id: int

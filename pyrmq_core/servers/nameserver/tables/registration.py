@@ -53,9 +53,10 @@ def register(
     now_ms: int,
     digest: bytes | None = None,
 ) -> RegistrationResult:
-    """Registers a broker's address and topics. `body` is None if `knows` returned True for its digest.
+    """Registers a broker's address and topics. `body` is None if `knows` returned True for its `digest`.
 
-    Raises `BodyError`, before any change, for impossible topics or if the tables have no room.
+    A `digest` of None is never known again. Raises `BodyError`, before any change, for impossible topics or if the
+    tables have no room.
     """
     if body is not None:
         check_body(tables, header.broker_name, body)

@@ -209,7 +209,7 @@ class RouteTables:
         return changes
 
     def drop_brokers(self, broker_names: Set[str]) -> list[str]:
-        """Removes brokers from all topics. Returns the topics that lost their last queues."""
+        """Removes the queues of these brokers from all topics. Returns the topics that lost their last queues."""
         gone = []
         for topic, queues in tuple(self.topic_queue_table.items()):
             if not queues.keys().isdisjoint(broker_names):
@@ -223,7 +223,7 @@ class RouteTables:
         return gone
 
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> dict[str, Switched]:
-        """Changes the permissions of these brokers' topics.
+        """Replaces the permission bits of each of these brokers' topics by the result of `new_perm` for the old bits.
 
         Returns for each broker how many topics it has, and of how many the permission changed.
         """

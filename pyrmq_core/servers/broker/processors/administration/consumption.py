@@ -215,7 +215,7 @@ class ConsumptionRequests:
             yield self.rows.encoded(row)
 
     def group_forbidden(self, request: Command, _: Peer) -> Answer:
-        """Forbids or allows a group to read a topic, if the request has `readable`. Returns whether it may read."""
+        """Returns whether a group may read a topic. First forbids or allows that if the request has `readable`."""
         header = UpdateGroupForbidden.from_command(request)
         if header.readable is None:
             return self._forbidden(header)

@@ -21,7 +21,8 @@ class HeldRequest(LateAnswer):
     """An answer that waits at most `left_ms` milliseconds for a message.
 
     `attempt` returns the answer. Called with False, it may return None, and the request keeps waiting. At the end of
-    the time it is called with True, and must return an answer.
+    the time it is called with True, and must return an answer. `codes` are the hashes of tags that it selects (None:
+    any message). If it `is_ready`, it does not wait before the first attempt.
     """
 
     __slots__ = ("_attempt", "_codes", "_ends", "_held", "_is_ready", "_peer", "_size_bytes", "_waiter", "_waits")

@@ -165,7 +165,10 @@ class PopRequests:
         return HeldRequest(waits, waiter_of(header), attempt, peer, size_bytes, left_ms, codes=codes, is_ready=is_ready)
 
     async def take_again(self, header: PopMessage, chosen: PullFilter, is_over: bool) -> Command | None:
-        """Returns the answer to a waiting pop, or None if there is still no message and its time is not over."""
+        """Returns the answer to a waiting pop, or None if there is still no message that its filter `chosen` selects.
+
+        If it `is_over`, its time has passed, and it gets an empty answer instead of None.
+        """
         while True:
             outcome = self.take(header, chosen, clock.now_ms())
             if outcome.queues or (is_over and not outcome.has_moved):
@@ -377,7 +380,7 @@ class PopRequests:
 
 
 def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
-    """Returns the refusal of a request if the broker's settings forbid reading, else None. The remark names `what`."""
+    """Returns the refusal of a request, called `what` in its text, or None if the broker's settings allow reading."""
     if not settings.config.broker_permission & READ:
         return forbidden(f"the broker[{settings.config.advertised_ip}] {what} is forbidden", 1)
     return None

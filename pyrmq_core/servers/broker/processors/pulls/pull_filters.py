@@ -38,7 +38,7 @@ NO_FILTER: Final = "The broker's consumer filter data is not exist!Your expressi
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """The filter of a pull: hashes of tags, and a test of properties. None means that every message passes."""
+    """The filter of a pull: `tags_codes` are hashes of tags, `passes` tests properties. None selects all messages."""
 
     tags_codes: frozenset[int] | None = None
     passes: Passes | None = None

@@ -25,7 +25,10 @@ NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OpenDescriptor:
-    """An open descriptor. If `is_gone`, its file was removed or replaced, and the descriptor's last user closes it."""
+    """An open descriptor, and the number of syncs that use it (`users`).
+
+    If it `is_gone`, its file was removed or replaced, and the last user closes it.
+    """
 
     __slots__ = ("is_gone", "number", "users")
 

@@ -72,7 +72,10 @@ class Files(Protocol):
         """Removes a file, or a folder with all its files, if it exists."""
 
     def set_aside(self, *folders: str) -> Callable[[], None]:
-        """Moves folders away at once. Returns a function that deletes them, to be called in any thread."""
+        """Moves folders away at once, so that new ones can have their names. Skips missing folders.
+
+        Returns a function that deletes the moved folders, to be called in any thread.
+        """
         ...
 
     def retire(self, path: str) -> Callable[[], None]:

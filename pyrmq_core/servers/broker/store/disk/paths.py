@@ -21,14 +21,14 @@ class UnsafePath(StoreError):
 
 
 def check_name(name: str) -> str:
-    """Returns the name if it is a plain name, safe for a file or folder. Raises `UnsafePath` otherwise."""
+    """Returns the name unchanged. Raises `UnsafePath` if it is not safe as the name of a file or folder."""
     if not _is_plain(name):
         raise UnsafePath(f"{name[:128]!r} cannot be the name of a file or folder of the store")
     return name
 
 
 def check_path(path: str) -> str:
-    """Returns the path if it is relative and has only plain names. Raises `UnsafePath` otherwise."""
+    """Returns the path unchanged. Raises `UnsafePath` unless it is relative and consists of safe names."""
     if not all(_is_plain(name) for name in path.split("/")):
         raise UnsafePath(f"{path[:128]!r} leads out of the store's folder, or is no plain path")
     return path
