@@ -260,7 +260,6 @@ class EmbeddedCluster:
         self._broker_configs[name] = self._broker_configs[name].with_settings(changed_settings(settings))
 
     def _check_start(self, name: str) -> None:
-        """Raises `InvalidState` if no NameServer runs, or another broker has this broker's name and id."""
         if not self.nameservers:
             raise InvalidState(
                 f"{name} has no NameServer to register with; start {' or '.join(self._nameservers)} first"

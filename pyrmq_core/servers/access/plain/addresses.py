@@ -114,7 +114,6 @@ def _v6_range(text: str) -> AddressRule:
 
 
 def _v6_head(head: str, width: int, text: str) -> tuple[int, ...]:
-    """Returns the numbers before an IPv6 range, with `::` replaced by as many zeros as make them `width` numbers."""
     if head.endswith(":"):  # `::` stands just before the range
         head += ":"
     if not head or ":::" in head or head.count("::") > 1:

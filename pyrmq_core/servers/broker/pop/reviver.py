@@ -127,7 +127,6 @@ class Reviver:
         return min(max((next_ms - clock.now_ms()) / 1000, 0.01), MAX_WAIT_SECONDS)
 
     async def _work(self, queue_id: int, queue: Revival) -> None:
-        """Reads a queue of the revive log to its end, and makes popped messages visible again whose time is over."""
         key, ended = (self.log.topic, queue_id), 0
         while True:
             # Before the queue is read: what timers deliver meanwhile may be unread.

@@ -109,7 +109,6 @@ class ResetRequests:
         return self.reader.search(key, header.timestamp_ms, upper=False)
 
     async def _send_to_members(self, header: ResetOffset, topic: TopicConfig) -> Command:
-        """Sends the new offsets to each member of the group, and commits none."""
         offsets: dict[MessageQueue, int] = {}
         async for queue_id in InTurns(range(topic.write_queue_nums), SEARCHES_AT_ONCE):
             committed = self.offsets.committed(header.group, header.topic, queue_id)

@@ -212,7 +212,6 @@ class KeyIndexing:
             yield
 
     async def _rest_between(self, steps: Iterator[None]) -> None:
-        """Runs the steps with rests between them, which are longer while messages are stored."""
         end, began = self._store.end, time.perf_counter()
         for _ in steps:
             seconds = time.perf_counter() - began

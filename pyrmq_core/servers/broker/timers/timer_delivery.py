@@ -129,10 +129,6 @@ class TimerDelivery:
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:
-        """Stores copies in order, and skips those that can never be stored, with a warning.
-
-        Returns how many copies were stored or skipped, and the error that ended this, if any.
-        """
         results = self._store.put_all([copy.append for copy in copies], now_ms)
         for number, (copy, result) in enumerate(zip(copies, results, strict=True)):
             if not isinstance(result, StoreError):

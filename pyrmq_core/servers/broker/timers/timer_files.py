@@ -193,12 +193,10 @@ class TimerFiles:
                     topics.add(entry)
 
     def _link_all(self) -> bool:
-        """Rebuilds the wheel from the whole timer log. Returns False if it had to skip entries."""
         self.wheel.remove()
         return self._link(self.log.start)
 
     def _link(self, start: int) -> bool:
-        """Links the entries from `start` on into the wheel, and finds the log's end. Returns False if it skips any."""
         are_linked = True
         for position, entry in self.log.scan(start):
             if self.last_entry is None or entry.physical_offset > self.last_entry.physical_offset:

@@ -193,7 +193,6 @@ class TimerStore:
         self.delivery.report()
 
     def _leave_slot(self) -> Iterator[None]:
-        """Closes the open slot in steps, and writes only its undelivered entries back to the files."""
         slot = self._slot
         if slot is None:
             return

@@ -61,7 +61,6 @@ class ProducerChecks:
         return False
 
     def _sent(self, queue_offset: int, outcome: object) -> None:
-        """Notes that the half message at `queue_offset` was not checked, if the outcome of sending is an exception."""
         if isinstance(outcome, Exception):
             self._missed.add(queue_offset)
 

@@ -112,7 +112,6 @@ class AccessRequests:
 
 
 def _account(header: UpdateAclConfig) -> dict[str, Any]:
-    """Returns the members of an account that the request sets. An absent `admin` becomes False."""
     check_keys(header.access_key, header.secret_key)
     account: dict[str, Any] = {
         "accessKey": header.access_key,

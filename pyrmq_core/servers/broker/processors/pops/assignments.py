@@ -76,7 +76,6 @@ class AssignmentRequests:
         return Assignments(rows).to_command()
 
     async def _queues(self, topic: str) -> list[MessageQueue] | None:
-        """Returns the readable queues of a topic at all brokers, or None if they are unknown."""
         if not self.settings.config.nameservers:
             config, name = self.topics.get(topic), self.settings.config.broker_name
             return None if config is None else [MessageQueue(topic, name, at) for at in range(config.read_queue_nums)]

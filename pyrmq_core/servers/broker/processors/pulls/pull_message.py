@@ -171,7 +171,6 @@ class PullRequests:
         ).to_command()
 
     def _code(self, result: GetResult, offset: int) -> ResponseCode:
-        """Returns the response code of a pull at `offset`, which on a slave never moves the consumer."""
         if result.status in EMPTY and offset == 0:
             return ResponseCode.PULL_NOT_FOUND
         if result.status in MOVES and self.settings.config.is_slave:

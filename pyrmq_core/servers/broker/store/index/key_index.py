@@ -330,10 +330,6 @@ class KeyIndex:
         return last, entered
 
     def _enter_part(self, message: Message, end: int, before: int) -> int:
-        """Adds the next entries of a message that has `before` entries in the index.
-
-        Returns how many it has now, or 0 once it has all. `end` is the log offset after the message.
-        """
         entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
         self._enter(entries, message.offset if entered else end)
         return entered

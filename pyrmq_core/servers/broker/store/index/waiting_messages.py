@@ -70,7 +70,6 @@ class WaitingMessages:
         return entered.end
 
     def _of_first(self, batch: Dispatched) -> tuple[Entries, int]:
-        """Returns index entries of the first send's next messages, and the log offset that the index then reaches."""
         append, positions, store_ms, _ = batch
         first = self._of_batch
         like = append.pieces[first].properties
