@@ -49,7 +49,7 @@ class OrderedPop:
     """The messages of one ordered pop, of which those at the offsets `acked` are acknowledged.
 
     By offset, `tries` has the number of earlier pops of a message, and `visible_ms` the time at which it becomes
-    visible, if this was changed. `attempt_id` is the client's id of the pop, with which it may repeat it.
+    visible, if this was changed. `attempt_id` is the id with which the client may repeat the pop.
     """
 
     pop_time_ms: int

@@ -55,8 +55,8 @@ def register(
 ) -> RegistrationResult:
     """Registers a broker's address and topics. `body` is None if `knows` returned True for its `digest`.
 
-    A `digest` of None is never known again. Raises `BodyError`, before any change, for impossible topics or if the
-    tables have no room.
+    Without a digest the next body is decoded, too. Raises `BodyError`, before any change, for impossible topics or if
+    the tables have no room.
     """
     if body is not None:
         check_body(tables, header.broker_name, body)
