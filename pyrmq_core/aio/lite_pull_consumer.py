@@ -67,8 +67,8 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
 
-        Returns when they are stored, and raises the first failure. The offset to store is the offset of the next
-        message.
+        Returns when they are stored, and raises the first failure. The offset to store is that of the next message.
+        Raises `InvalidArgument` for a queue that this consumer does not read.
         """
         received = self._received
         await self._run(lambda consumer: consumer._commit(offsets, received))

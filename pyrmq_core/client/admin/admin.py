@@ -240,9 +240,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return masters
 
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
-        """Waits until a NameServer lists the read and write queues in `expected`, or raises `NoRoute` after the
-        timeout.
-        """
+        """Waits until a NameServer lists the `expected` numbers of read and write queues, or raises `NoRoute`."""
         routes, deadline = self._servers.session.routes, trio.current_time() + self._servers.timeout
         while True:
             route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)

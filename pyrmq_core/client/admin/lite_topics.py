@@ -41,7 +41,7 @@ class LiteTopics(AdminFamily):
     """Lite topics, small topics within a parent `topic` (5.5 and later), and the groups whose clients subscribe."""
 
     async def brokers(self, *, cluster: str | None = None) -> Gathered[BrokerLiteInfo]:
-        """Returns each broker's counts of lite topics and subscriptions. Names of topics and groups are the broker's.
+        """Returns each broker's counts of lite topics and subscriptions. Names of topics and groups have the namespace.
 
         `topics` has the minutes after which the lite topics of a parent topic expire.
         """

@@ -97,6 +97,7 @@ class MessageQueries:
     ) -> MessageList:
         """Returns the topic's messages that have the key, ordered by store time: the newest `max_num` of each broker.
 
+        They were stored from `begin` to `end`, where None is no limit. `body_bytes` cuts bodies to that length.
         A `key` with spaces has to be the whole text of a message's keys. Brokers index single words, so the key's
         longest words are looked up. One word is not enough, since every message may have it, as the first word of
         `{"id": 7}`.

@@ -43,7 +43,7 @@ class SettingRow:
 
     @property
     def by_value(self) -> dict[str | None, list[str]]:
-        """The servers' names, grouped by the value that the setting has at them."""
+        """The servers' names, grouped by the value that the setting has at them, None where they do not list it."""
         servers: dict[str | None, list[str]] = {}
         for server, value in self.values.items():
             servers.setdefault(value, []).append(server)

@@ -167,7 +167,7 @@ class Topics(AdminFamily):
         return TopicRates(sum(put for put, _ in gathered.answers.values()), got, gathered.failures)
 
     async def clusters(self, topic: str) -> tuple[str, ...]:
-        """Returns the clusters whose brokers have the topic, sorted."""
+        """Returns the clusters whose brokers have the topic, sorted. Raises `NoRoute` for an unknown topic."""
         return tuple(sorted({broker.cluster for broker in (await self._route(topic)).broker_datas}))
 
     async def configs(self, topic: str) -> Gathered[TopicConfig]:

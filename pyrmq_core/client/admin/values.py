@@ -92,7 +92,10 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One queue: the offset of its first message, the offset after its last message, and that message's store time."""
+    """One queue: the offset of its first message, the offset after its last message, and that message's store time.
+
+    The time is None for a queue without messages.
+    """
 
     min_offset: int
     max_offset: int
@@ -292,7 +295,10 @@ class WaitKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaitReason:
-    """The reason why messages of `queues` are not consumed yet. `lag` is the number of these messages."""
+    """The reason why messages of `queues` are not consumed yet. `lag` is the number of these messages.
+
+    `client_id` is the member that reads the queues, or None.
+    """
 
     kind: WaitKind
     text: str

@@ -241,12 +241,12 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await self._seek(wrapped, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Makes the next polls return the queue's messages from the oldest one on."""
+        """Makes the next polls return the queue's messages from the oldest one on. Raises the errors of `seek`."""
         wrapped = self._own(queue)
         await self._seek(wrapped, await self._lookups.min_offset(wrapped))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Makes the next polls return only messages of the queue that are stored from now on."""
+        """Makes the next polls return only messages of the queue stored from now on. Raises the errors of `seek`."""
         wrapped = self._own(queue)
         await self._seek(wrapped, await self._lookups.max_offset(wrapped))
 
@@ -255,14 +255,14 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         self._at_work().pause([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
-        """Ends the pause of these queues."""
+        """Ends the pause of these queues. Raises `InvalidArgument` for a queue that this consumer does not read."""
         self._at_work().resume([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
 
-        Returns when they are stored, and raises the first failure. The offset to store is the offset of the next
-        message.
+        Returns when they are stored, and raises the first failure. The offset to store is that of the next message.
+        Raises `InvalidArgument` for a queue that this consumer does not read.
         """
         await self._commit(offsets, None)
 

@@ -101,8 +101,8 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
 
         Each message has to be acknowledged within `invisible` seconds, or comes again: see `PopDelivery`. `tags` is "*"
         or "TagA || TagB", `sql` an SQL92 expression over properties instead. With `order` the broker returns messages
-        of a queue in their order, and no later ones before they are acknowledged or visible again. With `lite` it is so
-        for each lite topic of `topic` to which this consumer subscribes (`subscribe_lite`).
+        of a queue in their order, and no later ones before they are acknowledged or visible again. With `lite` it
+        receives messages of the lite topics of `topic` to which it subscribes (`subscribe_lite`), each in its order.
 
         A message that came again `max_reconsume_times` times, and failed or was never acknowledged, moves to the
         dead-letter topic. The messages of a cancelled call come again at once. Raises `NoRoute` for an unknown topic,
@@ -119,9 +119,9 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         """Subscribes to lite topics of `topic`, whose messages `receive` and `run` take with `lite=True` from now on.
 
         Needs brokers of 5.5, and a group whose attribute `lite.bind.topic` names the topic. `start` moves the group's
-        offset in each lite topic: to the FIRST_OFFSET, the LAST_OFFSET, or a number. After a restart of a broker its
-        messages may take 30 s to come. Raises `ResponseError` if a broker refuses: with code 2018 if it has too many
-        subscriptions.
+        offset in each lite topic: to the FIRST_OFFSET, the LAST_OFFSET, or a number. None
+        changes no offset. After a restart of a broker its messages may take 30 s to come. Raises `ResponseError`
+        if a broker refuses: with code 2018 if it has too many subscriptions.
         """
         check_subscribed_topic(topic)
         names, first = lite_names(lite_topics), lite_start(start)
@@ -158,9 +158,10 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         time, from 10 seconds to 2 hours (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moved to
         the dead-letter topic. While the handler works the message stays invisible, up to `consume_timeout` seconds.
         With `order` the messages of a queue are handled one after another, and a failed one comes again before later
-        ones. With `lite` it is so for each lite topic to which this consumer subscribes (`subscribe_lite`). A plain
-        function runs in worker threads. To consume several topics, call `run` for each. Failed requests are repeated.
-        Raises `ResponseError` if a broker is older than 5.0 or refuses the filter expression.
+        ones. `lite` takes messages of the lite topics of `topic` to which this consumer subscribes, and those of each
+        lite topic in order. A plain function runs in worker threads. To consume several topics, call `run` for each.
+        Failed requests are repeated. Raises `ResponseError` if a broker is older than 5.0 or refuses the filter
+        expression.
         """
         whole_number("at_once", at_once, 1, MOST_AT_ONCE)
         options = self._options(topic, 1, invisible, tags, sql, order=order, lite=lite)

@@ -17,7 +17,10 @@ FNV_PRIME: Final = 0x01000193
 
 
 def select_like_go(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Returns the queue that rocketmq-client-go's hash selector chooses for the sharding key (32-bit FNV-1a)."""
+    """Returns the queue that rocketmq-client-go's hash selector chooses for the sharding key (32-bit FNV-1a).
+
+    Raises `InvalidArgument` for a message without a sharding key.
+    """
     value = FNV_START
     for byte in _key(message).encode():
         value = ((value ^ byte) * FNV_PRIME) & 0xFFFFFFFF

@@ -253,7 +253,8 @@ async def decided(
 ) -> tuple[State, Exception | None]:
     """Calls a user's function that decides a transaction. Returns its state and None, or UNKNOW and its exception.
 
-    An async function runs in this task, a plain one in a worker thread, since local transactions wait for databases.
+    An async function runs in this task, a plain one in a worker thread (at most as many as `limiter` permits), since
+    local transactions wait for databases.
     """
     return await decided_by(partial(trio.to_thread.run_sync, limiter=limiter), function, *args)
 

@@ -26,7 +26,7 @@ class Credentials:
 def credentials_of(
     access_key: str | None, secret_key: str | None, security_token: str | None = None
 ) -> Credentials | None:
-    """Returns the credentials, or None without keys. Raises `InvalidArgument` if only some of them are set."""
+    """Returns the credentials, or None without keys. Raises `InvalidArgument` for one key, or a token without keys."""
     for name, key in (("access_key", access_key), ("secret_key", secret_key), ("security_token", security_token)):
         if key is not None and not _is_text(key):
             raise InvalidArgument(f"{name} is a {type(key).__name__}; it is a text")

@@ -28,8 +28,8 @@ LOOKS: Final = 6
 class PopDelivery(AsyncOnly):
     """A popped message: `async with delivery as message:` acknowledges it, and an exception gives it back.
 
-    Other workers of the group do not get the message until its invisible time ends. Without a block, call `ack` or
-    `give_back`, each once. `message.reconsume_times` counts the earlier deliveries.
+    Other workers of the group do not get the message until its invisible time ends. Without a block, call either `ack`
+    or `give_back`, once. `message.reconsume_times` counts the earlier deliveries.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ class LiteNotices:
 class LiteSubscriptions:
     """The lite topics of one consumer, by parent topic. Topics and the group include the namespace.
 
-    They are renewed in `nursery`. Failed renewals are repeated, and become `problems`.
+    Tasks in `nursery` renew the subscriptions. Failed renewals are repeated, and become `problems`.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class LiteSubscriptions:
         return client.client_id
 
     async def add(self, topic: str, names: Collection[str], start: LiteStart | None) -> None:
-        """Subscribes at every broker. If one of them refuses or fails, raises its error and keeps no new name."""
+        """Subscribes to lite topics at every broker. If one refuses or fails, raises its error and adds no name."""
         client = self._client(topic)
         async with client.turn:
             again = client.names.intersection(names) if start is not None else ()
@@ -124,7 +124,7 @@ class LiteSubscriptions:
         self._registered(topic, client)
 
     async def remove(self, topic: str, names: Collection[str]) -> None:
-        """Ends subscriptions. After an error of a broker, which it raises, the next renewal ends them there."""
+        """Ends subscriptions to lite topics. Raises a broker's error, after which the next renewal ends them there."""
         client = self._client(topic)
         async with client.turn:
             client.names.difference_update(names)

@@ -74,7 +74,7 @@ def _is_lite_name(name: object) -> bool:
 
 
 def lite_start(start: object) -> LiteStart | None:
-    """Returns where a subscription to a lite topic begins. None leaves the group's offset."""
+    """Returns where a subscription to a lite topic begins. None keeps the group's offset, a number is an offset."""
     if start is None:
         return None
     if start is ConsumeFromWhere.FIRST_OFFSET:

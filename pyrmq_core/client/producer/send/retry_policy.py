@@ -96,7 +96,7 @@ class Next(Enum):
 
 
 def is_free_try(error: RocketMQError, target: Target) -> bool:
-    """Returns whether a failed try is not counted, since it reached no broker and its `target` has `wait`."""
+    """Returns whether a failed try is not counted, since it reached no broker and its `target` waits for one."""
     if not isinstance(target, AnyQueue) or not target.wait or outcome_of(error) is not Outcome.NOT_STORED:
         return False
     if isinstance(error, ResponseError):
