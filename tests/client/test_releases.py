@@ -27,7 +27,7 @@ from tests.support.stage import Stage
 A0 = MessageQueue("orders", "broker-a", 0)
 BEAT = RequestCode.HEART_BEAT
 # What clients, and not servers, answer; and 902 and 903, which only controllers of a preview knew.
-ELSEWHERE = {39, 40, 220, 221, 326, 902, 903}
+ELSEWHERE = {39, 40, 220, 221, 326, 902, 903, 200073}
 
 
 def first_releases() -> dict[int, tuple[str, str, str]]:

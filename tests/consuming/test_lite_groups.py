@@ -20,8 +20,13 @@ async def nameserver() -> AsyncIterator[str]:
         yield cluster.nameserver
 
 
-class TestOnOurCluster(LiteGroupJobs):
+class TestOnTwoBrokers(LiteGroupJobs):
     """The jobs of every server."""
+
+    @pytest.fixture
+    async def nameserver(self) -> AsyncIterator[str]:
+        async with EmbeddedCluster(brokers=2, settings=SETTINGS) as cluster:
+            yield cluster.nameserver
 
 
 async def test_the_blocking_face_subscribes(nameserver: str) -> None:

@@ -35,10 +35,10 @@ class LiteGroupJobs:
             assert bodies_of(await received(consumer, topic, 1, lite=True)) == ["none1"]
             assert await consumer.lite_topics(topic) == {"a", "none"}
         async with Admin(nameserver=nameserver, timeout=10) as admin:
-            (info,) = (await admin.lite_topics.info(topic, "a")).answers.values()
-            assert info.subscribers == ()  # a consumer that closes leaves
-            (lag,) = (await admin.lite_topics.group(topic, group, "a")).answers.values()
-            assert lag.lag == 1
+            infos = (await admin.lite_topics.info(topic, "a")).answers.values()
+            assert {info.subscribers for info in infos} == {()}  # a consumer that closes leaves
+            lags = (await admin.lite_topics.group(topic, group, "a")).answers.values()
+            assert max(lag.lag for lag in lags) == 1
 
     async def test_messages_come_again_with_their_tries(self, nameserver: str) -> None:
         topic, group = await made(nameserver)
