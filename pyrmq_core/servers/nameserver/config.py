@@ -189,7 +189,7 @@ class NameServerConfig:
         return dict(sorted(settings.items()))
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with these values, without unknown names. Raises `InvalidArgument` for a bad value."""
+        """Returns a copy with these settings, but ignores unknown names. Raises `InvalidArgument` for a bad value."""
         for name, what in NOT_BUILT.items():
             if settings.get(name, "false").strip().lower() != "false":
                 raise InvalidArgument(f"{name}={settings[name]}: {what} is not supported; leave it false")

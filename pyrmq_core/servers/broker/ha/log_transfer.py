@@ -68,7 +68,7 @@ class Reports:
 
 
 def first_transfer(reported: int, log_end: int, segment_bytes: int) -> int:
-    """Returns the log offset to begin sending at: the reported offset, or for 0 the start of the newest segment."""
+    """Returns the log offset to begin sending at: the offset `reported` by the slave, or for 0 the newest segment's."""
     return reported or log_end - log_end % segment_bytes
 
 

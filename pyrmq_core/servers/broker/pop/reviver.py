@@ -89,7 +89,7 @@ class Reviver:
         return next(self.numbers) % self.log.queues
 
     def left(self, queue_id: int) -> int:
-        """Returns the number of entries from the first unfinished one to the end of a queue of the revive log."""
+        """Returns the number of entries in a queue of the revive log from the first unfinished one to the end."""
         return self.store.reader.bounds((self.log.topic, queue_id))[1] - self.queues[queue_id].done
 
     @property

@@ -255,9 +255,10 @@ class SendRequests:
         return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)
 
     def _lite_queue(self, topic: str, stored_in: str, properties: dict[str, str]) -> str:
-        """Returns the name of the queue for the message's lite topic, or an empty text if it needs none.
+        """Returns the name of the queue for the message's lite topic, or "" if its topic has no lite topics.
 
-        Raises `RequestRefused` for an invalid name, a delayed or half message, and too many queues.
+        Raises `RequestRefused` for an invalid name, too many queues, and a delayed or half message, which is
+        `stored_in` another topic.
         """
         config, topic_config = self.settings.config, self.topics.get(topic)
         if not config.keeps_lite_queues or topic_config is None or topic_config.attributes.get(MESSAGE_TYPE) != "LITE":

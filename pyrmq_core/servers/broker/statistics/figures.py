@@ -21,7 +21,7 @@ SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 
 
 class Kind(NamedTuple):
-    """A statistic: the name of the table that keeps it, and the name of its counter there."""
+    """A statistic of RocketMQ: the dict of `BrokerFigures` that keeps it (`table`), and its counter in a `Tally`."""
 
     table: str
     counter: str
@@ -91,7 +91,7 @@ class BrokerFigures:
         self.note_put(topic, 1, size_bytes, 0)
 
     def note_get(self, topic: str, group: str, queue_id: int, messages: int, size_bytes: int, took_ms: int) -> None:
-        """Counts the messages that a group received by one pull. Messages read by tools do not count as delivered."""
+        """Counts one pull of a group, which took `took_ms`. Messages read by tools do not count as delivered."""
         key = f"{topic}@{group}"
         tally = self._gets.get(key)
         if tally is None:

@@ -48,7 +48,7 @@ class Flusher:
         return self._is_sync
 
     async def wait_flushed(self, end: int) -> bool:
-        """Returns True if the log is synced up to `end` within syncFlushTimeout, and False at once after a failure."""
+        """Returns True once the log is synced up to `end`, or False after syncFlushTimeout or at a failure."""
         if self._store.flushed >= end:
             return True
         if self.failure:

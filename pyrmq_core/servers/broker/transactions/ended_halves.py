@@ -81,7 +81,7 @@ class EndedHalves:
             self.waiting.add(offset, topic)
 
     def end(self, offset: int, *, committed: bool) -> None:
-        """Notes a producer's commit or rollback of the half message at `offset`, and of its latest repetition."""
+        """Notes that the half message at `offset` and its latest repetition were `committed`, or else rolled back."""
         for half_offset in dict.fromkeys((offset, self.last(offset))):
             if half_offset not in self._ends and not self.is_done(half_offset):
                 self.finish(half_offset)

@@ -65,7 +65,8 @@ REPORT_SECONDS: Final = 600.0
 class _Pass:
     """The progress of one pass of checks over the half messages before the queue offset `end`.
 
-    `offset` is that of the next half message to examine.
+    `offset` is that of the next half message to examine. `held` is that of the first one, and `waiting` the number of
+    those by producer group, that are due for a check while no producer of their group is connected.
     """
 
     now_ms: int
