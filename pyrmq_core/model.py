@@ -365,7 +365,7 @@ class Permission(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A broker's settings of a topic (common/TopicConfig.java). `attributes`, as `queue.type`, exist since 5.0."""
+    """A broker's settings of a topic (common/TopicConfig.java). `attributes`, such as `queue.type`, exist since 5.0."""
 
     topic: str
     read_queue_nums: int = 16

@@ -222,7 +222,7 @@ def without_record(entries: Entries, decided: CommittedBatches) -> CommittedBatc
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[CommittedBatches, int]:
-    """Returns each writer's latest batch committed from offset `start` to before `end`, and the number of entries.
+    """Returns each writer's latest batch committed from offset `start` to before `end`, and the number of offsets.
 
     It is used if all entries before `start` have expired. Batches that only expired entries committed are missing.
     """

@@ -150,9 +150,10 @@ def _bodies(record: CommitRecord) -> Iterator[bytes]:
 
 
 def entry_of(message: MessageExt) -> Entry | NoEntry:
-    """Returns the commit record, or the part of its ranges, that a message of a manifest holds.
+    """Returns the commit record, or the part of its ranges, that a message of a manifest has as its body.
 
-    Raises `ManifestError` for a record of a newer version, which may be a commit.
+    Returns `NoEntry`, with the reason, for any other or unreadable message. Raises `ManifestError` for a record of a
+    newer version, which may be a commit.
     """
     version = message.properties.get(MANIFEST_VERSION)
     if version is None:

@@ -35,9 +35,9 @@ class Incomparable(Exception):
 
 
 def compare(left: bool | Number | str, right: bool | Number | str) -> int:
-    """Returns -1, 0 or 1 if the left value is less, equal or greater. Raises `Incomparable` where Java raises.
+    """Returns -1, 0 or 1 if the left value is less, equal or greater. A truth value and a number give -1.
 
-    A truth value and a number, which are never equal, give -1.
+    Raises `Incomparable` for a text that does not have the other value's kind, and for a text after a truth value.
     """
     if isinstance(left, bool):
         if isinstance(right, str):

@@ -77,7 +77,8 @@ async def serve_bytes(
 ) -> None:
     """Listens at `host` and `port`, and runs `handler` for each connection in a task of its own, until cancelled.
 
-    `nursery.start` returns the `BytePort`, the bound address. An exception of a handler ends its connection alone.
+    At most `max_connections` are open. Then a new one replaces one whose handler has not set `is_known` in `patience`
+    seconds. `nursery.start` returns the `BytePort`, the bound address. A handler's exception ends its connection alone.
     Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved.
     """
     listener = await open_listener(host, port)

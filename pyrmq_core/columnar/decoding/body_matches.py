@@ -37,7 +37,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def parts_to_match(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields slices of the batch whose bodies have at most 64 KiB together. A larger message is a slice of its own."""
+    """Yields slices of the batch for `offsets_matching`, each with at most 64 KiB of bodies, or one larger body."""
     ends = np.minimum(pc.binary_length(batch.column("body")).to_numpy(zero_copy_only=False), MATCHED_BYTES).cumsum()
     start = 0
     while start < len(ends):
@@ -48,13 +48,13 @@ def parts_to_match(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def offsets_matching(part: pa.RecordBatch, pattern: str) -> list[int]:
-    """Returns the offsets of the messages with a match in the first 64 KiB of the body. Only UTF-8 can match."""
+    """Returns the offsets of the messages whose body matches `pattern` in its first 64 KiB. Only UTF-8 can match."""
     begins = pc.binary_slice(part.column("body"), 0, MATCHED_BYTES)
     return _offsets(part, pc.match_substring_regex(begins.view(pa.string()), pattern))
 
 
 def matches_pattern(body: bytes, pattern: str) -> bool:
-    """Returns whether one body has a match in its first 64 KiB."""
+    """Returns whether a body has a match of the regular expression `pattern` in its first 64 KiB."""
     begin = pa.array([body[:MATCHED_BYTES]], pa.binary()).view(pa.string())
     matches: bool = pc.match_substring_regex(begin, pattern)[0].as_py()
     return matches

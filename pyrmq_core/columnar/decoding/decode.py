@@ -320,7 +320,7 @@ def _whole_numbers(texts: pa.Array, most: int) -> pa.Array:
 
 
 def host_texts(rows: Rows, name: str) -> pa.Array:
-    """Returns `ip:port` of each message's `born_host` or `store_host`. Each different host is formatted once."""
+    """Returns `ip:port` of each message's host `name`: `born_host` or `store_host`. Equal hosts are formatted once."""
     return _by_version(rows, name, _texts)
 
 

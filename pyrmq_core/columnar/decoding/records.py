@@ -50,10 +50,10 @@ except ImportError:
 
 
 def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool = False) -> Rows:
-    """Returns the messages of `pulls` that lie both in `within` and in their pull's own range. Bodies are as stored.
+    """Returns the messages of `pulls` at offsets of `within` that their pull covers (`RawPull.own`).
 
-    Batch records become their messages. With `verify_crc` the batch records, but no others, are first compared with
-    their CRC.
+    Bodies are as stored. Batch records become their messages. With `verify_crc` the batch records, but no others, are
+    first compared with their CRC.
     """
     octets, starts, ends = _joined([pull.records for pull in pulls])
     filled = np.flatnonzero(ends > starts)

@@ -164,7 +164,7 @@ def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[C
 
 
 def pieces_of(body_bytes: Int32s, run: Run, most_bytes: int) -> Iterator[Cut]:
-    """Yields a run of rows in pieces whose bodies have at most `most_bytes` together. A larger body is alone."""
+    """Yields parts of a run, each with at most `most_bytes` of bodies or one larger body, as in `cuts_of`."""
     for start, end in cuts_of(
         np.cumsum(body_bytes[run.start : run.end], dtype=np.int64), BatchLimit(run.end - run.start, most_bytes)
     ):

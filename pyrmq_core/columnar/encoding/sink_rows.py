@@ -212,7 +212,7 @@ def outgoing_parts(rows: pa.RecordBatch) -> Iterator[SinkRows]:
 
 
 def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
-    """Casts the columns of the rows to known types.
+    """Returns the rows with their columns cast to known Arrow types, in the form that `encode_rows` expects.
 
     Raises `InvalidArgument` for a column of another type, and if there is no column `body`.
     """

@@ -121,6 +121,7 @@ def split_batch(
 
     `request_bytes` is `max_message_bytes` by default. Each request is filled before the next one begins. A message
     above `request_bytes` is sent alone. With `split_by_tag` a new request also begins at each change of the tag.
+    `compression` and `InvalidMessage` are those of `encode_batch`. Raises `InvalidArgument` for too few or many ids.
     """
     if len(messages) != len(unique_ids):
         raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")

@@ -20,7 +20,7 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 def check_complete(
     queue: MessageQueue, offsets: Sequence[int], within: OffsetRange, *, allow_gaps: bool = False
 ) -> None:
-    """Raises `DataLost` if the answer to a pull without a filter lacks an offset of `within`.
+    """Raises `DataLost` if the messages of an unfiltered pull, at `offsets`, lack an offset of the range `within`.
 
     Raises `RecordError` for too many offsets, or offsets out of order, which no sound queue can have. With `allow_gaps`
     missing offsets are accepted.

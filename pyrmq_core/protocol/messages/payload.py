@@ -165,7 +165,7 @@ def encode_one(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     system_properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> Payload:
-    """Checks and encodes one message.
+    """Returns the payload of one message, whose UNIQ_KEY is `unique_id`, after checking the message.
 
     A body of `compress_over_bytes` or more is compressed, unless `compression` is None. Raises `InvalidMessage`, which
     names the rule that the message breaks. `max_message_bytes` limits the plain body, as in Java. `system_properties`
@@ -205,9 +205,9 @@ def decode(
 
 
 def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
-    """Returns the message in a record that has to contain exactly one.
+    """Returns the message in a stored record that has to contain exactly one.
 
-    Otherwise raises `RecordError`, whose text begins with `what`.
+    Raises `RecordError` for another number, in a text that begins with `what`, and for an unreadable record.
     """
     queue = MessageQueue("", broker_name, unpack_record(record, 0).queue_id)
     messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record))
@@ -219,9 +219,9 @@ def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
 def messages_of(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of a pull until their bodies exceed 256 MiB together.
+    """Returns the messages of a pull at offsets within `within`, until their bodies exceed 256 MiB together.
 
-    The second value is the offset of the first message left out, or None if none is.
+    The second value is the offset of the first message beyond this limit, or None if all are returned.
     """
     items = _stored_items(pull, within, rules, allow_gaps=allow_gaps)
     if _are_read(items) and pull.passes is None and pull.namespace is None:

@@ -61,7 +61,7 @@ class GetUser(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ListUsers(HeaderRequest):
-    """A request for all users whose name contains a text."""
+    """A request for all users whose name contains the text `filter`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_LIST_USER
     filter: str = wire("filter", "")
@@ -69,7 +69,7 @@ class ListUsers(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class CreateAcl:
-    """A request to add policies about a subject. `members` is the JSON body."""
+    """A request to add policies about what `subject`, such as `User:x`, may do. `members` is the JSON body."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_ACL
     subject: str
@@ -92,7 +92,7 @@ class UpdateAcl(CreateAcl):
 
 @dataclass(frozen=True, slots=True)
 class DeleteAcl(HeaderRequest):
-    """A request to remove a subject's policies, or the entry about one resource."""
+    """A request to remove all policies about a subject, or only the entry about `resource` in them."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_DELETE_ACL
     subject: str = wire("subject", "")
@@ -108,7 +108,7 @@ class GetAcl(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ListAcls(HeaderRequest):
-    """A request for all policies whose subject and resource contain these texts."""
+    """A request for the policies whose subject contains `subject_filter`, and whose resource `resource_filter`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_LIST_ACL
     subject_filter: str = wire("subjectFilter", "")

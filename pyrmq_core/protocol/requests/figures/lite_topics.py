@@ -60,7 +60,7 @@ class GetLiteClientInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetLiteGroupInfo(HeaderRequest):
-    """A request for a group's lag in one lite topic, or in all. The answer names the `top` with the greatest lag."""
+    """A request for a group's lag in one lite topic, or in all. The answer names the `top` topics with most lag."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_LITE_GROUP_INFO
     group: str = wire("group")
@@ -78,7 +78,7 @@ class TriggerLiteDispatch(HeaderRequest):
 
 
 class LiteInfo:
-    """The base of the answers: a JSON object whose members are the fields of the dataclass."""
+    """The base of the answers about lite topics: a JSON object whose members are the fields of the dataclass."""
 
     __slots__ = ()
 

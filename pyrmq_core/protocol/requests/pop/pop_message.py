@@ -79,7 +79,7 @@ class PopMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class PopAnswer:
-    """The answer to a pop. `code` is one of `POP_ANSWERS`."""
+    """The answer to a pop: stored records, and the texts with their queues and offsets. `code` is in `POP_ANSWERS`."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
