@@ -78,7 +78,7 @@ class TlsSettings:
         return {name: text for name, text in settings.items() if not self.config_file or name not in SECRET_NAMES}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with the given settings and with those in the file `tls.config.file`, which take precedence.
+        """Returns a copy changed by these settings, then by those in the file `tls.config.file`, by RocketMQ's names.
 
         Names that are no TLS settings are ignored. Raises `InvalidArgument` for a wrong value.
         """
@@ -122,6 +122,7 @@ class TlsSettings:
         """Returns the SSLContext for calls to other servers, or None unless `tls.enable`.
 
         As in Apache's servers, the peer's certificate is checked only with `tls.client.authServer`, and its name never.
+        Raises `InvalidArgument` for files that cannot be used.
         """
         if not self.enable:
             return None
@@ -137,9 +138,9 @@ class TlsSettings:
 
 
 async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
-    """Loads the certificate again whenever its files change, for later handshakes (srvutil/FileWatchService.java).
+    """Loads the certificate of `settings` into `context` whenever its files change (srvutil/FileWatchService.java).
 
-    Runs until cancelled. A certificate that cannot be used is logged, and the old one stays.
+    Later handshakes use it. Runs until cancelled. A certificate that cannot be used is logged, and the old one stays.
     """
     loaded_stamps = _stamps(settings)
     while True:

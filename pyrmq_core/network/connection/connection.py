@@ -117,7 +117,7 @@ class Connection:
         return await self.call_until(command, trio.current_time() + timeout, timeout)
 
     async def call_until(self, command: Command, deadline: float, timeout: float) -> Command:
-        """Sends a request and returns its answer by a deadline on trio's clock. `timeout` is for the error's text."""
+        """Does what `call` does, by a deadline on trio's clock. `timeout` (seconds) is for the text of an error."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._outbox.is_full:
             await self.wait_for_room(command, deadline, timeout)

@@ -169,7 +169,7 @@ def message_properties_string(
 def properties_around_id(message: Message) -> tuple[str, str]:
     """Returns a message's properties string in two parts, between which its UNIQ_KEY is inserted later.
 
-    All rules are checked except the limit of length.
+    Raises `InvalidMessage` if it breaks a rule, other than the limit of length.
     """
     ends = plain_ends(message)
     return checked_ends(message, NO_PROPERTIES) if ends is None else ends

@@ -53,17 +53,17 @@ class RuntimeInfo:
 
     @property
     def put_tps(self) -> float | None:
-        """The messages a second that were stored in the last 10 s."""
+        """The messages a second that were stored in the last 10 s, or None if the broker does not report them."""
         return self._rate("putTps")
 
     @property
     def get_tps(self) -> float | None:
-        """The messages a second that consumers got in the last 10 s."""
+        """The messages a second that consumers got in the last 10 s, or None if the broker does not report them."""
         return next((rate for name in TRANSFERRED if (rate := self._rate(name)) is not None), None)
 
     @property
     def disk_ratio(self) -> float | None:
-        """The used fraction of the commit log's disk, 0 to 1."""
+        """The used fraction of the commit log's disk, 0 to 1, or None if the broker does not report it."""
         ratio = self._number("commitLogDiskRatio")
         return ratio if ratio is not None and ratio >= 0 else None
 
