@@ -23,9 +23,10 @@ class NoMatchStrategy(enum.Enum):
 
 
 def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, Point]:
-    """Returns the point, an offset or a time, of each queue. Raises `InvalidOffsets` if JSON names other queues.
+    """Returns the point of each queue: an offset, a word or a time.
 
-    `option` is the name of the option with the position, for the error.
+    `option` is the name of the option with the position, for the error. Raises `InvalidOffsets` if JSON leaves out one
+    of the queues, or names others.
     """
     if not isinstance(position, PerQueue):
         return dict.fromkeys(queues, position)
@@ -159,7 +160,7 @@ def ranges_between(
 ) -> dict[MessageQueue, OffsetRange]:
     """Returns the offsets to read of each queue. Raises `InvalidOffsets` for a queue whose end is before its start.
 
-    For a queue in `by_time`, whose start or end is a time, the range is then empty, since it has no message.
+    For a queue in `by_time`, whose start or end is a time, it returns an empty range instead of raising the error.
     """
     ranges = {}
     for queue, first in start.offsets.items():

@@ -242,7 +242,7 @@ class SinkOptions:
 
 
 class Table(Protocol):
-    """A dataclass whose fields are options: `ConnectionOptions`, `SourceOptions` or `SinkOptions`."""
+    """Any dataclass whose fields each hold an option: `ConnectionOptions`, `SourceOptions` or `SinkOptions`."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 

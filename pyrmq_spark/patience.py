@@ -33,10 +33,10 @@ T = TypeVar("T")
 def retry_until_timeout(
     ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool], remedy: str = READ_AGAIN
 ) -> T:
-    """Returns the result of `ask`, which is called again after each error that `passes` accepts.
+    """Returns the result of `ask`, which is called again after each error for which `passes` returns True.
 
-    The argument of `ask` is False in the first call, then True. Raises `BrokerUnavailable` after `seconds`, with
-    `remedy` at the end of its text. Raises any other error at once.
+    `ask` is called with False the first time, and with True again. Raises `BrokerUnavailable`, whose text ends with
+    `remedy`, if such errors last longer than `seconds`. Raises any other error at once.
     """
     deadline, again = time.monotonic() + seconds, False
     while True:

@@ -50,7 +50,7 @@ Point = int | Word | AtTime
 
 @dataclass(frozen=True, slots=True)
 class PerQueue:
-    """A point for each queue, set for the queue itself or for its topic."""
+    """A point (an offset, a word or a time) for each queue, set for the queue itself or for all queues of its topic."""
 
     queues: Mapping[MessageQueue, Point]
     topics: Mapping[str, Point]
@@ -75,17 +75,20 @@ def parse_end(text: str, option: str) -> Position:
 
 
 def parse_time(text: str, option: str) -> AtTime:
-    """Parses milliseconds since 1970, or ISO-8601 with its offset: `2026-11-21T09:30:00+01:00`."""
+    """Parses milliseconds since 1970, or ISO-8601 with its offset: `2026-11-21T09:30:00+01:00`.
+
+    Raises `InvalidOffsets` for any other text.
+    """
     return AtTime(_milliseconds(text, option))
 
 
 def parse_times(text: str, option: str) -> Position:
-    """Parses JSON with a time for each queue, or for all queues of a topic."""
+    """Parses JSON with a time for each queue, or for all queues of a topic. Raises `InvalidOffsets` for other texts."""
     return _per_queue(text, option, lambda value, where: AtTime(_milliseconds(value, f"{option}, {where}")))
 
 
 def parse_assign(text: str, option: str) -> tuple[MessageQueue, ...]:
-    """Parses `{"orders": {"broker-a": [0, 1]}}`. Returns the queues sorted, each once."""
+    """Parses `{"orders": {"broker-a": [0, 1]}}`. Returns the queues sorted, each once, or raises `InvalidOffsets`."""
     queues: list[MessageQueue] = []
     for topic, brokers in _json_object(text, option).items():
         if not isinstance(brokers, dict) or not brokers:

@@ -69,7 +69,7 @@ class InvalidOffsets(InvalidArgument):
 
 
 class MissingChanges(InvalidOffsets):
-    """An error for messages that are missing between the last that a table has and the first of this batch."""
+    """An error for messages that are missing between the last one applied to a table and the first of this batch."""
 
     condition = "RMQ_MISSING_CHANGES"
 

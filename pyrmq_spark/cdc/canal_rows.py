@@ -63,7 +63,7 @@ def canal_rows(
     corrupt: Corrupt = "fail",
     timestamp_zone: str | None = None,
 ) -> DataFrame:
-    """Returns Canal's changes in a column `change`, with each message's queue, offset and hints of order (`HINTS`)."""
+    """Returns Canal's changes as `changes_of` does, with the arguments of `canal`."""
     row, keys = row_and_keys(schema, key)
     changes = parsed_messages(frame, row, table=table, corrupt=corrupt, timestamp_zone=timestamp_zone)
     refusal = refusal_of(corrupt, f"has values or keys that do not fit {text_of(row)}")

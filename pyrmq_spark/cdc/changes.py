@@ -38,7 +38,7 @@ DEFAULT_SCHEMAS: Final = ("", "public")  # of PostgreSQL; other databases have n
 def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: Column) -> DataFrame:
     """Returns one row for each change: a struct `change`, its message's queue and offset, and the columns `HINTS`.
 
-    `rows` are parsed messages, with their queue and offset, the columns `HINTS`, and these:
+    `rows` are parsed messages, with their queue and offset, the columns `HINTS` about their order, and these:
 
         op             insert, update or delete, or `pass` for a message to skip
         before, after  the row before and after the change
@@ -48,8 +48,9 @@ def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: 
         fault          the text of an error, or null
         unavailable    the names of columns whose values the message lacks, or null
 
-    An update of the key becomes a delete and an insert. A corrupt message has the expression `refusal` in place of its
-    change. A `fault` ends the query, or with `corrupt="skip"` its change is left out.
+    An update of a key's column (`keys`) becomes a delete and an insert. `refusal` replaces a corrupt message's change:
+    it is an error, or null to skip the message. A `fault` ends the query, or with `corrupt="skip"` its change is left
+    out.
     """
     before, after, op = F.col("before"), F.col("after"), F.col("op")
     key_before, key_after = _key(before, keys), _key(after, keys)
@@ -106,7 +107,7 @@ def is_table(table: str, database: Column, name: Column, schema: Column | None =
     """Returns the condition that a message is about `table`.
 
     `table` is `name`, `database.name`, `schema.name` or `database.schema.name`. Names may have dots. The result is null
-    for a message without a table name, or without the owner that `table` names.
+    for a message without a table name, or without the database or schema that `table` names.
     """
     own = F.lit(table)
     if "." not in table:
@@ -121,7 +122,7 @@ def is_table(table: str, database: Column, name: Column, schema: Column | None =
 
 
 def is_without_schema(table: str, database: Column, name: Column, schema: Column) -> Column:
-    """Returns the condition that a message's schema is neither a default schema nor named by `table`."""
+    """Returns the condition that a message's table has a schema, other than `public`, that `table` does not name."""
     is_named = F.concat(schema, F.lit("."), name).isin(table) | (
         F.concat(database, F.lit("."), schema, F.lit("."), name) == table
     )

@@ -82,7 +82,10 @@ def typed(parsed: Parsed) -> Column:
 
 
 def unescaped(value: Column, text: Column, name: str) -> Column:
-    """Returns a value as it is, or a MySQL ENUM's label without the backslashes that Debezium writes before commas."""
+    """Returns a value as it is, or a MySQL ENUM's label without the backslashes that Debezium writes before commas.
+
+    `text` is the message, whose schema tells which type the column `name` has.
+    """
     fields = F.from_json(text, f"schema {SCHEMA}").getField("schema")["fields"]
     is_enum = token_of(after_fields(fields), name)["name"] == ENUM
     return F.when(is_enum, F.replace(value, F.lit("\\,"), F.lit(","))).otherwise(value)
@@ -169,19 +172,19 @@ def _binary(parsed: Parsed) -> Column:
 
 
 class Placeholder(NamedTuple):
-    """The placeholder that Debezium writes for an unchanged long value, which PostgreSQL does not send."""
+    """The text `word` that Debezium writes in place of an unchanged long value, which PostgreSQL does not send."""
 
     word: str
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The forms of the placeholder as a text, as the bytes of a `bytea`, and as an `hstore`."""
+        """The texts in messages that are the placeholder: itself, its bytes in base 64 and in hex, and an `hstore`."""
         octets = self.word.encode()
         in_base_64 = base64.b64encode(octets).decode()
         return self.word, in_base_64, octets.hex(), f'{{"{self.word}":"{self.word}"}}'
 
     def stands_in(self, value: Column, field: Field) -> Column | None:
-        """Returns the condition that `value` is the placeholder, or None for a type without one."""
+        """Returns the condition that `value` is the placeholder, or None for a field whose type excludes it."""
         match field.kind:
             case "string" | "decimal" | "binary":
                 return value.isin(*self.texts)

@@ -45,9 +45,9 @@ EXCHANGED: Final = (
 def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFrame:
     """Returns the columns `names` of the changes. In a batch, `sequence` then gives the order of the database.
 
-    `rows` have the struct `change`, its message's queue and offset, and the columns `HINTS`. With `logged`, these
-    include the position in the database's log, which reveals a wrong order. A batch fails if the order of a key's
-    changes is unknown. Streams are not checked.
+    `rows` have the struct `change`, its message's queue and offset, and the columns `HINTS` about its order. If
+    `logged`, these have the position in the database's log, which reveals a wrong order. A batch fails if the order of
+    a key's changes is unknown. Streams are not checked.
     """
     if _is_stream(rows):
         return rows.select(*(f"change.{name}" for name in names))
@@ -56,7 +56,7 @@ def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFram
 
 
 def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
-    """Returns a batch's changes with a column `position`, their order within a key, or an error if it is unknown."""
+    """Returns a batch's changes with a column `position`, their order within a key. Unknown order fails the query."""
     numbers_of = {"mark": F.xxhash64("change.key"), "lane": F.xxhash64(*QUEUE)}
     changes = rows.select(*QUEUE, *HINTS, "change.*", *(number.alias(name) for name, number in numbers_of.items()))
     sequence = [F.col(f"sequence.{name}") for name in ("read", "queueOffset", "index")]
@@ -93,6 +93,7 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
 def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
     """Returns three columns that show, by positions in the database's log, if a key's changes are in a wrong order.
 
+    Both windows have one key's changes: `of_key` in order up to the present one, `all_of_key` from first to last.
     `stored` is the key's change with the highest offset, and `observed` the change that Debezium read last. Each has
     its offset, its position in the log, and whether it is of a snapshot. `taker` is the transaction of an insert before
     which the key's row was not deleted, as when two rows exchange their keys.
@@ -115,12 +116,12 @@ def _is_set_back() -> Column:
 
 
 def _place_among(items: Column) -> Column:
-    """Returns the position of a change among `items`, all changes of its key, which are in several queues, or a fault.
+    """Returns the position of a change among `items`, all changes of its key, or a fault if it has none.
 
-    All changes of a key are in one queue, with one exception. An update that replaces the key by another makes a delete
-    of the old key in the queue of the new key. The time at which Canal wrote the messages orders such a delete among
-    the others. If the times are equal, the rows decide: an insert over an existing row needs such a delete before it,
-    and a delete that no insert needs is the last change.
+    All changes of a key are in one queue, except where an update replaces the key by another. It makes a delete of the
+    old key in the queue of the new key. The time at which Canal wrote the messages orders such a delete among the other
+    changes. If the times are equal, the rows decide: an insert over an existing row needs such a delete before it, and
+    a delete that no insert needs is the last change.
     """
 
     def divided(homes: Column) -> Column:

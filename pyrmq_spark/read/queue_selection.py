@@ -277,9 +277,9 @@ def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence
 
 
 def matching(pattern: str, topics: Iterable[str], namespace: str | None = None) -> list[str]:
-    """Returns the topics whose full name, without the namespace, matches the pattern.
+    """Returns the topics whose name matches the pattern as a whole. The namespace is no part of the matched name.
 
-    RocketMQ's own topics, retry topics and dead-letter topics are left out.
+    The result keeps the namespace. Topics outside it, RocketMQ's own, retry and dead-letter topics are left out.
     """
     names_matching = re.compile(pattern)
     return sorted(

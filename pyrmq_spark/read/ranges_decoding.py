@@ -37,9 +37,7 @@ Decode = Callable[[Sequence[RawPull], OffsetRange, bool], "Iterator[DecodedBatch
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The progress of a task by one record batch: the number of ranges completed, and the next offset in the range
-    after.
-    """
+    """The position of a task: how many ranges it has read completely, and the next offset to read in the one after."""
 
     whole_ranges: int
     offset: int
@@ -54,7 +52,7 @@ class RangesDecoding:
         self._fail_on_data_loss = fail_on_data_loss
 
     def decoded(self, pulls: list[RawPull]) -> Iterator[tuple[Reached, pa.RecordBatch]]:
-        """Yields the record batches of some pull results, each with the position that the task has then reached.
+        """Yields the record batches of some pull results, each with the position of the task after it.
 
         No batch has rows of several topics.
         """

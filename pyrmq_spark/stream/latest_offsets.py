@@ -143,10 +143,10 @@ class QueueWatch:
         return bounds
 
     def _discover_if_possible(self, start: Offsets) -> None:
-        """Updates the known queues from the topics' routes.
+        """Updates the known queues as `_discover` does, if a NameServer answers.
 
-        If no NameServer answers, the known queues stay as they are, and none counts as deleted. Raises `NoNameServer`
-        if no NameServer has ever answered.
+        Otherwise the known queues stay as they are, and none counts as deleted. Raises `NoNameServer` if none has ever
+        answered.
         """
         try:
             self._discover(start)
@@ -163,10 +163,11 @@ class QueueWatch:
         self._is_alone = False
 
     def _discover(self, start: Offsets) -> None:
-        """Finds new and deleted queues.
+        """Updates the known queues by the topics' routes. One that they lack is deleted if its broker is registered.
 
-        A broker counts as registered if it is registered before and after the request for routes, since a broker that
-        comes or goes in between may be missing in the routes.
+        An unreadable queue is known only if the query already reads it: then it is in `start`. A broker counts as
+        registered if it was so before and after the request for routes, since a broker that comes or goes in between
+        may be missing in the routes.
         """
         options = self._options
         before = self._brokers()

@@ -88,7 +88,7 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
 
 
 def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets:
-    """Publishes the query's offsets under `group`, and returns them.
+    """Commits the query's offsets at the brokers for the consumer group `group`, and returns them.
 
     `options` describe the connection (`nameServer`, `accessKey`, ...). The default of `nameServer` is NAMESRV_ADDR.
     """
@@ -103,10 +103,10 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
 
 
 class OffsetPublisher(StreamingQueryListener):
-    """A listener that publishes offsets of the session's queries of RocketMQ after every batch, even the last.
+    """A listener that commits a consumer group's offsets after every batch of the session's queries of RocketMQ.
 
-    `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. Failures are logged, and the query
-    continues. `query_name` restricts it to one query.
+    `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. The last batch counts, too. Failures are
+    logged, and the query continues. `query_name` restricts it to one query.
     """
 
     def __init__(self, group: str, *, query_name: str | None = None, **options: str) -> None:
@@ -132,7 +132,7 @@ class OffsetPublisher(StreamingQueryListener):
 
 
 def publish_quietly(connection: ConnectionOptions, group: str, offsets: Offsets) -> None:
-    """Publishes offsets. A failure is only logged, since a query must not fail because its progress cannot be shown."""
+    """Commits a query's offsets for a consumer group. Failures are only logged, as the query does not need them."""
     if not offsets:
         return
     try:

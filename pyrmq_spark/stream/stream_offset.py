@@ -42,9 +42,9 @@ ROWS_BEHIND: Final = "rowsBehind"
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The next offset of every queue, and the offsets at which the batch that ends here `began`.
+    """The end of a batch: the next offset of every queue (`offsets`), and those at which this batch `began`.
 
-    `beginnings` are the first offsets of the queues if the batch's start was not known, and empty otherwise.
+    `beginnings` are the lowest offsets that brokers kept, if the batch's start was not known, and empty otherwise.
     """
 
     offsets: Offsets

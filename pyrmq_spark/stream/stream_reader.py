@@ -207,7 +207,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._planner.tasks(pieces)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Publishes the offsets `end` as processed. Spark calls it one batch late, and never for the last batch."""
+        """Commits the offsets `end` for the consumer group of the options, if there is one. Failures are only logged.
+
+        Spark calls it one batch late, and never for the last batch.
+        """
         if self._options.consumer_group is not None:
             from pyrmq_spark.stream.progress import publish_quietly
 
@@ -243,7 +246,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns `end` with the batch's first offsets: those `reached`, which Spark passed after `end` was chosen."""
+        """Returns `end` with the offsets at which its batch begins: those `reached` so far, without lost messages.
+
+        Spark passed them only after `end` was chosen.
+        """
         forgotten = sorted(reached.keys() - end.offsets.keys())
         if forgotten:
             log.warning(

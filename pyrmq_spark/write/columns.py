@@ -40,8 +40,8 @@ BODY_NAMES: Final = ("body", "value")
 class SinkSchema:
     """The columns of a written frame from which messages are made.
 
-    `columns` has the index in the frame by the sink's name of the column. `topic` is the option that overrides a
-    column. `left_out` are columns of a read that cannot be written, such as `queueOffset`.
+    `columns` has each column's index in the frame by the sink's name. `topic` is the option, which overrides the column
+    of this name. `left_out` are columns of a read that cannot be written, such as `queueOffset`.
     """
 
     columns: Mapping[str, int]
@@ -82,7 +82,7 @@ class SinkSchema:
 def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
     """Returns the sink's columns of a schema. Raises `InvalidColumn` if it does not fit.
 
-    `topic` is the option, which overrides the column.
+    `topic` is the option, which overrides the column of this name, or None without the option.
     """
     columns: dict[str, int] = {}
     left_out: list[str] = []

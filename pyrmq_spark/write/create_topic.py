@@ -31,7 +31,10 @@ log = line_logger(__name__)
 def sending_topic(
     connection: ConnectionOptions, options: SinkOptions, producer: Producer, topic: str
 ) -> tuple[TopicPublishInfo, bool]:
-    """Returns the queues to write the topic to, and whether it is a batch topic. Waits for the topic's brokers."""
+    """Returns the topic's queues to write to, and whether it is a batch topic (`queue.type=BatchCQ`).
+
+    Waits for the topic's brokers.
+    """
 
     def look() -> tuple[TopicPublishInfo, bool]:
         return producer.sending_topic(topic, timeout=options.send_timeout)
@@ -40,12 +43,11 @@ def sending_topic(
 
 
 def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str, columns_type: str | None) -> None:
-    """Creates the topic on every master. An existing topic stays unchanged. Two tasks may create it at once.
+    """Creates the topic on every master, and returns when a NameServer lists it at all masters that made it.
 
-    Each call queries a NameServer, since a topic may be deleted between two writes of one worker. `createTopic=batch`
-    leaves a plain topic plain. Returns when a NameServer lists the topic at all masters that made it. `columns_type` is
-    the type of message that the columns make, for a topic without `messageType`. Brokers before 5.0 keep no types, and
-    make the topic without one.
+    An existing topic stays unchanged, even with `createTopic=batch`. Two tasks may create it at once. Each call queries
+    a NameServer, since a topic may be deleted between two writes of one worker. `columns_type` is the type of message
+    that the columns make, for a topic without `messageType`. Brokers before 5.0 keep no types.
     """
     wait_to_write(lambda: _create(connection, options, topic, columns_type), options.send_timeout)
 

@@ -163,7 +163,7 @@ class PartitionWrite:
     def _put_group(
         self, topic: str, rows: CheckedRows, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
     ) -> None:
-        """Sends rows of one queue: rows with a delay, priority or lite topic one by one, the others in batches."""
+        """Sends rows of one queue (None: any queue), the rows with a delay, priority or lite topic one by one."""
         alone, batched = by_batch(rows)
         is_batch_topic = placing.is_batch_topic(topic)
         limit = self._limit.of_batch_topic() if is_batch_topic else self._limit
