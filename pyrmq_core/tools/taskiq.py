@@ -86,7 +86,7 @@ class RocketMQBroker(AsyncBroker):
         await self._producer.send(message_of(self.topic, message))
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """Yields tasks until the shutdown. Raises errors that no later try would change."""
+        """Yields tasks until the shutdown. Retries after an error, or raises it if no retry could succeed."""
         while not self._shut_down.is_set():
             consumer = self._consumer = self._consumer or self._new_consumer()
             try:
@@ -106,7 +106,7 @@ class RocketMQBroker(AsyncBroker):
 
 
 def message_of(topic: str, task: BrokerMessage) -> Message:
-    """Returns the message of a task. Its labels may have text or other values."""
+    """Returns the message of a task. Raises `InvalidMessage` if its label `delay` or `priority` is not a number."""
     labels = task.labels
     delay = _read("delay", labels.get("delay") or 0, lambda value: timedelta(seconds=float(value)), "a number")
     priority = _read(

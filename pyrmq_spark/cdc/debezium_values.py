@@ -84,7 +84,7 @@ def typed(parsed: Parsed) -> Column:
 def unescaped(value: Column, text: Column, name: str) -> Column:
     """Returns a value as it is, or a MySQL ENUM's label without the backslashes that Debezium writes before commas.
 
-    `text` is the message, whose schema tells which type the column `name` has.
+    `text` is the message, whose schema has the type of the column `name`.
     """
     fields = F.from_json(text, f"schema {SCHEMA}").getField("schema")["fields"]
     is_enum = token_of(after_fields(fields), name)["name"] == ENUM

@@ -76,7 +76,7 @@ async def consume_topic(
     orderly: bool,
     limit: int | None,
 ) -> None:
-    """Prints up to `limit` messages of the queues assigned to this member. Raises `NoRoute` for a missing topic."""
+    """Prints up to `limit` messages of the queues assigned to this group member. Raises `NoRoute` without the topic."""
     from pyrmq_core import PullConsumer, PushConsumer
     from pyrmq_core.network import open_owned_nursery
 

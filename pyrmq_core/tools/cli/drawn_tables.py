@@ -45,7 +45,10 @@ def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
 
 
 def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Narrows the widest columns until all have `room` characters in total, or returns [] if `least` does not fit."""
+    """Returns the widths with the widest columns narrowed, until all have `room` characters in total.
+
+    No column gets narrower than its width in `least`. If those exceed `room`, the result is empty.
+    """
     if sum(least) > room:
         return []
     fitted = list(widths)
@@ -76,7 +79,10 @@ def _wrapped(
 
 
 async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: float) -> None:
-    """Shows the text of `make` on the whole terminal at intervals, or prints it without a terminal. Never returns."""
+    """Shows the text that `make` returns, every `interval` seconds until cancelled.
+
+    The text takes the whole terminal. If the output is no terminal, each text is printed after the one before.
+    """
     console = Console(highlight=False)
     if not console.is_terminal:
         while True:

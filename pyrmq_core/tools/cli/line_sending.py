@@ -50,7 +50,10 @@ OBJECTS_BETWEEN_COLLECTIONS: Final = 100_000
 async def send_lines(
     connection: Connection, form: LineForm, body: str | None, files: Sequence[str], report: Report
 ) -> None:
-    """Sends the body, or the lines of standard input or of the files. Raises `ClickException` if lines failed."""
+    """Sends `body`, or if it is None each line of the files, or of standard input without files.
+
+    Raises `ClickException` if lines failed.
+    """
     async with (
         connection.client() as client,
         Producer(
@@ -147,7 +150,7 @@ class LineSending:
         self._reading = trio.CancelScope()
 
     async def run(self, descriptor: int, source: str) -> None:
-        """Sends the lines of one file. Raises `ClickException` for lines that failed."""
+        """Sends the lines of a file, which `source` names in errors. Raises `ClickException` for lines that failed."""
         self._source, self._last, self._blank, self._blank_count = source, 0, [], 0
         self._reading = trio.CancelScope()
         give, take = trio.open_memory_channel[UnderWay](math.inf)  # bounded by the producer's room
@@ -167,9 +170,9 @@ class LineSending:
             raise self._failure(*self._first)
 
     async def _send_lines(self, lines: Lines, give: trio.MemorySendChannel[UnderWay]) -> None:
-        """Sends lines in batches of up to `LIST_MESSAGES` messages and `LIST_BYTES`.
+        """Sends lines in batches of up to `LIST_MESSAGES` messages and `LIST_BYTES`, and passes each to `give`.
 
-        A line that fits into no batch is sent alone.
+        A line that fits into no batch is sent alone. The first invalid line ends the sending.
         """
         lines_to_send: Lines = []
         messages: list[Message] = []

@@ -160,7 +160,7 @@ def _widen_pipe(descriptor: int) -> None:
 
 
 def members_of_line(line: bytes, hint: str = "") -> object:
-    """Parses a line as JSON, in any encoding that `json` reads. Raises `InvalidMessage` with the reason."""
+    """Parses a line as JSON, in any encoding that `json` reads. Raises `InvalidMessage` with the reason and `hint`."""
     try:
         return orjson.loads(line)
     except ValueError:

@@ -276,7 +276,7 @@ def _say_end(searching: Search, topic: str, limit: int | None) -> None:
 
 
 def say_unreadable(count: int, texts: Sequence[str], what: str = "passed over") -> None:
-    """Prints the number of records that cannot be decoded, and their first errors."""
+    """Prints the number of records that cannot be decoded, their first errors, and `what` happens to such records."""
     for text in texts:
         click.echo(visible_text(f"a record cannot be read and is {what}: {text}"), err=True)
     if count:

@@ -99,7 +99,10 @@ def condition_of(contains: str | None, where: str | None, regex: str | None) -> 
 
 
 def json_of(body: bytes) -> Any:
-    """Returns the value of a JSON body, its numbers exact. Raises `NoJson` and `LongJson`."""
+    """Returns the value of a JSON body, its numbers exact.
+
+    Raises `LongJson` for a body beyond `MAX_JSON_BYTES`, and `NoJson` for another body that is not JSON.
+    """
     if len(body) > MAX_JSON_BYTES:
         raise LongJson
     decoder = DECODER if len(body) <= QUICK_BYTES else INTERRUPTIBLE

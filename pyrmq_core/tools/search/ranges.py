@@ -58,7 +58,10 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 
 def queues_named(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
-    """Returns the queues named `BROKER/3`, `BROKER` or `3`, by default all. Raises `InvalidArgument` for others."""
+    """Returns the queues that `names` select, each by `BROKER/3`, `BROKER` or `3`, or all queues without names.
+
+    Raises `InvalidArgument` for a name that selects no queue.
+    """
     every, wanted = list(queues), frozenset(names)
     names_there = set[str]().union(*map(_names_of, every))
     for name in names:
@@ -77,7 +80,10 @@ def _names_of(queue: MessageQueue) -> tuple[str, str, str]:
 
 
 async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql: str | None) -> None:
-    """Has each broker check the expression, since with an invalid one a pull would return every message."""
+    """Has the queues' brokers check the expression, or does nothing if it is None.
+
+    Raises `ResponseError` if it is invalid. With such an expression, a pull would return every message.
+    """
     if sql is not None:
         for queue in {queue.broker_name: queue for queue in queues}.values():
             await consumer.check_sql(queue, sql)

@@ -52,8 +52,9 @@ class SearchAccount:
     """The progress of a search. `searched` counts offsets, including messages that a filter at the broker left out.
 
     `received_bytes` is the size of the records, `unpacked_bytes` that of the examined bodies. `unreadable` counts
-    records that cannot be decoded, and `unreadable_texts` has the first errors. All messages stored since `bound` have
-    been read, or with the oldest first all stored before it. It is None before the first slice and at the end.
+    records that cannot be decoded, and `unreadable_texts` has the first errors. `is_bounded` says that the search ended
+    at its limit of bytes. All messages stored since `bound` have been read, or with `oldest_first` all stored before
+    `bound`, which is None before the first slice and at the end.
     """
 
     total: int

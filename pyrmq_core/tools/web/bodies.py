@@ -65,7 +65,10 @@ class Bodies:
         self._bytes = 0
 
     async def read(self, receive: Receive) -> Body:
-        """Reads a body, which the caller must `release`. Raises `BodyRefused` and `PeerGone`."""
+        """Reads a request's body, which stays in memory until the caller calls `release`.
+
+        Raises `BodyRefused` if the body is too large or too slow, and `PeerGone`.
+        """
         body = Body(receive)
         body.scope.deadline = trio.current_time() + BODY_SECONDS
         self._held[body] = None

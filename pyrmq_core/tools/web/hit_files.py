@@ -32,7 +32,7 @@ class HitFile:
         self._write = WRITERS[form](self._text)
 
     def add(self, messages: Sequence[MessageExt]) -> None:
-        """Adds messages, the newest first, until one does not fit."""
+        """Adds messages, the newest first, until one does not fit. Leaves out this message and all later ones."""
         for message in messages:
             if self.rest:
                 return
@@ -44,9 +44,10 @@ class HitFile:
                 self._content += line
 
     def end(self, rest: str) -> bytes:
-        """Ends the file and returns its bytes. Its last line says which matches did not fit.
+        """Ends the file and returns its bytes.
 
-        The same line has `rest`, the caller's text about messages that were not searched.
+        If matches did not fit or messages were not searched, its last line says which. `rest` is the caller's text
+        about messages that were not searched, or empty.
         """
         self._content += self._written()  # the head of a file without messages
         if rest := "; ".join(filter(None, (self.rest, rest))):

@@ -188,7 +188,7 @@ class LookUps:
         return await self._get(("stack", group, client_id), partial(self._admin.groups.stack, group, client_id))
 
     async def progress(self, group: str) -> GroupProgress:
-        """Returns a group's progress in each queue, with its members. Adds its lag to its curve, if pages show that."""
+        """Returns a group's progress in each queue, with its members. Adds the lag to its curve, if pages show that."""
 
         async def look_up() -> GroupProgress:
             progress = await self._admin.groups.progress(group, members=True)
@@ -277,11 +277,11 @@ class LookUps:
         return await self._searches.once(partial(self._reads.hits, wanted, condition, form), self._address)
 
     async def tracks(self, message: MessageExt) -> tuple[MessageTrack, ...]:
-        """Returns whether each group of the topic has consumed the message."""
+        """Returns the state of the message in each group of the topic, such as consumed or not yet consumed."""
         return await self._get(_key("tracks", message), partial(self._admin.messages.track, message))
 
     async def trace(self, message: MessageExt) -> MessageTrace:
-        """Returns the events of a message that clients reported, which are none if tracing is off."""
+        """Returns the events that clients reported about the message. There are none if tracing is off."""
         return await self._get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
 
     @staticmethod

@@ -92,7 +92,6 @@ class Masks:
         return b"".join([*pieces, body[position:]]) if pieces else body
 
     def _spans(self, body: bytes) -> list[tuple[int, int]]:
-        """Returns the start and end of each masked value."""
         spans: list[tuple[int, int]] = []
         path: list[bytes | None] = []  # for each open object, the name before the present value
         are_objects: list[bool] = []  # for each open bracket

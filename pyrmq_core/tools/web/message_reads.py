@@ -81,7 +81,11 @@ class FoundMessages:
     skip: int = 0
 
     def rows(self, columns: bool = False) -> list[tuple[MessageExt, str, list[str]]]:
-        """Returns each message with its error or the summary of its body, or with its values for the columns."""
+        """Returns each message with a text and cells.
+
+        The text is the message's error, or the summary of its body. With `columns` it is empty instead of the summary,
+        and the cells are the values of the message for the columns. Otherwise there are no cells.
+        """
         rows: list[tuple[MessageExt, str, list[str]]] = []
         for message in self.messages:
             fault = self.faults.get(_key_of(message), "")
@@ -104,7 +108,7 @@ class ShownMessage:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A search of a topic. Without a condition or filter it is false, and requests the newest messages instead.
+    """A search of a topic. As a bool it is false without a condition or filter, and requests the newest messages.
 
     `since` and `before` limit the time of storing. `contains`, `where` and `regex` are conditions on the message,
     `tags` and `sql` filters at the broker. Empty texts and None set no condition. `queue` has the names of queues,
@@ -128,7 +132,10 @@ class Wanted:
         return bool(self.contains or self.where or self.regex or self.tags or self.sql)
 
     def condition(self) -> Condition | None:
-        """Returns the condition on the message, or None. Raises `InvalidArgument` if it or a filter is invalid."""
+        """Returns the condition that `contains`, `where` or `regex` sets, or None if they are empty.
+
+        Raises `InvalidArgument` if several are set, or if one of them, `tags` or `sql` is invalid.
+        """
         filter_of(self.tags or "*", self.sql or None)
         if not (self.contains or self.where or self.regex):
             return None
@@ -145,7 +152,10 @@ class MessageReads:
         self._layouts = LookUpQueue(LAYOUTS_AT_ONCE)
 
     async def search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:
-        """Returns the newest matches of all queues, by default of the last hour, and where the search ended."""
+        """Returns the newest matches, by default of the last hour, and where the search ended.
+
+        With the `condition` None, all messages match that pass the filters of `wanted`.
+        """
         most = SHOWN_MESSAGES + wanted.skip + 1
         search, since = await self._begin(wanted, condition, self.shortening(wanted), most)
         matches: list[MessageExt] = []
@@ -158,7 +168,10 @@ class MessageReads:
         return _found(wanted, search, matches[wanted.skip :], since, is_whole=is_whole)
 
     async def hits(self, wanted: Wanted, condition: Condition | None, form: str) -> bytes:
-        """Returns all matches of a search as a file, which also says what was not read."""
+        """Returns all matches of a search as a file, jsonl or csv by `form`, which also says what was not read.
+
+        With the `condition` None, all messages match that pass the filters of `wanted`.
+        """
         search, since = await self._begin(wanted, condition, self.masks.of)
         file = HitFile(form)
 
@@ -180,7 +193,10 @@ class MessageReads:
         keep: Callable[[MessageExt], MessageExt],
         most: int | None = None,
     ) -> tuple[Search, datetime]:
-        """Returns the search to run, and the store time from which on it reads. `keep` converts each match."""
+        """Returns the search to run, and the store time from which on it reads.
+
+        `keep` converts each match. `most` limits the matches kept of a slice of time, and None sets no limit.
+        """
         since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
         queues = queues_named(await self.consumer.message_queues(wanted.topic), wanted.queue.split())
         ranges, failures = await ranges_that_answer(
@@ -203,7 +219,8 @@ class MessageReads:
     async def newest(self, wanted: Wanted) -> FoundMessages:
         """Returns a topic's newest messages that were stored from `wanted.since` to before `wanted.before`.
 
-        They are from the queues that `wanted.queue` names, or from all, but from `MAX_QUEUES_READ` queues at most.
+        Reads the queues that `wanted.queue` names, or without names all. Beyond `MAX_QUEUES_READ` queues, the others
+        are not read, which `failures` of the result says.
         """
         since, before = wanted.since, wanted.before
         stats = await self.admin.topics.stats(wanted.topic)
@@ -381,9 +398,9 @@ def _found(
 
 
 def newest_first(messages: list[MessageExt], failures: dict[str, str], faults: Mapping[MessageKey, str]) -> None:
-    """Sorts messages by the time of storing, the newest first. Errors of records without a message go to `failures`.
+    """Sorts `messages` in place by the time of storing, the newest first, and adds errors to `failures`.
 
-    `faults` has the errors by broker name, queue id and offset.
+    `faults` has errors by broker name, queue id and offset. Those of records without a message are added.
     """
     keys = set(map(_key_of, messages))
     failures |= {f"{key[0]}/{key[1]}@{key[2]}": text for key, text in faults.items() if key not in keys}

@@ -134,7 +134,11 @@ def _way_back(
 def create_commands(
     previews: Mapping[str, tuple[Config | None, Config]], command: Callable[[Config], str]
 ) -> tuple[str, ...]:
-    """Returns the commands that restore former settings: one for all brokers if they are equal, or one for each."""
+    """Returns the commands that restore former settings: one for all brokers if they are equal, or one for each.
+
+    `previews` has, by broker, the settings before the change (None if there were none) and after it. `command` formats
+    the command that sets some settings.
+    """
     commands = {broker: command(before) for broker, (before, _) in sorted(previews.items()) if before is not None}
     if len(commands) == len(previews) and len(set(commands.values())) == 1:
         return tuple(commands.values())[:1]

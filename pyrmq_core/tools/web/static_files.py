@@ -47,7 +47,7 @@ class StaticFiles:
         return self._addresses[name]
 
     async def answer(self, request: Request) -> Response:
-        """Returns the file that the request's path names, with its hash."""
+        """Returns the file that the request's path names. Raises `HTTPException` 404 for any other name."""
         file = self._files.get(request.path_params["name"])
         if file is None:
             raise HTTPException(404)

@@ -127,7 +127,7 @@ def time_range(request: Request) -> TimeRange:
 
 
 async def tried(look_up: Callable[[], Awaitable[Answer]]) -> tuple[Answer | None, str]:
-    """Returns the answer, or None and the error's text, so that the rest of a page is still shown."""
+    """Returns the answer and an empty text, or None and the text of the error, so that the page is still shown."""
     try:
         return await look_up(), ""
     except RocketMQError as error:
