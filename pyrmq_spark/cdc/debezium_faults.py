@@ -56,13 +56,12 @@ def is_unavailable(name: str) -> Column:
 def fault_of(row: Row, keys: Sequence[str], table: str, unavailable: Unavailable, *, full_images: bool) -> Column:
     op, after, of_postgres = F.col("op"), F.col("after"), F.col("is_of_postgres")
     column, missing = F.col("lacking"), F.get("unavailable", F.lit(0))
-    owner = F.concat_ws(".", "source.schema", "source.table")
-    vague = ("is of the table ", owner, f", and table={table!r} could mean several: name the schema")
+    vague = ("is of the table ", F.col("vague"), f", and table={table!r} could mean several: name the schema")
     absent = ("lacks the column ", column, ", which the schema has: absent is not null. It was renamed, left out or "
               "added later, or is generated. Read the table with the columns that its messages have")  # fmt: skip
     unchanged = "has no value of the column ", missing, ", as it is long and did not change: set REPLICA IDENTITY FULL"
     fault = (
-        F.when(F.col("is_vague"), fault_at(InvalidChange, *vague))
+        F.when(F.col("vague").isNotNull(), fault_at(InvalidChange, *vague))
         .when(column.isNotNull(), fault_at(LackingColumn, *absent))
         .when(missing.isNotNull() & (op != "u"), fault_at(LackingColumn, *unchanged, " (its key changed)"))
     )
@@ -132,7 +131,7 @@ def lacking(row: Row) -> Column:
             stands = text.contains(f'"{field.name}":null') | text.contains(f'"{field.name}": null')
             look = F.when(~stands, look)
         cases.append(F.when(after.getField(field.name).isNull(), look))
-    return F.when(F.col("op").isin("c", "u", "r") & after.isNotNull() & F.col("is_row"), F.coalesce(*cases))
+    return F.when(F.col("op").isin("c", "u", "r") & after.isNotNull(), F.coalesce(*cases))
 
 
 def _may_be_of_index(row: Row, keys: Sequence[str]) -> Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
@@ -20,15 +20,13 @@ from pyrmq_spark.cdc.changes import (
     refusal_of,
 )
 from pyrmq_spark.cdc.columns import Row, ddl, quoted, row_and_keys, text_of
-from pyrmq_spark.cdc.debezium_faults import Unavailable, fault_of, is_unavailable, lacking
+from pyrmq_spark.cdc.debezium_faults import Unavailable, fault_of, lacking
 from pyrmq_spark.cdc.debezium_values import (
     AS_TEXT,
     SCHEMA,
     Parsed,
     Placeholder,
-    after_fields,
     read_type,
-    token_of,
     typed,
     unescaped,
 )
@@ -133,30 +131,8 @@ def parsed_envelopes(
 
     A row's error is the text in its `fault`, and does not end the query here.
     """
-    parts = _parts_of(frame, row)
-    text, op, source, is_corrupt = (F.col(name) for name in ("text", "op", "source", "is_corrupt"))
-    is_own = is_table(table, source["db"], source["table"], source["schema"])
-    words = F.when(op.isin("c", "r"), "insert").when(op == "u", "update").when(op == "d", "delete")
-    has_no_rows = ~is_own | op.isin(*NO_ROWS) | F.col("is_statement")
-    # Inside `when`, Spark evaluates this only if the condition is true; common operands of an AND it would evaluate
-    # always.
-    is_tombstone = F.when(op.isNull(), _is_tombstone(text, is_corrupt))
-    is_passed = F.coalesce(has_no_rows, F.lit(False)) | F.coalesce(is_tombstone, text.isNull())
-    is_of_postgres = source["connector"] == "postgresql"
-    parts = parts.select(
-        *PLACE,
-        *("text", "source", "op", "is_wrapped", "before", "after", "ts_ms", "ts_ns"),
-        F.when(is_passed, "pass").otherwise(words).alias("word"),
-        (~is_corrupt & is_own).alias("is_row"),
-        (is_own & is_without_schema(table, source["db"], source["table"], source["schema"])).alias("is_vague"),
-        F.coalesce(is_of_postgres, F.lit(False)).alias("is_of_postgres"),
-        *([_tokens(row)] if _has_tokens(row) else []),
-    )
-    parts = parts.withColumns({"unavailable": _unavailable(row, Placeholder(placeholder))})
-    # All of one projection, which Spark cuts into methods that are short enough for the JVM to compile: beside
-    # `from_json` it does, in the other operators it does not.
-    images = {"now": _image(row, "after"), "was": _image(row, "before")}
-    parts = parts.withColumns({**images, "lacking": F.when(F.col("word") != "pass", lacking(row))})
+    parts = _values(_parts_of(frame, row), row, table, Placeholder(placeholder))
+    op = F.col("op")
     is_fragment = F.col("is_of_postgres") & (op == "d") & F.lit(not full_images)
     return parts.select(
         *PLACE,
@@ -169,10 +145,10 @@ def parsed_envelopes(
         ),
         F.lit(0).alias("index"),
         "unavailable",
-        F.coalesce("ts_ns", F.col("ts_ms") * 1_000_000, F.lit(0)).alias("read"),
+        "read",
         F.lit(None).cast("bigint").alias("written"),
-        source["txId"].alias("transaction"),
-        _place_in_log(source).alias("log"),
+        "transaction",
+        "log",
         (op == "r").alias("snapshot"),
     )
 
@@ -188,7 +164,7 @@ def _parts_of(frame: DataFrame, row: Row) -> DataFrame:
     def part(name: str) -> Column:
         return F.when(payload.isNotNull(), payload.getField(name)).otherwise(message.getField(name))
 
-    fields = [message.getField("schema").getField("fields").alias("fields")] if _has_tokens(row) else []
+    fields = message.getField("schema").getField("fields")
     return frame.select(
         *PLACE,
         text.alias("text"),
@@ -196,8 +172,44 @@ def _parts_of(frame: DataFrame, row: Row) -> DataFrame:
         part("ddl").isNotNull().alias("is_statement"),
         payload.isNotNull().alias("is_wrapped"),
         message.getField(CORRUPT).isNotNull().alias("is_corrupt"),
-        *fields,
+        *([_tokens(row, fields)] if _has_tokens(row) else []),
     )
+
+
+def _values(parts: DataFrame, row: Row, table: str, placeholder: Placeholder) -> DataFrame:
+    """Returns the rows of the envelopes in the types of the table (`now`, `was`), and what `fault_of` has to know.
+
+    All of one projection, which Spark cuts into methods that are short enough for the JVM to compile: beside
+    `from_json` it does, in the other operators it does not. Each further one would write the messages again.
+    """
+    text, op, source, is_corrupt = (F.col(name) for name in ("text", "op", "source", "is_corrupt"))
+    owner = source["db"], source["table"], source["schema"]
+    is_own = is_table(table, *owner)
+    words = F.when(op.isin("c", "r"), "insert").when(op == "u", "update").when(op == "d", "delete")
+    has_no_rows = ~is_own | op.isin(*NO_ROWS) | F.col("is_statement")
+    # Inside `when`, Spark evaluates this only if the condition is true; common operands of an AND it would evaluate
+    # always.
+    is_tombstone = F.when(op.isNull(), _is_tombstone(text, is_corrupt))
+    is_passed = F.coalesce(has_no_rows, F.lit(False)) | F.coalesce(is_tombstone, text.isNull())
+    is_row = ~is_corrupt & is_own
+    is_of_postgres = F.coalesce(source["connector"] == "postgresql", F.lit(False))
+    is_unavailable = _is_unavailable(row, placeholder, is_of_postgres & op.isin("c", "u", "r"))
+    values = {
+        "word": F.when(is_passed, "pass").otherwise(words),
+        "is_row": is_row,
+        "vague": F.when(is_own & is_without_schema(table, *owner), F.concat_ws(".", source["schema"], source["table"])),
+        "is_of_postgres": is_of_postgres,
+        "now": _image(row, "after", is_unavailable),
+        "was": _image(row, "before", {}),
+        "lacking": F.when(~is_passed & is_row, lacking(row)),
+        "unavailable": _names(is_unavailable),
+        "read": F.coalesce("ts_ns", F.col("ts_ms") * 1_000_000, F.lit(0)),
+        "transaction": source["txId"],
+        "log": _place_in_log(source),
+    }
+    tokens = ["tokens"] if _has_tokens(row) else []
+    columns = (value.alias(name) for name, value in values.items())
+    return parts.select(*PLACE, "text", "op", "before", "after", *tokens, *columns)
 
 
 def _envelope(columns: str, schema: str | None) -> str:
@@ -218,10 +230,16 @@ def _place_in_log(source: Column) -> Column:
     )
 
 
-def _tokens(row: Row) -> Column:
-    fields = after_fields(F.col("fields"))
-    tokens = F.struct(*(token_of(fields, field.name).alias(field.name) for field in row if field.kind in AS_TEXT))
-    return F.when(F.size("fields") > 0, tokens).alias("tokens")
+def _tokens(row: Row, fields: Column) -> Column:
+    """Returns the types that the schema in a message gives for the columns that need one, null without a schema."""
+
+    # A search by a lambda would compute `from_json` anew.
+    def named(structs: Column, name: str) -> Column:
+        return F.get(structs, F.array_position(structs["field"], F.lit(name)).cast("int") - 1)
+
+    columns = named(fields, "after")["fields"]
+    tokens = F.struct(*(named(columns, field.name).alias(field.name) for field in row if field.kind in AS_TEXT))
+    return F.when(F.size(fields) > 0, tokens).alias("tokens")
 
 
 def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
@@ -233,18 +251,23 @@ def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
     return F.btrim(text, F.lit(BLANKS)).isin("", "null") | (is_wrapper & is_empty)
 
 
-def _unavailable(row: Row, placeholder: Placeholder) -> Column:
-    conditions = [(field, placeholder.stands_in(F.col("after").getField(field.name), field)) for field in row]
-    names = [F.when(stands, F.lit(field.name)) for field, stands in conditions if stands is not None]
+def _is_unavailable(row: Row, placeholder: Placeholder, may_be: Column) -> dict[str, Column]:
+    """Returns by name conditions: PostgreSQL left out the unchanged long value. `may_be` is what all have in common."""
+    conditions = {field.name: placeholder.stands_in(F.col("after").getField(field.name), field) for field in row}
+    return {name: F.when(may_be, stands) for name, stands in conditions.items() if stands is not None}
+
+
+def _names(is_unavailable: Mapping[str, Column]) -> Column:
+    """Returns the names for which the condition is true, or null if there are none."""
+    names = [F.when(is_so, F.lit(name)) for name, is_so in is_unavailable.items()]
     if not names:
         return F.lit(None).cast("array<string>")
-    long_values = F.array_compact(F.array(*names))
-    return F.when(
-        F.col("is_of_postgres") & F.col("op").isin("c", "u", "r"), F.when(F.size(long_values) > 0, long_values)
-    )
+    # Without the nulls. `array_compact` has a lambda, which Spark does not compile.
+    lacking_names = F.array_except(F.array(*names), F.array(F.lit(None).cast("string")))
+    return F.when(F.coalesce(*names).isNotNull(), lacking_names)
 
 
-def _image(row: Row, name: str) -> Column:
+def _image(row: Row, name: str, is_unavailable: Mapping[str, Column]) -> Column:
     image, text, connector = F.col(name), F.col("text"), F.col("source.connector")
     columns = []
     for field in row:
@@ -261,8 +284,8 @@ def _image(row: Row, name: str) -> Column:
             written = F.when(is_number(value), as_written).otherwise(value)
             is_escaped = value.contains("\\,") & connector.isin("mysql", "mariadb")
             value = F.when(is_escaped, unescaped(written, text, field.name)).otherwise(written)
-        if name == "after":
-            value = F.when(~F.coalesce(is_unavailable(field.name), F.lit(False)), value)
+        if field.name in is_unavailable:
+            value = F.when(~F.coalesce(is_unavailable[field.name], F.lit(False)), value)
         columns.append(value.alias(field.name))
     return F.when(image.isNotNull(), F.struct(*columns))
 
