@@ -429,7 +429,7 @@ async def read_rows(
     window: ReadWindow,
     rules: ArrowRules,
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """Reads a range as `pyarrow.RecordBatch`es in offset order, each of about 6 MiB of records or 32 MiB of bodies."""
+    """Reads the offsets `wanted` as record batches in order, each of about 6 MiB of records or 32 MiB of bodies."""
     schema = columnar().schema_of(columns)
     lending_window = replace(window, lends_records=True)
     async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=lending_window) as lists:

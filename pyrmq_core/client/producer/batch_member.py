@@ -83,7 +83,7 @@ def join_members(
 
 
 def _encode_members(members: Sequence[MemberParts], unique_ids: Sequence[str]) -> bytes:
-    """Returns the body of a batch request. Lengths are not checked, since the properties of members are short."""
+    # Lengths are not checked, since the properties of members are short.
     pack_head, pack_short = HEAD.pack, SHORT.pack
     parts: list[bytes] = []
     for (flag, body, before, after), unique_id in zip(members, unique_ids, strict=True):

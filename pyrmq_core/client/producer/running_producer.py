@@ -46,7 +46,10 @@ class RunningProducer:
     tracer: Tracer | None
 
     def begin(self, payload: Payload | BatchMember, to: Target, seconds: float, pending: PendingSend) -> None:
-        """Sends a message in the background, for which `in_flight` has room. A `BatchMember` joins a shared request."""
+        """Sends a message in the background, within `seconds`. `in_flight` has room for `pending`, its result.
+
+        A `BatchMember` joins a shared request, which has the producer's timeout instead.
+        """
         try:
             if isinstance(payload, tuple):
                 accumulator = self.accumulator

@@ -213,9 +213,10 @@ class Heartbeats:
 
 
 async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, address: str, *, timeout: float) -> None:
-    """Raises `InvalidMessage` if the queue's broker is older than 5.0. Sends a heartbeat if its version is unknown.
+    """Raises `InvalidMessage` if the queue's broker is older than 5.0, and would ignore a message's delivery time.
 
-    Raises `NetworkError` when the broker does not answer. The message was then not sent.
+    Sends a heartbeat first if the version of the broker at `address` is unknown. Raises `NetworkError` when
+    the broker does not answer. The message was then not sent.
     """
     version = heartbeats.version_of(address)
     if version is None:

@@ -45,7 +45,7 @@ class OffsetsInMemory:
         self._offsets: dict[MessageQueue, ConsumedOffset] = {}
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Sets the consumed offset of the queue in memory. A frozen queue keeps its offset.
+        """Sets the consumed offset of the queue in memory, except after `freeze`.
 
         With `increase_only` an offset that is lower than the present one changes nothing. Otherwise the offset may go
         back, and is sent the next time even if it equals the value that was sent last.

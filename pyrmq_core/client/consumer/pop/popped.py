@@ -25,7 +25,7 @@ from pyrmq_core.protocol.requests.pop.receipt import POPPED_TOPIC, Receipt, topi
 
 @dataclass(frozen=True, slots=True)
 class Popped:
-    """A message with its receipt. An unreadable message has an `error`, and its body as it is stored."""
+    """A message with the receipt that acknowledges it. An unreadable one has an `error`, and its body as stored."""
 
     message: MessageExt
     receipt: Receipt

@@ -157,7 +157,6 @@ class Rebalancer:
 
 
 def _unknown_group(error: ResponseError, group: str) -> ResponseError:
-    """Returns the error for a consumer group that does not exist at a broker, with advice to create it."""
     return ResponseError(
         f"{error}; it took this consumer's heartbeat: create the group (pyrmq group create {group}), or switch on "
         "autoCreateSubscriptionGroup at the brokers",

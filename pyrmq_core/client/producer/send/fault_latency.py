@@ -175,8 +175,8 @@ class FaultLatency:
 def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bool) -> tuple[bool, bool]:
     """Returns whether to avoid the broker of an ended try for a while, and whether it counts as reachable.
 
-    `error` is None for success. A failure of the network makes the broker unreachable only with a `detector`, which
-    probes brokers.
+    `error` is None for success. In mode ASYNC a broker always counts as reachable. In other modes a refusal makes it
+    unreachable, and, with a `detector` that probes brokers, so does a failure of the network.
     """
     asynchronous = mode is CommunicationMode.ASYNC
     match error:
