@@ -15,7 +15,7 @@ import pytest
 from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_spark.session import FOLDER
 from tests.support.apart import PANDAS, installed_apart
-from tests.support.block_runner import BlockRunner, Printed
+from tests.support.block_runner import BlockRunner, Printed, builder_of
 from tests.support.maven import ApacheUnavailable
 from tests.support.spark import CONNECT_SETTING, NOT_CONNECTED
 from tests.test_docs import PAGES, ROOT
@@ -54,11 +54,20 @@ def cluster() -> Iterator[EmbeddedCluster]:
         yield cluster
 
 
+def wants_pandas(example: str) -> bool:
+    """Checks whether Spark's driver asks for pandas. Its other processes start sooner without it."""
+    return "mapInArrow" in example
+
+
 def examples() -> list[object]:
+    """Returns the blocks of all pages. Those that build Spark's session alike come one after another.
+
+    One that wants pandas comes last, as the driver keeps what it has imported.
+    """
+    numbered = [(block, f"{page.name}-{number}") for page in PAGES for number, block in enumerate(blocks(page), 1)]
     return [
-        pytest.param(block, id=f"{page.name}-{number}", marks=[pytest.mark.spark] if "pyspark" in block else [])
-        for page in PAGES
-        for number, block in enumerate(blocks(page), 1)
+        pytest.param(block, id=name, marks=[pytest.mark.spark] if "pyspark" in block else [])
+        for block, name in sorted(numbered, key=lambda example: (wants_pandas(example[0]), builder_of(example[0])))
     ]
 
 
@@ -68,26 +77,31 @@ def blocks(page: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def runners() -> Iterator[dict[str, BlockRunner]]:
-    """Processes for blocks, by their PYTHONPATH, which those that use Spark have for themselves."""
-    runners: dict[str, BlockRunner] = {}
-    yield runners
-    for runner in runners.values():
-        runner.close()
+def forks() -> Iterator[BlockRunner]:
+    """Runs the blocks without Spark."""
+    runner = BlockRunner(os.environ, "forks")
+    yield runner
+    runner.close()
+
+
+@pytest.fixture(scope="module")
+def sparks() -> Iterator[BlockRunner]:
+    """Runs the blocks that use Spark."""
+    runner = BlockRunner(spark_environment())
+    yield runner
+    runner.close()
 
 
 @pytest.mark.timeout(900)  # Spark may start twice, on a machine that does much else
 @pytest.mark.parametrize("example", examples())
-def test_an_example_runs(example: str, cluster: EmbeddedCluster, runners: dict[str, BlockRunner]) -> None:
+def test_an_example_runs(example: str, cluster: EmbeddedCluster, request: pytest.FixtureRequest) -> None:
     """It ends well, and prints what is expected."""
     code = example.replace(NAMESERVER, cluster.nameserver)
-    environment = environment_of(example)
-    path = environment["PYTHONPATH"]
-    if path not in runners:
-        runners[path] = BlockRunner(environment, *([] if "pyspark" in example else ["forks"]))
-    printed = runners[path].run(code)
-    if "pyspark" in example and NOT_CONNECTED.search(printed.error):
-        printed = run_program(code, environment)
+    uses_spark, path = "pyspark" in example, packages_apart(example)
+    runner: BlockRunner = request.getfixturevalue("sparks" if uses_spark else "forks")
+    printed = runner.run(code, path)
+    if uses_spark and NOT_CONNECTED.search(printed.error):
+        printed = run_program(code, spark_environment(*path))
     assert printed.error == ""
     assert re.search(expected(example), printed.output)
 
@@ -98,9 +112,11 @@ def test_examples_import_each_name_that_they_use() -> None:
     assert re.findall(r"^ *import pyrmq_.*", plain, re.MULTILINE) == []
 
 
-def environment_of(example: str) -> dict[str, str]:
-    path = [*packages_apart(example), *([FOLDER] if "pyspark" in example else [])]  # as tests.support.spark has it
-    arguments = f"--conf {'='.join(CONNECT_SETTING)} pyspark-shell"
+def spark_environment(*path: Path) -> dict[str, str]:
+    """Returns an environment with the path, and the packages that functions of blocks import in Spark's processes."""
+    with_spark = [block for page in PAGES for block in blocks(page) if "pyspark" in block and not wants_pandas(block)]
+    path = (*path, *packages_apart("\n".join(with_spark)), FOLDER)  # as tests.support.spark has it
+    arguments = f"--conf {'='.join(CONNECT_SETTING)} --conf spark.ui.enabled=false pyspark-shell"
     return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYSPARK_SUBMIT_ARGS": arguments}
 
 
@@ -113,7 +129,7 @@ def run_program(code: str, environment: Mapping[str, str]) -> Printed:
 def packages_apart(example: str) -> list[Path]:
     """Returns the directories of the packages that the block imports and the environment does not have."""
     named = {*re.findall(r"^(?:import|from) (\w+)", example, re.MULTILINE)}
-    named |= {"pandas"} if "mapInArrow" in example else set()  # which Spark asks for there
+    named |= {"pandas"} if wants_pandas(example) else set()
     try:
         return [installed_apart(name, APART[name]) for name in sorted(named & APART.keys())]
     except ApacheUnavailable as reason:

@@ -1,9 +1,10 @@
 """Blocks of pages, one after another: those that use Spark in one process and JVM, each other one in a fork of its own.
 
-The start of a JVM with Spark is most of what a short program costs: eight of them took 200 s of processor time. Without
-Spark it is the import of this project, 1.2 s a block; a fork has that from the process that it leaves.
+The start of a JVM with Spark is most of what a short program costs: eight of them took 200 s of processor time. Blocks
+that build their session by the same lines share its context, too. Without Spark it is the import of this project, 1.2 s
+a block; a fork has that from the process that it leaves.
 
-python -m tests.support.block_runner         runs each block that comes as a line of JSON, and answers by a line of JSON
+python -m tests.support.block_runner         runs blocks, each with its path, and answers, by lines of JSON
 python -m tests.support.block_runner forks   the same, each block in a fork
 """
 
@@ -12,19 +13,22 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent.parent
 # What most blocks import; `from ... import *` loads the names that a package loads when they are first used.
 IMPORTED: Final = ("pyrmq_core.aio", "pyrmq_core.blocking", "pyrmq_core.testing", "pyrmq_core")
+
+BUILDER: Final = re.compile(r"SparkSession\.builder.*?\.getOrCreate\(\)", re.DOTALL)
 
 
 class Printed(NamedTuple):
@@ -32,6 +36,11 @@ class Printed(NamedTuple):
 
     output: str
     error: str = ""
+
+
+def builder_of(block: str) -> str:
+    """Returns the lines by which a block builds its session; an empty text, if it does not use Spark."""
+    return "".join(BUILDER.findall(block))
 
 
 class BlockRunner:
@@ -43,10 +52,11 @@ class BlockRunner:
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
         )
 
-    def run(self, block: str) -> Printed:
+    def run(self, block: str, path: Sequence[Path] = ()) -> Printed:
+        """Runs a block that finds modules on this path, too."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(block) + "\n")
+        self._process.stdin.write(json.dumps([block, list(map(str, path))]) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         assert answer, "the process of the blocks ended"
@@ -56,27 +66,51 @@ class BlockRunner:
         self._process.communicate()
 
 
-def run_here(block: str) -> Printed:
-    """Runs a block in this process, and ends its session of Spark."""
-    from pyspark.sql import SparkSession
+class SparkBlocks:
+    """Runs blocks in this process, each in a session of its own; the context stays while blocks build it alike."""
 
-    output, error = StringIO(), ""
-    try:
-        with redirect_stdout(output):
-            exec(compile(block, "<block>", "exec"), {"__name__": "__main__"})
-    except Exception:
-        error = traceback.format_exc()
-    if session := SparkSession.getActiveSession():
-        session.stop()
-    return Printed(output.getvalue(), error)
+    def __init__(self) -> None:
+        self._builder = ""
+
+    def run(self, block: str, path: list[str]) -> Printed:
+        sys.path += path
+        if (builder := builder_of(block)) != self._builder:
+            self._end(with_context=True)
+        self._builder = builder
+        output, error = StringIO(), ""
+        try:
+            with redirect_stdout(output):
+                exec(compile(block, "<block>", "exec"), {"__name__": "__main__"})
+        except Exception:
+            error = traceback.format_exc()
+        self._end(with_context=bool(error))
+        return Printed(output.getvalue(), error)
+
+    def _end(self, *, with_context: bool) -> None:
+        """Ends the session; the next block to build one gets a new one, without its views, settings and queries."""
+        from pyspark.sql import SparkSession
+
+        session = SparkSession._instantiatedSession
+        if session is None or session._sc._jsc is None:  # the block stopped it
+            return
+        if with_context:
+            session.stop()
+            return
+        for query in session.streams.active:
+            query.stop()
+        jvm: Any = session._jvm
+        jvm.SparkSession.clearDefaultSession()
+        jvm.SparkSession.clearActiveSession()
+        SparkSession._instantiatedSession = None
 
 
-def run_forked(block: str) -> Printed:
+def run_forked(block: str, path: list[str]) -> Printed:
     """Runs a block in a fork, which ends as a program does: with its threads, its hooks at exit and its status."""
     with TemporaryFile() as output, TemporaryFile() as error:
         if (pid := os.fork()) == 0:
             os.dup2(output.fileno(), 1)
             os.dup2(error.fileno(), 2)
+            sys.path += path
             exec(compile(block, "<block>", "exec"), {"__name__": "__main__"})
             sys.exit()
         _, status = os.waitpid(pid, 0)
@@ -88,7 +122,7 @@ def run_forked(block: str) -> Printed:
 
 
 def main() -> None:
-    run: Callable[[str], Printed] = run_here
+    run: Callable[[str, list[str]], Printed] = SparkBlocks().run
     if "forks" in sys.argv:
         run = run_forked
         for name in IMPORTED:
@@ -98,7 +132,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
-        answers.write(json.dumps(run(json.loads(line))) + "\n")
+        answers.write(json.dumps(run(*json.loads(line))) + "\n")
         answers.flush()
 
 
