@@ -188,7 +188,7 @@ class StreamJobs:
         self, spark: SparkSession, sent: Topic, tmp_path: Path
     ) -> None:
         sent.send(0, 60, sent.queues()[0])
-        options = {"topic": sent.name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 7}
+        options = {"topic": sent.name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 25}
         query = run(stream(spark, sent.nameserver, tags="t1", **options), tmp_path)
         assert bodies(spark, tmp_path) == list(range(1, 60, 3))
         assert query.lastProgress is not None
