@@ -73,6 +73,7 @@ def test_batches(spark: SparkSession, nameserver: str, topic: str, tmp_path: Pat
     assert len(rows) >= 2
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_a_captured_table(spark: SparkSession, nameserver: str, topic: str, tmp_path: Path) -> None:
     source = SourceTable()
     for part in range(2):
