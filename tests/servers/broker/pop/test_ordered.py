@@ -215,8 +215,9 @@ THEIRS = """{
 def test_the_file_of_a_real_broker_is_read_and_written_again(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     file = tmp_path / "config" / FILE_NAME
-    file.write_text(THEIRS)
-    row = OrderedPop(1795945764319, 60_000, (7, 8, 10), "one", {7: 2}, {8: 1795945764320}, frozenset({8}))
+    pop_ms = clock.now_ms()  # rows of a day ago are dropped
+    file.write_text(THEIRS.replace("1795945764319", f"{pop_ms}").replace("1795945764320", f"{pop_ms + 1}"))
+    row = OrderedPop(pop_ms, 60_000, (7, 8, 10), "one", {7: 2}, {8: pop_ms + 1}, frozenset({8}))
     for _ in range(2):
         queues, offsets = ordered(tmp_path)
         queues.load()
