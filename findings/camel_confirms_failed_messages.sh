@@ -43,7 +43,7 @@ for _ in $(seq 300); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done
-grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
 sleep 3
 mkdir -p camel
 cat > camel/pom.xml <<'POM'
@@ -105,6 +105,6 @@ public class Route {
 }
 JAVA
 
-timeout 240 java "${options[@]}" -cp 'camel/lib/*' Route.java "127.0.0.1:$names" > output 2>&1 || { tail -3 output >&2; exit 2; }
+timeout 240 java "${options[@]}" -cp 'camel/lib/*' Route.java "127.0.0.1:$names" > output 2>&1 || { tail -n 3 output >&2; exit 2; }
 grep '^processed ' output
 grep -qx 'processed 1 time in 40 s; offset 1 of 1; dead letters: none' output || exit 1

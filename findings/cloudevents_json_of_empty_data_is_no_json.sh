@@ -54,6 +54,6 @@ public class Empty {
 }
 JAVA
 
-java -cp 'lib/*' Empty.java > output 2> errors || { tail -3 errors >&2; exit 2; }
+java -cp 'lib/*' Empty.java > output 2> errors || { tail -n 3 errors >&2; exit 2; }
 cat output
 grep -qx 'json: ends in "data":} and is refused; text: reads back; no data: reads back' output || exit 1

@@ -100,7 +100,7 @@ for _ in $(seq 300); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done
-grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
 sleep 3
 status=0
 (run Mixed.java "127.0.0.1:$names") > output 2>&1 || status=$?

@@ -53,6 +53,6 @@ public class Defaults {
 }
 JAVA
 
-java -cp 'lib/*' Defaults.java > output 2> errors || { tail -3 errors >&2; exit 2; }
+java -cp 'lib/*' Defaults.java > output 2> errors || { tail -n 3 errors >&2; exit 2; }
 cat output
 grep -qx 'null: 7; absent: 7; 7: 7; null with the setting: null' output || exit 1

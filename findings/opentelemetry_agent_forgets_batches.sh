@@ -44,7 +44,7 @@ for _ in $(seq 300); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done
-grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
 sleep 3
 mkdir -p agent
 cat > agent/pom.xml <<'POM'
@@ -103,6 +103,6 @@ JAVA
 
 quiet="-Dotel.traces.exporter=none -Dotel.metrics.exporter=none -Dotel.logs.exporter=none"
 timeout 240 java "${options[@]}" -javaagent:agent/lib/opentelemetry-javaagent-2.20.1.jar $quiet -cp 'servers/lib/*' Traced.java "127.0.0.1:$names" \
-    > output 2>&1 || { tail -3 output >&2; exit 2; }
+    > output 2>&1 || { tail -n 3 output >&2; exit 2; }
 grep '^seen: ' output
 grep -qx 'seen: {alone=traceparent, member 1=none, member 2=none, one-way=traceparent}' output || exit 1

@@ -45,7 +45,7 @@ for _ in $(seq 300); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done
-grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
 sleep 3
 mkdir -p agent
 cat > agent/pom.xml <<'POM'
@@ -99,7 +99,7 @@ JAVA
 
 alone="-Dotel.traces.exporter=console -Dotel.metrics.exporter=none -Dotel.logs.exporter=none"
 timeout 240 java "${options[@]}" -javaagent:agent/lib/opentelemetry-javaagent-2.20.1.jar $alone -cp 'servers/lib/*' Traced.java "127.0.0.1:$names" \
-    > output 2> spans || { tail -3 output spans >&2; exit 2; }
+    > output 2> spans || { tail -n 3 output spans >&2; exit 2; }
 grep '^context ' output > contexts || exit 2
 exported=$(while read -r _ body trace; do grep -q "$trace .* PRODUCER " spans && echo "$body"; done < contexts || true)
 echo "messages with a context: $(wc -l < contexts); their spans exported: $exported"

@@ -53,7 +53,7 @@ print(len([command for command in commands if not command.startswith("m\nd\n")])
 ClientServerConnection.send_command = send_command
 spark.stop()
 PYTHON
-lines=$(SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py true 2> errors) || { tail -3 errors >&2; exit 1; }
-none=$(SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py false 2> errors) || { tail -3 errors >&2; exit 1; }
+lines=$(SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py true 2> errors) || { tail -n 3 errors >&2; exit 1; }
+none=$(SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py false 2> errors) || { tail -n 3 errors >&2; exit 1; }
 echo "100 additions: ${lines% *} commands to the JVM and ${lines#* } searches for IPython; without lines ${none% *} and ${none#* }"
 [ "$lines" = "1100 100" ] && [ "$none" = "100 0" ] || exit 1

@@ -78,4 +78,4 @@ print("; ".join(f"{name}: {options}" for name, options in seen.items()))
 spark.stop()
 sys.exit(0 if list(seen.values()) == ["{}", "{}", "{}", "{place=b}", "{place=a}"] else 1)
 PYTHON
-PYSPARK_PYTHON=$work/venv/bin/python SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py 2> errors || { tail -3 errors >&2; exit 1; }
+PYSPARK_PYTHON=$work/venv/bin/python SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py 2> errors || { tail -n 3 errors >&2; exit 1; }

@@ -78,4 +78,4 @@ lines = [f"rows {rows}, commits {commits}" for rows, commits in (first, idle, mo
 print(f"{lines[0]}; again without new data: {lines[1]}; with 8 more: {lines[2]}")
 sys.exit(0 if (first, idle, more) == ((8, []), (8, []), (16, [8])) else 1)
 PYTHON
-PYSPARK_PYTHON=$work/venv/bin/python SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py "$work" 2> errors || { tail -3 errors >&2; exit 1; }
+PYSPARK_PYTHON=$work/venv/bin/python SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py "$work" 2> errors || { tail -n 3 errors >&2; exit 1; }

@@ -73,4 +73,4 @@ print(f"read: {rows}; write: {first}; write when the first session has it: {seco
 spark.stop()
 sys.exit(0 if (rows, first, second) == ([1], "DATA_SOURCE_NOT_FOUND", "written") else 1)
 PYTHON
-PYSPARK_PYTHON=$work/venv/bin/python SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py 2> errors || { tail -3 errors >&2; exit 1; }
+PYSPARK_PYTHON=$work/venv/bin/python SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py 2> errors || { tail -n 3 errors >&2; exit 1; }

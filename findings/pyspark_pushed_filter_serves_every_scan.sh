@@ -63,4 +63,4 @@ print(f"where a > 6: {counts[0]}; all: {counts[1]} (of 10); union of a > 7 and a
 spark.stop()
 sys.exit(0 if counts == (3, 3) and union == 14 else 1)
 PYTHON
-PYSPARK_PYTHON=$work/venv/bin/python SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py 2> errors || { tail -3 errors >&2; exit 1; }
+PYSPARK_PYTHON=$work/venv/bin/python SPARK_LOCAL_IP=127.0.0.1 venv/bin/python look.py 2> errors || { tail -n 3 errors >&2; exit 1; }

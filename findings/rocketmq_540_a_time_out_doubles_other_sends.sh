@@ -45,7 +45,7 @@ for _ in $(seq 300); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done
-grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
 sleep 3
 cat > Pause.java <<'JAVA'
 import java.util.concurrent.CompletableFuture;
@@ -126,7 +126,7 @@ JAVA
 broker_process=${pids[1]}
 outcome() {
     timeout 240 java "$@" "${options[@]}" -cp 'servers/lib/*' Pause.java "127.0.0.1:$names" "$broker_process" > output 2> errors \
-        || { kill -CONT "$broker_process"; tail -3 output errors >&2; exit 2; }
+        || { kill -CONT "$broker_process"; tail -n 3 output errors >&2; exit 2; }
     grep '^asynchronous' output | sed 's/asynchronous send: //'
 }
 closing=$(outcome)

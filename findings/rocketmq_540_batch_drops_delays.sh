@@ -43,7 +43,7 @@ for _ in $(seq 300); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done
-grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
 sleep 3
 cat > Delays.java <<'JAVA'
 import java.util.List;
@@ -112,6 +112,6 @@ public class Delays {
 }
 JAVA
 
-timeout 240 java "${options[@]}" -cp 'servers/lib/*' Delays.java "127.0.0.1:$names" > output 2>&1 || { tail -3 output >&2; exit 2; }
+timeout 240 java "${options[@]}" -cp 'servers/lib/*' Delays.java "127.0.0.1:$names" > output 2>&1 || { tail -n 3 output >&2; exit 2; }
 grep '^alone: ' output
 grep -qx 'alone: 0 within 10 s; batch with levels: refused; batch with seconds: SEND_OK, 2 within 10 s' output || exit 1

@@ -60,9 +60,9 @@ POM
         grep -q 'boot success' broker.log && break
         sleep 0.2
     done
-    grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+    grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
     timeout 120 java "${options[@]}" -cp "$1/lib/*" Members.java "127.0.0.1:$names" "127.0.0.1:$broker" > output 2>&1 \
-        || { tail -3 output >&2; exit 2; }
+        || { tail -n 3 output >&2; exit 2; }
     kill -9 "${pids[@]}"
     pids=()
     seen="${seen:+$seen; }$1: $(sed -n 's/^seen //p' output)"

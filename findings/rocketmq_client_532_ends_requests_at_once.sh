@@ -46,7 +46,7 @@ for _ in $(seq 300); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done
-grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
 sleep 3
 mkdir -p client
 cat > client/pom.xml <<'POM'
@@ -129,8 +129,8 @@ public class Ask {
 }
 JAVA
 
-timeout 240 java "${options[@]}" -cp 'client/lib/*' Ask.java "127.0.0.1:$names" 5.3.2 > old 2>&1 || { tail -3 old >&2; exit 2; }
-timeout 240 java "${options[@]}" -cp 'servers/lib/*' Ask.java "127.0.0.1:$names" 5.4.0 > new 2>&1 || { tail -3 new >&2; exit 2; }
+timeout 240 java "${options[@]}" -cp 'client/lib/*' Ask.java "127.0.0.1:$names" 5.3.2 > old 2>&1 || { tail -n 3 old >&2; exit 2; }
+timeout 240 java "${options[@]}" -cp 'servers/lib/*' Ask.java "127.0.0.1:$names" 5.4.0 > new 2>&1 || { tail -n 3 new >&2; exit 2; }
 grep -h '^5\.[34]\.[02]: ' old new
 grep -qx '5.3.2: RequestTimeoutException (20000 ms) before a quarter of that time, question consumed' old || exit 1
 grep -qx '5.4.0: answer' new || exit 1

@@ -128,7 +128,7 @@ print("gRPC Python", *(selector.select_queue_by_hash_key(key) for key in sys.arg
 PYTHON
 export HOME=$work GOPATH=$work/go GOCACHE=$work/go-build GOFLAGS='-mod=mod -modcacherw' GOTOOLCHAIN=local
 (cd program && "$go" mod init program && "$go" get github.com/apache/rocketmq-client-go/v2@v2.1.3-0.20251226070945-2173d070fd1b && "$go" build -o program .) \
-    > go.log 2>&1 || { tail -3 go.log >&2; exit 2; }
+    > go.log 2>&1 || { tail -n 3 go.log >&2; exit 2; }
 python3 -m venv venv || exit 2
 venv/bin/pip install --quiet --disable-pip-version-check rocketmq-python-client==5.1.2 || exit 2
 {
@@ -136,7 +136,7 @@ venv/bin/pip install --quiet --disable-pip-version-check rocketmq-python-client=
     java "-Duser.home=$work" -cp 'grpc/lib/*' Grouped.java "${keys[@]}"
     program/program "${keys[@]}"
     venv/bin/python grouped.py "${keys[@]}"
-} > output 2> errors || { tail -3 errors >&2; exit 2; }
+} > output 2> errors || { tail -n 3 errors >&2; exit 2; }
 grep -E '^(remoting|gRPC) ' output
 printf '%s\n' 'remoting Java 2 1 0 3' 'gRPC Java 3 2 1 0' 'remoting Go 1 0 3 2' 'gRPC Python 3 3 3 1' > expected
 grep -E '^(remoting|gRPC) ' output | cmp -s - expected || exit 1

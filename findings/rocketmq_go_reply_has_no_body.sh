@@ -39,7 +39,7 @@ func main() {
 GO
 export HOME=$work GOPATH=$work/go GOCACHE=$work/go-build GOFLAGS='-mod=mod -modcacherw' GOTOOLCHAIN=local
 ("$go" mod init program && "$go" get github.com/apache/rocketmq-client-go/v2@v2.1.3-0.20251226070945-2173d070fd1b && "$go" build -o program .) > go.log 2>&1 ||
-    { tail -3 go.log >&2; exit 2; }
-./program > output 2>&1 || { tail -3 output >&2; exit 2; }
+    { tail -n 3 go.log >&2; exit 2; }
+./program > output 2>&1 || { tail -n 3 output >&2; exit 2; }
 cat output
 grep -qx 'body of the reply: 0 bytes; with bytes 1 and 2 in it: property name = value' output || exit 1

@@ -44,7 +44,7 @@ for _ in $(seq 300); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done
-grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
 sleep 3
 cat > Urgent.java <<'JAVA'
 import java.util.ArrayList;
@@ -92,6 +92,6 @@ public class Urgent {
 }
 JAVA
 
-timeout 240 java "${options[@]}" -cp 'servers/lib/*' Urgent.java "127.0.0.1:$names" > output 2>&1 || { tail -3 output >&2; exit 2; }
+timeout 240 java "${options[@]}" -cp 'servers/lib/*' Urgent.java "127.0.0.1:$names" > output 2>&1 || { tail -n 3 output >&2; exit 2; }
 grep '^named queue' output
 grep -qx 'named queue 0: plain to 0, with priority 3 to 3, with priority 9 to 3, a batch with priority 3 to 0' output || exit 1

@@ -43,7 +43,7 @@ for _ in $(seq 300); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done
-grep -q 'boot success' broker.log || { tail -3 names.log broker.log >&2; exit 2; }
+grep -q 'boot success' broker.log || { tail -n 3 names.log broker.log >&2; exit 2; }
 sleep 3
 cat > Recall.java <<'JAVA'
 import java.util.Base64;
@@ -86,6 +86,6 @@ public class Recall {
 }
 JAVA
 
-timeout 240 java "${options[@]}" -cp 'servers/lib/*' Recall.java "127.0.0.1:$names" > output 2>&1 || { tail -3 output >&2; exit 2; }
+timeout 240 java "${options[@]}" -cp 'servers/lib/*' Recall.java "127.0.0.1:$names" > output 2>&1 || { tail -n 3 output >&2; exit 2; }
 grep '^recalled: ' output
 grep -qx 'recalled: its id; recalled again: its id; never sent: its id' output || exit 1

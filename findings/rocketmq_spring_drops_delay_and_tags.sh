@@ -46,6 +46,6 @@ public class Headers {
 }
 JAVA
 
-java "-Duser.home=$work" -cp 'spring/lib/*' Headers.java > output 2>&1 || { tail -3 output >&2; exit 2; }
+java "-Duser.home=$work" -cp 'spring/lib/*' Headers.java > output 2>&1 || { tail -n 3 output >&2; exit 2; }
 grep '^keys ' output
 grep -qxF 'keys a-1, flag 9, delay level 0, tag null; properties of the user: [id, source, timestamp]' output || exit 1
