@@ -48,7 +48,7 @@ FIELD: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))\s*[:\s]\s*(\S.*?)
 
 
 class Struct(NamedTuple):
-    """A struct type with strings in it: each field's name and shape. The shape of a type without strings is None."""
+    """A struct type with strings in it: each field's name, and its type if it is or has a string, else None."""
 
     fields: tuple[tuple[str, Shape | None], ...]
 

@@ -178,7 +178,7 @@ class Placeholder(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts in messages that are the placeholder: itself, its bytes in base 64 and in hex, and an `hstore`."""
+        """The texts that stand for a value: the word, its bytes in base 64 or in hex, and a JSON map of the word."""
         octets = self.word.encode()
         in_base_64 = base64.b64encode(octets).decode()
         return self.word, in_base_64, octets.hex(), f'{{"{self.word}":"{self.word}"}}'

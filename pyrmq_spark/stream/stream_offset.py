@@ -106,7 +106,8 @@ def follow(
 ) -> FollowedOffsets:
     """Returns the next batch after the offsets `start`, up to the ends in `bounds`, the offsets that brokers keep now.
 
-    `gone` are deleted queues, with reasons. A queue that is not in `start` is new and begins at its first message,
+    `gone` has the deleted queues, with reasons. They are losses of the result, as are queues whose start offset the
+    broker no longer keeps. A queue that is not in `start` is new and begins at its first message,
     wherever the query itself started. A queue that has become shorter continues at its end, as in Spark's Kafka source.
     From its beginning every row would be read again.
     """

@@ -156,9 +156,9 @@ class _TopicPlaces:
         return self.walk.select_one_message_queue() if self.walk.queues else None
 
     def lanes(self, rows: CheckedRows | pa.RecordBatch) -> Lanes | None:
-        """Returns each row's index in `fixed` by its named queue, or else by its key or lite topic.
+        """Returns each row's lane, by the queue that the row names, or else by its key or lite topic.
 
-        A row without any of these has `BY_TURNS`. Returns None if no row has one.
+        A row without any of these has `BY_TURNS`. Returns None if that is so for all rows.
         """
         names = rows.schema.names
         lanes = None

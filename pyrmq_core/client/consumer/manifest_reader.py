@@ -63,6 +63,7 @@ class ManifestEnd:
     """The end offset of a manifest's queue, and in `decided` the latest batch that each writer committed before it.
 
     `without_decided` is the number of messages after the last commit record that has a list of these batches.
+    A reader has to read so many to find a list.
     """
 
     queue: MessageQueue

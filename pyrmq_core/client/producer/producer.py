@@ -406,7 +406,7 @@ class Draft(NamedTuple):
         return self.parts.in_flight.start(payload, self.to, timeout, (pending,), CommunicationMode.SYNC, loop)
 
     def begin_soon(self, pending: PendingSend) -> None:
-        """Starts a send, on the loop, for which no caller waits yet."""
+        """Starts a send that reports its end to `pending`, without waiting. Has to be called on the loop."""
         self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
 
     def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:

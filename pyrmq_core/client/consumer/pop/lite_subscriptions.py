@@ -113,7 +113,10 @@ class LiteSubscriptions:
         return client.client_id
 
     async def add(self, topic: str, names: Collection[str], start: LiteStart | None) -> None:
-        """Subscribes to lite topics at every broker. If one refuses or fails, raises its error and adds no name."""
+        """Subscribes to lite topics at every broker, from `start`. None leaves the begin to the broker.
+
+        If a broker refuses or fails, raises its error. The next renewal then ends the subscriptions at other brokers.
+        """
         client = self._client(topic)
         async with client.turn:
             again = client.names.intersection(names) if start is not None else ()

@@ -35,7 +35,7 @@ class QueueLocks:
     def take(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
         """Locks queues for a client or renews its locks. Returns those of `queues` that the client now holds.
 
-        No lock is added if `most` locks of all groups are held.
+        No lock is added while all groups together hold as many locks as `most` allows.
         """
         return [queue for queue in queues if self._take_one(group, client_id, queue, now_ms)]
 

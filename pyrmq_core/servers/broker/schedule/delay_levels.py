@@ -100,7 +100,7 @@ class DelayLevels:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
     def look_back(self) -> None:
-        """Finds the log offset from which `run` searches for deliveries that the file does not include. Blocks.
+        """Finds the log offset from which `run` searches for deliveries later than `delayOffset.json`. Blocks.
 
         A delivered copy lies in the log after its delayed message. So the search begins at the first message that may
         still wait. Store times are not used, since they repeat after the clock was set back.

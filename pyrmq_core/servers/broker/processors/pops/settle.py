@@ -230,7 +230,7 @@ class SettleRequests:
 
 
 def _at_lite_queue(header: H) -> H:
-    """Returns the header with the queue of its lite topic as its topic, or as it is if it names none."""
+    """Returns the header with the queue that keeps its lite topic as `topic`, unchanged if it has no lite topic."""
     return replace(header, topic=lite_queue_name(header.topic, header.lite_topic)) if header.lite_topic else header
 
 

@@ -263,7 +263,10 @@ class KeyIndex:
                 break
 
     def _check(self, file: IndexFile) -> Iterator[None]:
-        """Rebuilds the links of a file, in steps. Drops wrong entries and later files, which are then indexed again."""
+        """Rebuilds the links between a file's entries, in steps.
+
+        If this changes the file, its wrong entries and all later files are dropped, and their messages indexed again.
+        """
         old, is_readable = file.header, True
         try:
             yield from file.relink(self._opened_end)

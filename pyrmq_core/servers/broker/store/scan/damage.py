@@ -29,7 +29,7 @@ class DamageCopy(NamedTuple):
 
 
 def keep_aside(files: Files, log: CommitLog, start: int) -> DamageCopy | None:
-    """Copies the log from `start` on. Returns None if only zeros follow, as after a log's normal end."""
+    """Copies the log from `start` on to a new file. Returns None if only zeros follow, as after a log's normal end."""
     size = records = 0
     path = ""
     for offset, data in log.pieces(start):
