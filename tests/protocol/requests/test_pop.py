@@ -322,3 +322,16 @@ def _command(raw: bytes) -> Command:
     command = decoder.next_command()
     assert command is not None
     return command
+
+
+@pytest.mark.parametrize(
+    ("names", "fault"),
+    [
+        ([["x"] * 6000, ["y"] * 4001], "10001 lite topics are more than 10000"),
+        ([["x" * (1 << 20)]], "more than 1048576 bytes"),
+    ],
+)
+def test_too_many_subscriptions_in_a_request_are_refused(names: list[list[str]], fault: str) -> None:
+    changes = [LiteChange(LiteAction.COMPLETE_ADD, "c", "G", "T", tuple(each)) for each in names]
+    with pytest.raises(BodyError, match=fault):
+        LiteSubscriptionCtl.from_command(LiteSubscriptionCtl(tuple(changes)).to_command())

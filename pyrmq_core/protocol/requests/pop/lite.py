@@ -42,6 +42,9 @@ EXCLUSIVE: Final = "Exclusive"
 WILDCARD: Final = "lite.sub.wildcard"
 RESET_IN_EXCLUSIVE: Final = "lite.sub.reset.offset.exclusive"
 RESET_ON_UNSUBSCRIBE: Final = "lite.sub.reset.offset.unsubscribe"
+# The most that a server reads of one request, which it does while others wait.
+MOST_BYTES: Final = 1 << 20
+MOST_NAMES: Final = 10_000
 # The number of earlier tries of a message: alone, or with the message's offset.
 TRIES: Final = re.compile(r"(?:0 qo0%(?P<offset>\d{1,18}) )?(?P<tries>\d{1,9})", re.ASCII)
 
@@ -135,10 +138,19 @@ class LiteSubscriptionCtl:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Reads the changes of a request. Raises `BodyError` for a malformed body."""
+        """Reads the changes of a request. Raises `BodyError` for a malformed body, or one with too much in it."""
+        if len(command.body) > MOST_BYTES:
+            raise BodyError(
+                f"subscriptions of lite topics have more than {MOST_BYTES} bytes: divide them among clients"
+            )
         members = load_object(command.body, "subscriptions of lite topics")
         try:
-            return cls(tuple(LiteChange.from_members(row) for row in members.get("subscriptionSet") or ()))
+            rows = members.get("subscriptionSet") or ()
+            if (names := sum(len(row.get("liteTopicSet") or ()) for row in rows)) > MOST_NAMES:
+                raise BodyError(
+                    f"subscriptions to {names} lite topics are more than {MOST_NAMES}: divide them among clients"
+                )
+            return cls(tuple(LiteChange.from_members(row) for row in rows))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BodyError(f"subscriptions of lite topics: a member is missing or wrong: {error!r}") from error
 

@@ -268,13 +268,18 @@ class HeldPulls:
             self._drop_if_empty(key, queue)
             self._wake_in_turns(woken)
 
-    def wake_first(self, key: QueueKey, codes: set[int] | None) -> None:
-        """Wakes the longest waiting pull that selects one of the tag hashes `codes`, or any pull if `codes` is None."""
+    def wake_first(self, key: QueueKey, codes: set[int] | None) -> bool:
+        """Wakes the longest waiting pull that selects one of the tag hashes `codes`, or any pull if `codes` is None.
+
+        Returns False if there is no such pull.
+        """
         queue = self._queues.get(key)
-        if queue is not None:
-            woken = queue.take_first(codes)
-            self._drop_if_empty(key, queue)
-            self._wake_in_turns(woken)
+        if queue is None:
+            return False
+        woken = queue.take_first(codes)
+        self._drop_if_empty(key, queue)
+        self._wake_in_turns(woken)
+        return bool(woken)
 
     def wake_all(self) -> None:
         queues, self._queues = self._queues, {}

@@ -2,9 +2,9 @@
 
 A queue is marked as ready for every client that subscribes to it: when it gets a message, when an ordered pop unlocks
 it, and when a client subscribes. A pop takes the marked queues in turn, and drops each mark. Of several clients of a
-group the first to pop gets the messages. RocketMQ marks a queue for one client of the group, and for another one if
-that client does not pop for 10 s (broker/lite/LiteEventDispatcher.java, 5.5.0). As there, subscriptions are in memory
-alone, and their clients renew them.
+group the first to pop gets the messages, and only one waiting pop of the group is woken. RocketMQ marks a queue for one
+client of the group, and for another one if that client does not pop for 10 s (broker/lite/LiteEventDispatcher.java,
+5.5.0). As there, subscriptions are in memory alone, and their clients renew them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ class LiteClient:
 
 
 class LiteClients:
-    """The clients by their ids. `wake` is called with the client and group of a pop that may take a message."""
+    """The clients by their ids.
 
-    def __init__(self, wake: Callable[[str, str], None]) -> None:
+    `wake` wakes a waiting pop of a client, by its id and group. It returns False if the client has none.
+    """
+
+    def __init__(self, wake: Callable[[str, str], bool]) -> None:
         self._wake = wake
         self._clients: dict[str, LiteClient] = {}
         # By queue, or by parent topic for clients that have all of its lite topics.
@@ -106,9 +109,12 @@ class LiteClients:
             self.forget(client.client_id)
 
     def ready(self, queue: str, group: str | None = None) -> None:
-        """Marks a queue as ready for its subscribers, of one group or of all, and wakes a pop of each."""
+        """Marks a queue as ready for its subscribers, of one group or of all, and wakes a waiting pop of each group."""
+        woken = set[str]()
         for client in self.subscribers(queue, group):
-            self.mark(client, queue)
+            client.ready[queue] = None
+            if client.group not in woken and self._wake(client.client_id, client.group):
+                woken.add(client.group)
 
     def mark(self, client: LiteClient, queue: str) -> None:
         client.ready[queue] = None

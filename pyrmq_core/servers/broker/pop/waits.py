@@ -128,6 +128,9 @@ class PopWaits:
             self.wake(Waiter(topic, group, waited))
             self.wake(Waiter(topic, group, waited, takes=False))
 
-    def wake(self, waiter: Waiter) -> None:
-        """Wakes the pop that has waited longest with the same topic, group and queue, whatever its filter."""
-        self.held.wake_first(waiter.key, None)
+    def wake(self, waiter: Waiter) -> bool:
+        """Wakes the pop that has waited longest with the same topic, group and queue, whatever its filter.
+
+        Returns False if there is none.
+        """
+        return self.held.wake_first(waiter.key, None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
 
+from pyrmq_core.network import LateAnswer, Peer
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import loads
 from pyrmq_core.protocol.messages.record import iterate_records
@@ -30,6 +32,8 @@ from pyrmq_core.protocol.requests.pop.pop_message import POLLING_TIMEOUT, PopAns
 from pyrmq_core.protocol.requests.pop.receipt import Receipt
 from pyrmq_core.protocol.requests.pop.settle import AckMessage, ChangeInvisibleTime
 from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.processors.pops.lite import LiteGroupRequests
+from pyrmq_core.servers.broker.processors.table import families_of
 from tests.servers.broker.serving import Served, serving
 
 ON = {"enableLmq": "true", "enableMultiDispatch": "true"}
@@ -203,6 +207,42 @@ async def test_a_silent_client_is_forgotten_and_its_lite_topics_go_to_the_next(t
         assert await control(served, change(LEAVE, client="d"), change(LEAVE, client="d")) == (0, None)
         assert (len(lite), lite.subscriptions, lite._subscribers) == (0, 0, {})
         assert (await pop(served, "d")).code == POLLING_TIMEOUT
+
+
+async def test_one_pop_of_a_group_is_woken_and_the_next_one_if_its_client_is_gone(tmp_path: Path) -> None:
+    async with serving(tmp_path, **ON) as served:
+        await made(served)
+        assert await control(served, *(change(ADD, "a", client=client) for client in "cde")) == (0, None)
+        (lite,) = [each for each in families_of(served.running.broker) if isinstance(each, LiteGroupRequests)]
+        peer, woken = cast("Peer", object()), list[LateAnswer]()
+        pops = [PopLiteMessage(client, "G", "T", 32, 60_000, 20_000, 0).to_command() for client in "de"]
+        first, second = (cast("LateAnswer", lite.pop(request, peer)) for request in pops)
+        first.wait(woken.append)
+        second.wait(woken.append)
+        await sent(served, "a1")
+        assert woken == [first]
+        first.drop()
+        assert woken == [first, second]
+        second.drop()
+        assert not lite.pops.reviver.waits._waiting
+
+
+async def test_a_client_that_leaves_while_it_subscribes_leaves_nothing_behind(tmp_path: Path) -> None:
+    names = " ".join(f"n{number}" for number in range(2000))
+    async with serving(tmp_path, **ON) as served:
+        await made(served)
+        answers: list[tuple[int, str | None]] = []
+
+        async def subscribe() -> None:
+            answers.append(await control(served, change(ADD, names)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(subscribe)
+            while not answers:
+                assert await control(served, change(LEAVE)) == (0, None)
+        assert await control(served, change(LEAVE)) == (0, None)
+        lite = served.running.broker.deliveries.reviver.waits.lite
+        assert (answers, len(lite), lite.subscriptions, lite._subscribers) == ([(0, None)], 0, 0, {})
 
 
 async def test_a_lock_outlasts_a_restart(tmp_path: Path) -> None:

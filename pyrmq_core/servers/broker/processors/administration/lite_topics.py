@@ -161,13 +161,13 @@ class LiteTopicRequests:
             return refusal(ResponseCode.SYSTEM_ERROR, f"topK is {header.top}; 1 to {MOST_LAGS} are possible")
         return in_turn(self.long_work, partial(self._all_lags, header, topic))
 
-    def dispatch(self, request: Command, _: Peer) -> Command:
+    async def dispatch(self, request: Command, _: Peer) -> Command:
         header = TriggerLiteDispatch.from_command(request)
         if isinstance(refused := self._bound_topic(header.group), Command):
             return refused
-        for client in self.lite.clients.of_group(header.group):
+        async for client in InTurns(self.lite.clients.of_group(header.group)):
             if header.client_id in (None, "", client.client_id):
-                self.lite.mark_waiting(client)
+                await self.lite.mark_waiting(client)
         return success()
 
     async def _all_lags(self, header: GetLiteGroupInfo, topic: str) -> Command:

@@ -22,10 +22,13 @@ class HeldRequest(LateAnswer):
 
     `attempt` returns the answer. Called with False, it may return None, and the request keeps waiting. At the end of
     the time it is called with True, and must return an answer. `codes` are the hashes of tags that it selects (None:
-    any message). If it `is_ready`, it does not wait before the first attempt.
+    any message). If it `is_ready`, it does not wait before the first attempt. `pass_on` is called if it was woken, but
+    its connection closes before it takes a message. By default it wakes the next request of the same waiter.
     """
 
-    __slots__ = ("_attempt", "_codes", "_ends", "_held", "_is_ready", "_peer", "_size_bytes", "_waiter", "_waits")
+    __slots__ = (
+        *("_attempt", "_codes", "_ends", "_held", "_is_ready", "_pass_on", "_peer", "_size_bytes", "_waiter", "_waits"),
+    )
 
     def __init__(
         self,
@@ -38,10 +41,12 @@ class HeldRequest(LateAnswer):
         *,
         codes: Collection[int] | None = None,
         is_ready: bool = False,
+        pass_on: Callable[[], object] | None = None,
     ) -> None:
         self._waits, self._waiter, self._attempt, self._peer = waits, waiter, attempt, peer
         self._size_bytes, self._codes, self._is_ready = size_bytes, codes, is_ready
         self._ends = trio.current_time() + left_ms / MILLISECONDS
+        self._pass_on = pass_on or partial(waits.wake, waiter)
         self._held: HeldPull | None = None
 
     def wait(self, ready: Callable[[LateAnswer], None]) -> None:
@@ -56,7 +61,7 @@ class HeldRequest(LateAnswer):
         if held is None:
             return
         if held.wake is None:  # it was woken for a message that it does not take
-            self._waits.wake(self._waiter)
+            self._pass_on()
         self._waits.drop(self._waiter, held)
 
     async def make(self) -> Command | None:

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import trio
@@ -120,7 +121,16 @@ class LiteGroupRequests:
         if not waits.held.has_room(peer, size_bytes):
             return _answer(header, outcome, POLLING_FULL)
         waiter, attempt = lite_waiter(header.client_id, header.consumer_group), partial(self._again, header, wanted)
-        return HeldRequest(waits, waiter, attempt, peer, size_bytes, left_ms, is_ready=outcome.has_moved)
+        pass_on = partial(self._pass_on, header)
+        return HeldRequest(
+            waits, waiter, attempt, peer, size_bytes, left_ms, is_ready=outcome.has_moved, pass_on=pass_on
+        )
+
+    def _pass_on(self, header: PopLiteMessage) -> None:
+        """Wakes pops of the group for what a pop that was woken leaves, as its connection is closed."""
+        client = self.clients.get(header.client_id)
+        for queue in () if client is None else [*islice(client.ready, LOOKED_AT_ONCE)]:
+            self.clients.ready(queue, header.consumer_group)
 
     async def _again(self, header: PopLiteMessage, wanted: PopMessage, is_over: bool) -> Command | None:
         while True:
@@ -210,7 +220,7 @@ class LiteGroupRequests:
                 if before is not None:
                     self.clients.remove(before, left)
                 if attributes.get(RESET_ON_UNSUBSCRIBE) == "true":
-                    self._start(change.group, left, FIRST)
+                    await self._start(change.group, left, FIRST)
             case LiteAction.PARTIAL_ADD if WILDCARD in attributes:
                 remark = "subscribe lite operation is not supported for this group"
                 return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
@@ -219,13 +229,13 @@ class LiteGroupRequests:
                 client = self._registered(change, peer)
                 if attributes.get(SUB_MODEL) == EXCLUSIVE:
                     resets = attributes.get(RESET_IN_EXCLUSIVE) == "true"
-                    self._exclude_others(client, mine, FIRST if resets else None)
-                self._start(change.group, mine, change.start)
+                    await self._exclude_others(client, mine, FIRST if resets else None)
+                await self._start(change.group, mine, change.start)
                 await self._subscribe(client, mine, marks_all=change.start is not None)
             case LiteAction.COMPLETE_ADD if WILDCARD in attributes:
                 client = self._registered(change, peer)
                 if self.clients.add_all(client):
-                    self.mark_waiting(client)
+                    await self.mark_waiting(client)
             case LiteAction.COMPLETE_ADD:
                 mine = await self._kept_here(change)
                 client, kept = self._registered(change, peer), frozenset(mine)
@@ -254,22 +264,22 @@ class LiteGroupRequests:
                 queues.append(queue)
         return queues
 
-    def _exclude_others(self, client: LiteClient, queues: Iterable[str], start: LiteStart | None) -> None:
-        for queue in queues:
+    async def _exclude_others(self, client: LiteClient, queues: Iterable[str], start: LiteStart | None) -> None:
+        async for queue in InTurns(queues):
             for other in self.clients.subscribers(queue, client.group):
                 if other is not client:
                     self.clients.remove(other, [queue])
-                    self._start(client.group, [queue], start)
+                    await self._start(client.group, [queue], start)
                     notice = NotifyUnsubscribeLite(queue.rpartition("$")[2], client.group, other.client_id)
                     if not other.peer.connection.is_full:
                         with contextlib.suppress(NetworkError):
                             request = notice.to_command().oneway()
                             other.peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
 
-    def _start(self, group: str, queues: Iterable[str], start: LiteStart | None) -> None:
+    async def _start(self, group: str, queues: Iterable[str], start: LiteStart | None) -> None:
         """Moves the group's offset in the queues, as a subscription asks. A time is ignored, as in 5.5.0."""
         offsets, bounds = self.pops.offsets, self.pops.reviver.store.reader.bounds
-        for queue in queues if start is not None else ():
+        async for queue in InTurns(queues if start is not None else ()):
             committed, target = offsets.committed(group, queue, 0), None
             match start:
                 case LiteStart("POLICY", 1):
@@ -286,20 +296,23 @@ class LiteGroupRequests:
 
     async def _subscribe(self, client: LiteClient, queues: Iterable[str], *, marks_all: bool = False) -> None:
         async for queue in InTurns(queues):
+            if self.clients.get(client.client_id) is not client:  # it was removed meanwhile
+                return
             if queue not in client.queues and self.clients.subscriptions >= self._most:
                 raise QuotaExceeded(f"lite subscription quota exceeded {self._most}")
             if self.clients.add(client, queue) or marks_all:
-                self.mark_waiting(client, [queue])
+                self._mark(client, queue)
 
-    def mark_waiting(self, client: LiteClient, queues: Iterable[str] | None = None) -> None:
-        """Marks those queues of a client, or of all its lite topics, that have messages behind the group's offset."""
-        store = self.pops.reviver.store
-        if queues is None:
-            keys = store.queues.keys_of(client.topic) if client.has_all else ()
-            queues = [*client.queues, *(name for name, _ in keys if is_lite_queue(name))]
-        for queue in queues:
-            if (self.pops.offsets.committed(client.group, queue, 0) or 0) < store.reader.bounds((queue, 0))[1]:
-                self.clients.mark(client, queue)
+    async def mark_waiting(self, client: LiteClient) -> None:
+        """Marks those queues of a client's lite topics that have messages behind the group's offset."""
+        keys = self.pops.reviver.store.queues.keys_of(client.topic) if client.has_all else ()
+        async for queue in InTurns([*client.queues, *(name for name, _ in keys if is_lite_queue(name))]):
+            self._mark(client, queue)
+
+    def _mark(self, client: LiteClient, queue: str) -> None:
+        end = self.pops.reviver.store.reader.bounds((queue, 0))[1]
+        if (self.pops.offsets.committed(client.group, queue, 0) or 0) < end:
+            self.clients.mark(client, queue)
 
 
 def is_lite_topic(topic: TopicConfig) -> bool:
