@@ -69,7 +69,7 @@ async def test_the_asyncio_face_subscribes(nameserver: str) -> None:
 
 async def test_wrong_arguments_are_refused(nameserver: str) -> None:
     async with PopConsumer("g", nameserver=nameserver) as consumer:
-        for names in ("", "a b", "x" * 65, [], ["a", "%LMQ%$b"], ["a", 1]):
+        for names in ("", "a b", "x" * 65, [], ["a", "%LMQ%$b"], ["a", 1], 5, [["a"]]):
             with pytest.raises(InvalidArgument, match="lite_topics="):
                 await consumer.subscribe_lite("T", names)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgument, match="start=-1"):

@@ -62,7 +62,10 @@ class PopSettings(ConsumerSettings[AnyClient]):
 
 def lite_names(lite_topics: str | Iterable[str]) -> tuple[str, ...]:
     """Returns the names of lite topics, each once. Raises `InvalidArgument` for a wrong name, or for none."""
-    names = (lite_topics,) if isinstance(lite_topics, str) else tuple(dict.fromkeys(lite_topics))
+    try:
+        names = (lite_topics,) if isinstance(lite_topics, str) else tuple(dict.fromkeys(lite_topics))
+    except TypeError:  # no iterable, or one of lists
+        names = ()
     wrong = [name for name in names if not _is_lite_name(name)]
     if wrong or not names:
         raise InvalidArgument(f"lite_topics={shown(wrong[0] if wrong else lite_topics)}: {LITE_TOPIC_RULE}")
