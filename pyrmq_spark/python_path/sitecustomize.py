@@ -10,7 +10,10 @@ OpenBLAS, which PyArrow loads with NumPy, starts a thread for each processor, an
 this file sets `OMP_NUM_THREADS` to 1 there, unless it has a value. The process of a query also collects garbage more
 rarely: while it loads modules, nearly nothing is garbage, and the collections took 40 ms.
 
-A worker that Spark does not need any more ends without a traceback (`end_quietly`).
+Spark's daemon forks a worker for each task in Python that finds no idle one, and ends a worker that was idle for a
+minute. The daemon loads nothing before it forks, so each worker loads PySpark and the libraries of this source anew.
+This file loads them in the daemon (`load_before_forks`). A worker that Spark does not need any more ends without a
+traceback (`end_quietly`).
 
 A process has one `sitecustomize`: a file that this one hides is run after it. This file loads nothing of `pyrmq_spark`.
 """
@@ -18,6 +21,8 @@ A process has one `sitecustomize`: a file that this one hides is run after it. T
 import gc
 import os
 import sys
+from contextlib import suppress
+from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from typing import Any
@@ -25,6 +30,7 @@ from typing import Any
 ARCHIVE = os.path.join("python", "lib", "pyspark.zip")
 DAEMON = "pyspark.daemon"
 QUERY_PROGRAM = "pyspark.sql.streaming.python_streaming_source_runner"
+JEMALLOC_SETTINGS = "JE_ARROW_MALLOC_CONF"
 # Python's default is 700 or 2,000. With this number some MB of garbage may wait.
 OBJECTS_BEFORE_COLLECTION = 100_000
 
@@ -39,6 +45,26 @@ def without_archives(path: list[str]) -> list[str]:
             if py4j is not None and pyspark is not None and pyspark.origin == installed:
                 return remaining
     return path
+
+
+def load_before_forks(worker_module: str) -> None:
+    """Loads in Spark's daemon what its workers will need, which its forks then share.
+
+    This source itself is not loaded, since a session may ship another release of it to its tasks (`addPyFile`). Nothing
+    is loaded on macOS, where NumPy may not be used after a fork, nor where OpenBLAS, which NumPy loads, would start
+    threads, since forks do not inherit them.
+    """
+    if sys.platform != "linux" or os.environ.get("OMP_NUM_THREADS") != "1":
+        return
+    # PyArrow's jemalloc, which is not its default memory pool, would start a thread that no fork inherits.
+    os.environ.setdefault(JEMALLOC_SETTINGS, "background_thread:false")
+    for module in (worker_module, "numpy", "pyarrow", "trio"):
+        with suppress(ImportError):
+            import_module(module)
+    if "numpy.random" in sys.modules:  # NumPy before 2.0: forks would otherwise share one sequence of numbers
+        os.register_at_fork(after_in_child=sys.modules["numpy.random"].seed)
+    gc.collect()
+    gc.freeze()
 
 
 def end_quietly() -> None:
@@ -87,3 +113,5 @@ if __name__ == "sitecustomize":
         gc.set_threshold(OBJECTS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
     sys.path[:] = without_archives(sys.path)
     run_hidden()
+    if sys.orig_argv[-2:-1] == [DAEMON]:
+        load_before_forks(sys.orig_argv[-1])

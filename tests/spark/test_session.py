@@ -167,6 +167,40 @@ def test_a_query_s_process_alone_collects_garbage_more_rarely(program: str, is_r
     assert others == usual_others
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the daemon loads nothing")
+def test_spark_s_daemon_loads_what_its_workers_need_but_not_this_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a thread, since a fork has none of them, and a lock that one held would stay held."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    names = ["pyspark.worker", "numpy", "pyarrow", "trio", "pyrmq_spark", "pyrmq_core", "pyspark.daemon"]
+    code = f"import os, sys; print(len(os.listdir('/proc/self/task')), *[name in sys.modules for name in {names}])"
+    daemon = ["-m", "pyspark.daemon", "pyspark.worker"]
+    expected = [True, True, True, True, False, False, False]
+    assert python(code, str(session.FOLDER), last=daemon) == " ".join(map(str, [1, *expected]))
+    for other in (["-m", sitecustomize.QUERY_PROGRAM], ["-m", "pyspark.daemon"], ["pyspark.daemon", "x", "y"]):
+        assert python(code, str(session.FOLDER), last=other).split()[2:5] == ["False"] * 3
+    missing = ["-m", "pyspark.daemon", "no_such_worker"]
+    assert python(code, str(session.FOLDER), last=missing).split()[1:5] == ["False", "True", "True", "True"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert python(code, str(session.FOLDER), last=daemon).split()[:5] == ["1", *["False"] * 4]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the daemon loads nothing")
+def test_forks_of_the_daemon_draw_different_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    code = """if True:
+        import os, numpy.random, random
+        from sitecustomize import load_before_forks
+        load_before_forks("pyspark.worker")
+        for _ in range(2):
+            if os.fork() == 0:
+                print(numpy.random.random(), random.random(), flush=True)
+                os._exit(0)
+            os.wait()
+    """
+    numbers = python(code, str(session.FOLDER)).split()
+    assert len(set(numbers)) == len(numbers) == 4
+
+
 def test_the_sitecustomize_that_is_hidden_runs_too(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('theirs')\n")
     code = "import sitecustomize; print(sitecustomize.__file__)"
