@@ -55,11 +55,16 @@ def _conversations() -> Iterator[Callable[[Command], object]]:
 CONVERSATIONS = tuple(_conversations())
 
 
-def conversations(data: bytes) -> None:
-    """Reads each frame as every request and every answer that there is."""
+def commands_of(data: bytes) -> Iterator[Command]:
     decoder = FrameDecoder(max_header_bytes=1 << 20)
     decoder.feed(memoryview(data))
     while (command := decoder.next_command()) is not None:
+        yield command
+
+
+def conversations(data: bytes) -> None:
+    """Reads each frame as every request and every answer that there is."""
+    for command in commands_of(data):
         for read in CONVERSATIONS:
             with suppress(RocketMQError):
                 read(command)

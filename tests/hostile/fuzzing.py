@@ -47,7 +47,7 @@ from pyrmq_core.servers.broker.transactions.half_messages import (
 )
 from pyrmq_core.servers.broker.transactions.producer_checks import check_request
 from pyrmq_core.servers.protocol.registration import decode_registration
-from tests.hostile import client_parsers, index_parsers, store_parsers, timer_parsers
+from tests.hostile import client_parsers, index_parsers, pop_parsers, store_parsers, timer_parsers
 from tests.hostile.targets import Target
 from tests.servers.broker.transactions.halves import HALF, raw
 from tests.support import golden
@@ -291,6 +291,7 @@ TARGETS: Mapping[str, Target] = {
     "timer logs": Target(timer_parsers.log, (timer_parsers.ENTRIES,), unit=timer_parsers.ENTRIES),
     "timer wheels": Target(timer_parsers.wheel, (timer_parsers.SLOTS,)),
     "timer checkpoints": Target(timer_parsers.checkpoint, (timer_parsers.CHECKPOINT,)),
+    **pop_parsers.TARGETS,
     "offset ids": Target(_text(decode_offset_msg_id), (b"7F00000100002A9F0000000000000000",)),
     **{
         f"bodies of compression {kind}": Target(
