@@ -85,7 +85,8 @@ class PopBroker:
     def popped(self, asked: PopMessage) -> Command:
         bodies = self.waiting[: asked.max_msg_nums]
         del self.waiting[: len(bodies)]
-        self.arrived = trio.Event() if not self.waiting else self.arrived
+        if not self.waiting and self.arrived.is_set():  # pops that wait do so for the next message
+            self.arrived = trio.Event()
         if not bodies:
             return PopAnswer(POLLING_TIMEOUT).to_command()
         start, self.offset = self.offset, self.offset + len(bodies)
@@ -132,10 +133,10 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(*names: str, **settings: Any) -> AsyncIterator[Scene]:
+async def scene(*names: str, kind: type[PopBroker] = PopBroker, **settings: Any) -> AsyncIterator[Scene]:
     """Yields a consumer over a broker of each name."""
     table = Table()
-    brokers = [PopBroker(name) for name in names or ("broker-a",)]
+    brokers = [kind(name) for name in names or ("broker-a",)]
     async with scripted_server(table) as nameserver, trio.open_nursery() as nursery:
         servers = []
         for broker in brokers:

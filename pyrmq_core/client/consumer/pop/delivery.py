@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -128,11 +129,11 @@ class PopDelivery(AsyncOnly):
         self._receipt = await self._requests.change(self._topic, self._receipt, milliseconds)
         self._starts_now(milliseconds)
 
-    async def _fail(self, error: BaseException) -> None:
+    async def _fail(self, error: BaseException, *, unused: bool = False) -> None:
         try:
             async with self._turn:
                 if not self._is_settled:
-                    await self._give_back(None, error)
+                    await self._give_back(None, error, unused=unused)
         except RocketMQError as failure:
             log.info("%s comes again when its invisible time ends: %s", self.message.msg_id, failure)
 
@@ -141,7 +142,7 @@ class PopDelivery(AsyncOnly):
             await self._requests.move_to_dead_letters(self.message, self._topic, self._receipt)
             self._is_settled = True
 
-    async def _give_back(self, milliseconds: int | None, error: BaseException | None) -> None:
+    async def _give_back(self, milliseconds: int | None, error: BaseException | None, *, unused: bool = False) -> None:
         is_ordered, tries = self._receipt.is_ordered, self.message.reconsume_times
         delay = delay_of(error, tries, self._most_tries, ordered=is_ordered)
         if delay is None:
@@ -149,7 +150,8 @@ class PopDelivery(AsyncOnly):
             self._is_dead = True
         else:
             self._check_in_time()
-            await self._requests.change(self._topic, self._receipt, milliseconds or max(1, round(delay * 1000)))
+            milliseconds = milliseconds or max(1, round(delay * 1000))
+            await self._requests.change(self._topic, self._receipt, milliseconds, unused=unused)
         self._is_settled = True
 
     def _starts_now(self, milliseconds: int) -> None:
@@ -169,8 +171,17 @@ class PopDelivery(AsyncOnly):
 
 
 async def give_back_unused(deliveries: Iterable[PopDelivery]) -> None:
-    """Gives received messages back, also in a cancelled task. Does not raise."""
+    """Gives received messages back, also in a cancelled task. Does not raise.
+
+    The first message of a lite topic gives back all that its pop took from there.
+    """
+    firsts: dict[object, PopDelivery] = {}
+    for delivery in deliveries:
+        receipt = delivery._receipt
+        place = receipt.broker_name, receipt.lite_topic, receipt.pop_time_ms
+        firsts.setdefault(place if receipt.lite_topic else delivery, delivery)
     with trio.move_on_after(LEAVING_SECONDS, shield=True):
         async with trio.open_nursery() as nursery:
-            for delivery in deliveries:
-                nursery.start_soon(delivery._fail, NotHandled("its receive was cancelled"))
+            for delivery in firsts.values():
+                fail = partial(delivery._fail, unused=True)
+                nursery.start_soon(fail, NotHandled("its receive was cancelled"))

@@ -3,12 +3,14 @@
 If the topic has one broker, a pop request waits there until a message arrives, so an idle worker sends one request
 every 15 s. With several brokers, waiting pops could together return more messages than were requested. So each broker
 is popped without a wait, and then NOTIFICATION requests wait until a broker has a message. Brokers do not notify of
-lite topics, so there the last pop in turn waits for a second, each time at another broker.
+lite topics, so there a pop waits at each broker. When one has returned messages, the others go on waiting, and the next
+receive with the same options takes them over. Messages that come meanwhile are given back, and count no try.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -74,6 +76,8 @@ class Receiving:
         self._turns = count()
         # Ordered pops whose answer was lost: with the same id, the broker repeats its messages.
         self._lost_attempts: dict[tuple[str, str], str] = {}
+        # By broker and options: pops of lite topics that still wait, without a receive.
+        self._left_waiting: defaultdict[tuple[str, PopOptions], list[_Pop]] = defaultdict(list)
 
     async def receive(self, options: PopOptions, wait: float) -> list[PopDelivery]:
         """Returns messages of the first broker that has any within `wait` seconds, or an empty list.
@@ -89,7 +93,7 @@ class Receiving:
             if len(brokers) == 1:
                 deliveries = await self._pop(brokers[0], options, left)
             else:
-                deliveries = await self._pop_in_turn(brokers, options, left)
+                deliveries = await self._pop_in_turn(brokers, options)
             if deliveries or trio.current_time() >= deadline:
                 return deliveries
             if is_quick:  # the broker holds too many requests, or its messages are not for this consumer
@@ -97,16 +101,16 @@ class Receiving:
                 pause = min(2 * pause, PAUSE_SECONDS)
             if len(brokers) > 1 and options.lite_client is None:
                 await self._wait_for_any(brokers, options, left)
+            elif len(brokers) > 1 and (deliveries := await self._pop_any(brokers, options, left)):
+                return deliveries
             is_quick = trio.current_time() - began < PAUSE_SECONDS
             pause = pause if is_quick else FIRST_PAUSE_SECONDS
 
-    async def _pop_in_turn(self, brokers: Sequence[str], options: PopOptions, left: float) -> list[PopDelivery]:
+    async def _pop_in_turn(self, brokers: Sequence[str], options: PopOptions) -> list[PopDelivery]:
         turn, failed, error = next(self._turns), 0, None
         for index in range(len(brokers)):
-            is_last = options.lite_client is not None and index == len(brokers) - 1
-            wait = min(left, PAUSE_SECONDS) if is_last else 0.0
             try:
-                deliveries = await self._pop(brokers[(turn + index) % len(brokers)], options, wait)
+                deliveries = await self._pop(brokers[(turn + index) % len(brokers)], options, 0.0)
             except RocketMQError as failure:
                 failed, error = failed + 1, failure
                 continue
@@ -134,6 +138,58 @@ class Receiving:
             if isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 await trio.sleep(PAUSE_SECONDS)  # it is popped again and again instead
                 end()
+
+    async def _pop_any(self, brokers: Sequence[str], options: PopOptions, wait: float) -> list[PopDelivery]:
+        """Waits at every broker for messages of lite topics. Returns those of the first one, or an empty list."""
+        deadline, answers, most = trio.current_time() + wait, list[list[PopDelivery]](), 0
+        deliveries, unused = list[PopDelivery](), list[PopDelivery]()
+        for place, pops in list(self._left_waiting.items()):
+            self._left_waiting[place] = [pop for pop in pops if not pop.ended.is_set()]
+            if not self._left_waiting[place]:
+                del self._left_waiting[place]
+        try:
+            with trio.move_on_after(wait):
+                async with trio.open_nursery() as nursery:
+                    for broker_name in brokers:
+                        place, end = (broker_name, options), nursery.cancel_scope.cancel
+                        nursery.start_soon(self._pop_one, place, deadline, answers, end)
+                    await trio.sleep(wait)
+            most = options.max_messages
+        finally:
+            for answer in answers:  # of two brokers, if both answered in one turn of the loop
+                (deliveries if len(deliveries) + len(answer) <= most else unused).extend(answer)
+            if unused:
+                self._nursery.start_soon(give_back_unused, unused)
+        return deliveries
+
+    async def _pop_one(
+        self,
+        place: tuple[str, PopOptions],
+        deadline: float,
+        answers: list[list[PopDelivery]],
+        end: Callable[[], object],
+    ) -> None:
+        is_new = False
+        while not is_new and (left := deadline - trio.current_time()) > 0:
+            pop = next((pop for pop in self._left_waiting[place] if not pop.ended.is_set()), None)
+            is_new = pop is None
+            if pop is None:
+                self._nursery.start_soon(self._run_pop, pop := _Pop(), *place, left)
+            else:
+                self._left_waiting[place].remove(pop)
+                pop.is_abandoned = False
+            try:
+                await pop.ended.wait()
+            finally:
+                answers.append(pop.deliveries)
+                pop.is_abandoned = not pop.ended.is_set()
+                if pop.is_abandoned:
+                    self._left_waiting[place].append(pop)
+            if pop.deliveries:
+                end()
+                return
+            if pop.error is not None:
+                log.debug("broker %s does not wait for a message of %s: %s", place[0], place[1].topic, pop.error)
 
     async def _pop(self, broker_name: str, options: PopOptions, wait: float) -> list[PopDelivery]:
         pop = _Pop()

@@ -202,8 +202,11 @@ class PopRequests:
         ack.error = error
         ack.ended.set()
 
-    async def change(self, topic: str, receipt: Receipt, milliseconds: int) -> Receipt:
-        """Makes the message visible `milliseconds` from now, and returns its new receipt."""
+    async def change(self, topic: str, receipt: Receipt, milliseconds: int, *, unused: bool = False) -> Receipt:
+        """Makes the message visible `milliseconds` from now, and returns its new receipt.
+
+        If it is `unused` and of a lite topic, so are all messages that its pop took there, and the pop counts no try.
+        """
         request = ChangeInvisibleTime(
             consumer_group=self._group,
             topic=receipt.real_topic(topic, self._group),
@@ -213,6 +216,7 @@ class PopRequests:
             invisible_ms=milliseconds,
             broker_name=receipt.broker_name,
             lite_topic=receipt.lite_topic,
+            suspend=(unused and receipt.lite_topic is not None) or None,
         )
         answer = await self._ask(topic, receipt, request.to_command())
         changed = InvisibleTimeChanged.from_command(answer)

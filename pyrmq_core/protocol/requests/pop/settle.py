@@ -3,8 +3,8 @@
 The first two acknowledge popped messages, the third changes the time at which one becomes visible again. `topic` is the
 topic that stores the message, which may be a retry topic (`Receipt.real_topic`). A batch has the popped topic instead,
 and the mark, a digit that says whether it or a retry topic stores the message. A message whose time was changed has a
-new receipt, made of its offset, the answer's fields and the queue. `liteTopic` is of 5.5. Left out: its `suspend`. The
-answer to an offset beyond the queue is NO_MESSAGE (208). Sources:
+new receipt, made of its offset, the answer's fields and the queue. `liteTopic` is of 5.5, and `suspend`, which is here
+for lite topics alone. The answer to an offset beyond the queue is NO_MESSAGE (208). Sources:
 remoting/protocol/header/AckMessageRequestHeader.java, ChangeInvisibleTimeRequestHeader.java,
 ChangeInvisibleTimeResponseHeader.java, remoting/protocol/body/BatchAckMessageRequestBody.java, BatchAck.java, 5.4.0.
 """
@@ -49,7 +49,8 @@ class AckMessage(HeaderRequest):
 class ChangeInvisibleTime(HeaderRequest):
     """A request to make a popped message visible to the group again after `invisible_ms`, counted from now.
 
-    The receipt in `extra_info` must not have expired.
+    The receipt in `extra_info` must not have expired. With `suspend`, the pop of a lite topic is undone: all its
+    messages become visible together, and the next pop does not count it as a try of them.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
@@ -61,6 +62,7 @@ class ChangeInvisibleTime(HeaderRequest):
     invisible_ms: int = wire("invisibleTime")
     broker_name: str | None = wire("bname", None)
     lite_topic: str | None = wire("liteTopic", None)
+    suspend: bool | None = wire("suspend", None)
 
 
 @dataclass(frozen=True, slots=True)

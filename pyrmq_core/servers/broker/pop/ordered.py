@@ -159,11 +159,21 @@ class OrderedQueues:
             self._offsets.commit(*queue, max(row.next_offset, self._offsets.committed(*queue) or 0))
         return True
 
-    def change(self, queue: Queue, offset: int, pop_time_ms: int, visible_ms: int) -> bool:
-        """Sets the time in ms at which a message becomes visible. Returns False if the group's offset is greater."""
+    def change(self, queue: Queue, offset: int, pop_time_ms: int, visible_ms: int, *, undoes: bool = False) -> bool:
+        """Sets the time in ms at which a message becomes visible. Returns False if the group's offset is greater.
+
+        If it `undoes` the pop, this time is that of all its messages, and the pop is no try of them.
+        """
         if offset < (self._offsets.committed(*queue) or 0):
             return False
-        if (row := self._current(queue, offset, pop_time_ms)) is not None and offset in row.offsets:
+        row = self._current(queue, offset, pop_time_ms)
+        if row is None or offset not in row.offsets:
+            return True
+        if undoes:
+            tries = {offset: max(-1, row.tries.get(offset, 0) - 1) for offset in row.offsets}  # the next pop adds one
+            invisible_ms = visible_ms - pop_time_ms
+            self._put(queue, replace(row, invisible_ms=invisible_ms, attempt_id=None, tries=tries, visible_ms={}))
+        else:
             self._put(queue, replace(row, visible_ms={**row.visible_ms, offset: visible_ms}))
         return True
 

@@ -187,6 +187,22 @@ async def test_receipts_of_something_else_settle_nothing(tmp_path: Path) -> None
         assert committed(served) == 0
 
 
+async def test_a_pop_that_is_undone_counts_no_try(tmp_path: Path) -> None:
+    async with serving(tmp_path, **ON) as served:
+        await made(served)
+        await sent(served, "a1 a2 b1")
+        assert await control(served, change(ADD, "a")) == (0, None)
+        undone, kept = ("one", True), (None, None)
+        for tries, (attempt, suspend) in zip("00011", (undone, undone, kept, undone, kept), strict=True):
+            popped = await pop(served, wait_ms=30_000, attempt_id=attempt)
+            assert (bodies(popped), popped.order_count_info) == (["a1", "a2"], f"{tries};{tries}")
+            for offset in (0,) if suspend else (0, 1):
+                place = popped.pop_time_ms, popped.invisible_ms, 999, "0", "broker-a", 0, offset
+                receipt = Receipt(offset, *place).encode()
+                given_back = ChangeInvisibleTime("G", "T", 0, receipt, offset, 1, "broker-a", "a", suspend)
+                assert (await served.ask(given_back.to_command())).code == 0
+
+
 async def test_a_silent_client_is_forgotten_and_its_lite_topics_go_to_the_next(tmp_path: Path) -> None:
     async with serving(tmp_path, **ON) as served:
         await made(served)

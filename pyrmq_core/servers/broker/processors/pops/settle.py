@@ -154,7 +154,8 @@ class SettleRequests:
         pop_time_ms = receipt.pop_time_ms
         if header.invisible_ms > self.reviver.timers.settings.max_delay_ms:
             raise illegal(f"invisibleTime[{header.invisible_ms}] is too far ahead")
-        if not self.reviver.ordered.change(queue, header.offset, pop_time_ms, visible_ms):
+        undoes = bool(header.suspend and header.lite_topic)
+        if not self.reviver.ordered.change(queue, header.offset, pop_time_ms, visible_ms, undoes=undoes):
             return InvisibleTimeChanged(0, 0, 0)
         return InvisibleTimeChanged(pop_time_ms, visible_ms - pop_time_ms, ORDERED_REVIVE_QUEUE)
 
