@@ -39,7 +39,7 @@ run -cp 'servers/lib/*' org.apache.rocketmq.namesrv.NamesrvStartup -c names.conf
 pids+=($!)
 run -Xmx1g -cp 'servers/lib/*' org.apache.rocketmq.broker.BrokerStartup -c broker.conf > broker.log 2>&1 &
 pids+=($!)
-for _ in $(seq 300); do
+for _ in $(seq 1500); do
     grep -q 'boot success' broker.log && break
     sleep 0.2
 done

@@ -56,7 +56,7 @@ POM
     pids+=($!)
     run -Xmx1g -cp "$1/lib/*" org.apache.rocketmq.broker.BrokerStartup -c broker.conf > broker.log 2>&1 &
     pids+=($!)
-    for _ in $(seq 300); do
+    for _ in $(seq 1500); do
         grep -q 'boot success' broker.log && break
         sleep 0.2
     done
