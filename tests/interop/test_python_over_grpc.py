@@ -9,13 +9,14 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyrmq_core import Message, MessageExt, select_like_proxy
-from pyrmq_core.blocking import Admin, Producer, PullConsumer
+from pyrmq_core.blocking import Admin, PopConsumer, Producer, PullConsumer
 from tests.support.apache import boot_cluster
 from tests.support.apart import installed_apart
 from tests.support.maven import ApacheUnavailable
@@ -109,3 +110,49 @@ def theirs_are_read(
     assert {each.sharding_key for each in grouped} == {"order-1"}
     assert len({each.queue for each in grouped}) == 1
     assert later.body == b"later"
+
+
+@pytest.mark.soak
+def test_ours_are_received_in_order_and_when_they_are_due(addresses: tuple[str, str], tmp_path: Path) -> None:
+    nameserver, endpoint = addresses
+    word = uuid.uuid4().hex[:8]
+    fifo, later, group = f"fifo_{word}", f"later_{word}", f"readers_{word}"
+    with Admin(nameserver=nameserver, timeout=20) as admin:
+        for topic, kind in ((fifo, "FIFO"), (later, "DELAY")):
+            admin.create_topic(topic, queues=QUEUES, attributes={"message.type": kind})
+        admin.groups.create(group)
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=2)
+    with Producer("senders", nameserver=nameserver, send_timeout=20) as producer:
+        for number in range(5):
+            producer.send(Message(fifo, b"%d" % number, sharding_key="order-1"), select=select_like_proxy)
+        producer.send(Message(later, b"later", deliver_at=due))
+    seen = run(tmp_path, "receive", endpoint, fifo, group, "5")
+    assert [message["body"] for message in seen] == ["0", "1", "2", "3", "4"]
+    assert {message["group"] for message in seen} == {"order-1"}
+    (delayed,) = run(tmp_path, "receive", endpoint, later, group, "1")
+    assert (delayed["body"], delayed["due_ms"]) == ("later", round(due.timestamp() * 1000))
+
+
+@pytest.mark.soak
+def test_one_group_of_both_receives_each_message_once(addresses: tuple[str, str], tmp_path: Path) -> None:
+    nameserver, endpoint = addresses
+    word = uuid.uuid4().hex[:8]
+    topic, group = f"shared_{word}", f"both_{word}"
+    with Admin(nameserver=nameserver, timeout=20) as admin:
+        admin.create_topic(topic, queues=4, attributes={"message.type": "NORMAL"})
+        admin.groups.create(group)
+    with Producer("senders", nameserver=nameserver, send_timeout=20) as producer:
+        sent = [producer.send(Message(topic, b"%d" % number)).msg_id for number in range(100)]
+    ours: list[str] = []
+    with PopConsumer(group, nameserver=nameserver, timeout=20) as consumer:
+
+        def receive(count: int) -> None:
+            while len(ours) < count:
+                for delivery in consumer.receive(topic, 8):
+                    with delivery as message:
+                        ours.append(message.msg_id)
+
+        receive(10)
+        theirs = [message["id"] for message in run(tmp_path, "receive", endpoint, topic, group, "40")]
+        receive(len(sent) - len(theirs))
+    assert sorted(ours + theirs) == sorted(sent)

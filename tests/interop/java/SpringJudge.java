@@ -1,7 +1,8 @@
 // Spring's starter (rocketmq-spring-boot-starter) on a cluster: its template sends in its forms, its listeners consume.
 //
 // Arguments: NameServer, a word that makes names unique. Prints "sent MSGID FORM" for each send to spring_WORD, "listened ID
-// NAME PRICE" for each of two orders that the test has sent to ours_WORD, and "refused FORM REASON".
+// NAME PRICE" for each of two orders that the test sends to ours_WORD, and "refused FORM REASON". Answers what is asked in
+// asks_WORD.
 
 import java.math.BigDecimal;
 import java.util.ArrayList;
@@ -9,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.spring.annotation.RocketMQMessageListener;
@@ -16,6 +18,8 @@ import org.apache.rocketmq.spring.annotation.RocketMQTransactionListener;
 import org.apache.rocketmq.spring.core.RocketMQListener;
 import org.apache.rocketmq.spring.core.RocketMQLocalTransactionListener;
 import org.apache.rocketmq.spring.core.RocketMQLocalTransactionState;
+import org.apache.rocketmq.spring.core.RocketMQPushConsumerLifecycleListener;
+import org.apache.rocketmq.spring.core.RocketMQReplyListener;
 import org.apache.rocketmq.spring.core.RocketMQTemplate;
 import org.apache.rocketmq.spring.support.RocketMQHeaders;
 import org.springframework.boot.SpringApplication;
@@ -25,7 +29,7 @@ import org.springframework.messaging.Message;
 import org.springframework.messaging.support.MessageBuilder;
 
 @EnableAutoConfiguration
-@Import({SpringJudge.Ours.class, SpringJudge.Ends.class})
+@Import({SpringJudge.Ours.class, SpringJudge.Answers.class, SpringJudge.Ends.class})
 public class SpringJudge {
     static final CountDownLatch LISTENED = new CountDownLatch(2);
 
@@ -36,11 +40,25 @@ public class SpringJudge {
         public String note;
     }
 
+    /** Has a consumer wait longer for answers as it starts: after 3 s Spring ends the program. */
+    interface Patient extends RocketMQPushConsumerLifecycleListener {
+        default void prepareStart(DefaultMQPushConsumer consumer) {
+            consumer.setMqClientApiTimeout(20_000);
+        }
+    }
+
     @RocketMQMessageListener(topic = "${judge.topic}", consumerGroup = "${judge.group}")
-    public static class Ours implements RocketMQListener<Order> {
+    public static class Ours implements RocketMQListener<Order>, Patient {
         public void onMessage(Order order) {
             System.out.println("listened " + order.id + " " + order.name + " " + order.price);
             LISTENED.countDown();
+        }
+    }
+
+    @RocketMQMessageListener(topic = "${judge.asks}", consumerGroup = "${judge.answering}")
+    public static class Answers implements RocketMQReplyListener<String, String>, Patient {
+        public String onMessage(String asked) {
+            return asked + ", answered";
         }
     }
 
@@ -60,6 +78,7 @@ public class SpringJudge {
         SpringApplication application = new SpringApplication(SpringJudge.class);
         application.setDefaultProperties(Map.of("rocketmq.name-server", arguments[0], "rocketmq.producer.group", "spring_" + word,
             "rocketmq.producer.send-message-timeout", "20000", "judge.topic", "ours_" + word, "judge.group", "readers_" + word,
+            "judge.asks", "asks_" + word, "judge.answering", "answering_" + word,
             "spring.main.banner-mode", "off", "logging.level.root", "error"));
         var context = application.run();
         RocketMQTemplate template = context.getBean(RocketMQTemplate.class);

@@ -1,7 +1,7 @@
 """RocketMQ's own Python client over gRPC: sends in its forms, or receives, and prints a message per line as JSON.
 
 send ENDPOINT TOPIC FIFO_TOPIC DELAY_TOPIC   {"form", "id", "offset"} of each message
-receive ENDPOINT TOPIC GROUP COUNT           {"body", "tag", "keys", "id", "group", "properties"} of each message
+receive ENDPOINT TOPIC GROUP COUNT           {"body", "tag", "keys", "id", "group", "due_ms", "properties"} of each
 """
 
 import json
@@ -65,6 +65,7 @@ def receive(configuration: Any, topic: str, group: str, count: str) -> None:
                 keys=sorted(each.keys),
                 id=each.message_id,
                 group=each.message_group,
+                due_ms=each.delivery_timestamp,
                 properties=dict(each.properties),
             )
     consumer.shutdown()
