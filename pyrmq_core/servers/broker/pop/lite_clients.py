@@ -1,20 +1,28 @@
-"""`LiteClients`: the clients that subscribe to lite topics, and for each the queues in which messages may wait for it.
+"""`LiteClients`: the clients that subscribe to lite topics, and the queues in which messages may wait for them.
 
-A queue is marked as ready for every client that subscribes to it: when it gets a message, when an ordered pop unlocks
-it, and when a client subscribes. A pop takes the marked queues in turn, and drops each mark. Of several clients of a
-group the first to pop gets the messages, and only one waiting pop of the group is woken. RocketMQ marks a queue for one
-client of the group, and for another one if that client does not pop for 10 s (broker/lite/LiteEventDispatcher.java,
-5.5.0). As there, subscriptions are in memory alone, and their clients renew them.
+A queue is marked as ready when it gets a message, when an ordered pop unlocks it, and when a client subscribes. Few
+subscribers of a group have a mark each. Many share one, so that a message costs no more with a hundred thousand of
+them. A pop takes the marked queues in turn, and drops each mark. Of several clients of a group the first to pop gets
+the messages, and only one waiting pop of the group is woken. RocketMQ marks a queue for one client of the group, and
+for another one if that client does not pop for 10 s (broker/lite/LiteEventDispatcher.java, 5.5.0). As there,
+subscriptions are in memory alone, and their clients renew them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Final
 
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.messages.names import owner_topic
 from pyrmq_core.servers.broker import clock
+
+# With more subscribers of one group, a queue has one mark for all of them.
+FEW: Final = 16
+# The queues of one kind of mark at which a pop looks before other tasks run.
+MOST_MARKED: Final = 32
 
 
 @dataclass(eq=False, slots=True)
@@ -35,6 +43,9 @@ class LiteClient:
     queues: dict[str, None] = field(default_factory=dict)
     ready: dict[str, None] = field(default_factory=dict)
 
+    def gets(self, queue: str) -> bool:
+        return queue in self.queues or (self.has_all and owner_topic(queue) == self.topic)
+
 
 class LiteClients:
     """The clients by their ids.
@@ -45,8 +56,11 @@ class LiteClients:
     def __init__(self, wake: Callable[[str, str], bool]) -> None:
         self._wake = wake
         self._clients: dict[str, LiteClient] = {}
-        # By queue, or by parent topic for clients that have all of its lite topics.
-        self._subscribers: dict[str, dict[LiteClient, None]] = {}
+        # By queue, or by parent topic for clients that have all of its lite topics, and by group.
+        self._subscribers: dict[str, dict[str, dict[LiteClient, None]]] = {}
+        # By group: the queues with a mark for all subscribers, and the ids of clients with waiting pops.
+        self._shared: dict[str, dict[str, None]] = {}
+        self._waiting: dict[str, dict[str, None]] = {}
         self.subscriptions = 0
 
     def __len__(self) -> int:
@@ -55,10 +69,10 @@ class LiteClients:
     def get(self, client_id: str) -> LiteClient | None:
         return self._clients.get(client_id)
 
-    def subscribers(self, queue: str, group: str | None = None) -> list[LiteClient]:
-        """Returns the clients that get the messages of a queue, of one group or of all, the latest to pop last."""
-        clients = [*self._subscribers.get(queue, ()), *self._subscribers.get(owner_topic(queue), ())]
-        return [client for client in clients if group is None or client.group == group]
+    def subscribers(self, queue: str, group: str | None = None) -> Iterator[LiteClient]:
+        """Yields the clients that get the messages of a queue, of one group or of all, the latest to pop last."""
+        groups = dict.fromkeys(self._groups(queue)) if group is None else (group,)
+        return (client for name in groups for clients in self._places(queue, name) for client in clients)
 
     def of_group(self, group: str) -> list[LiteClient]:
         return [client for client in self._clients.values() if client.group == group]
@@ -77,23 +91,24 @@ class LiteClients:
         if queue in client.queues:
             return False
         client.queues[queue] = None
-        self._subscribers.setdefault(queue, {})[client] = None
-        self.subscriptions += 1
+        self._enter(client, queue)
         return True
 
     def add_all(self, client: LiteClient) -> bool:
         """Subscribes a client to all lite topics of its parent topic. Returns False if it was so before."""
-        is_new, client.has_all = not client.has_all, True
-        self._subscribers.setdefault(client.topic, {})[client] = None
-        self.subscriptions += is_new
-        return is_new
+        if client.has_all:
+            return False
+        client.has_all = True
+        self._enter(client, client.topic)
+        return True
 
     def remove(self, client: LiteClient, queues: Iterable[str]) -> None:
         for queue in queues:
-            client.ready.pop(queue, None)
             if queue in client.queues:
                 del client.queues[queue]
                 self._leave(client, queue)
+            if not client.gets(queue):
+                client.ready.pop(queue, None)
 
     def forget(self, client_id: str) -> None:
         """Removes a client. Queues that were ready for it are ready for the others anyway."""
@@ -108,31 +123,89 @@ class LiteClients:
         for client in [client for client in self._clients.values() if client.renewed_ms < before_ms]:
             self.forget(client.client_id)
 
+    def note_waiting(self, client_id: str, group: str, *, waits: bool) -> None:
+        """Keeps whether a client, known or not, has a waiting pop."""
+        if waits:
+            self._waiting.setdefault(group, {})[client_id] = None
+        elif (waiting := self._waiting.get(group)) is not None:
+            waiting.pop(client_id, None)
+            if not waiting:
+                del self._waiting[group]
+
     def ready(self, queue: str, group: str | None = None) -> None:
         """Marks a queue as ready for its subscribers, of one group or of all, and wakes a waiting pop of each group."""
-        woken = set[str]()
-        for client in self.subscribers(queue, group):
-            client.ready[queue] = None
-            if client.group not in woken and self._wake(client.client_id, client.group):
-                woken.add(client.group)
+        for name in dict.fromkeys(self._groups(queue)) if group is None else (group,):
+            places = self._places(queue, name)
+            count = sum(map(len, places))
+            if count > FEW:
+                self._shared.setdefault(name, {})[queue] = None
+            else:
+                for client in chain(*places):
+                    client.ready[queue] = None
+            any(self._wake(client.client_id, name) for client in self._waiting_for(queue, name, places, count))
 
     def mark(self, client: LiteClient, queue: str) -> None:
         client.ready[queue] = None
         self._wake(client.client_id, client.group)
 
+    def marked(self, client: LiteClient) -> list[str]:
+        """Returns the queues that are ready for a client, of many only the first ones."""
+        shared = self._shared.get(client.group, {})
+        if client.has_all or len(shared) <= len(client.queues):
+            queues = (queue for queue in shared if client.gets(queue))
+        else:
+            queues = (queue for queue in client.queues if queue in shared)
+        return list(dict.fromkeys(chain(islice(client.ready, MOST_MARKED), islice(queues, MOST_MARKED))))
+
     def take_ready(self, client: LiteClient) -> Iterator[str]:
-        """Yields the queues that are ready for a client now, and drops the mark of each."""
+        """Yields the queues of `marked`, and drops the mark of each."""
         client.accessed_ms = clock.now_ms()
-        for _ in range(len(client.ready)):
-            queue = next(iter(client.ready))
-            del client.ready[queue]
+        for queue in self.marked(client):
+            client.ready.pop(queue, None)
+            self._drop_shared(client.group, queue)
             for key in (queue, client.topic):  # another client of the group is first next time
-                if client in (subscribers := self._subscribers.get(key, {})):
+                if client in (subscribers := self._subscribers.get(key, {}).get(client.group, {})):
                     subscribers[client] = subscribers.pop(client)
             yield queue
 
+    def _groups(self, queue: str) -> Iterator[str]:
+        for key in (queue, owner_topic(queue)):
+            yield from self._subscribers.get(key, ())
+
+    def _places(self, queue: str, group: str) -> list[dict[LiteClient, None]]:
+        tables = (self._subscribers.get(key, {}).get(group) for key in (queue, owner_topic(queue)))
+        return [clients for clients in tables if clients]
+
+    def _waiting_for(
+        self, queue: str, group: str, places: Iterable[dict[LiteClient, None]], count: int
+    ) -> Iterator[LiteClient]:
+        """Yields the subscribers with waiting pops, found among the subscribers or the waiting, whichever are fewer."""
+        waiting = self._waiting.get(group, {})
+        if count <= len(waiting):
+            return (client for client in chain(*places) if client.client_id in waiting)
+        clients = (self._clients.get(client_id) for client_id in waiting)
+        return (client for client in clients if client is not None and client.group == group and client.gets(queue))
+
+    def _drop_shared(self, group: str, queue: str) -> None:
+        if (shared := self._shared.get(group)) is not None:
+            shared.pop(queue, None)
+            if not shared:
+                del self._shared[group]
+
+    def _enter(self, client: LiteClient, key: str) -> None:
+        self.subscriptions += 1
+        self._subscribers.setdefault(key, {}).setdefault(client.group, {})[client] = None
+
     def _leave(self, client: LiteClient, key: str) -> None:
         self.subscriptions -= 1
-        del self._subscribers[key][client]
-        if not self._subscribers[key]:
+        groups = self._subscribers[key]
+        del groups[client.group][client]
+        if groups[client.group]:
+            return
+        del groups[client.group]
+        if not groups:
             del self._subscribers[key]
+        queues = list(self._shared.get(client.group, ())) if key == client.topic else [key]
+        for queue in queues:
+            if not self._places(queue, client.group):
+                self._drop_shared(client.group, queue)

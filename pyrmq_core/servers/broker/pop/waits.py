@@ -80,6 +80,7 @@ class PopWaits:
         """
         for topic in waiter.topics:
             self._waiting.setdefault(topic, Counter())[waiter] += 1
+        self._note_lite(waiter)
 
         def leave() -> None:
             self._leave(waiter)
@@ -100,6 +101,12 @@ class PopWaits:
                 del waiting[waiter]
             if not waiting:
                 del self._waiting[topic]
+        self._note_lite(waiter)
+
+    def _note_lite(self, waiter: Waiter) -> None:
+        if waiter.topic.startswith(LMQ_PREFIX):
+            client_id = waiter.topic.removeprefix(LMQ_PREFIX)
+            self.lite.note_waiting(client_id, waiter.group, waits=self.count(waiter) > 0)
 
     def count(self, waiter: Waiter) -> int:
         return self._waiting.get(waiter.topic, Counter[Waiter]())[waiter]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -241,6 +242,33 @@ async def test_one_pop_of_a_group_is_woken_and_the_next_one_if_its_client_is_gon
         assert woken == [first, second]
         second.drop()
         assert not lite.pops.reviver.waits._waiting
+
+
+async def test_a_renewal_takes_no_lite_topic_of_an_exclusive_group_from_another(tmp_path: Path) -> None:
+    """The client is one that the notice of a takeover did not reach. It gets the notice again, and no message."""
+    async with serving(tmp_path, **ON) as served:
+        await made(served, **{"lite.sub.model": "Exclusive"})
+        assert await control(served, change(ADD, "a b"), change(ADD, "a", client="d")) == (0, None)
+        (lite,) = [each for each in families_of(served.running.broker) if isinstance(each, LiteGroupRequests)]
+        notices: list[Command] = []
+
+        class Connection:
+            is_full = False
+
+            def post(self, request: Command, **_: object) -> None:
+                notices.append(request)
+
+        peer = cast("Peer", SimpleNamespace(connection=Connection(), address="127.0.0.1:1"))
+        renewal = LiteSubscriptionCtl((change(ALL, "a b c"),)).to_command()
+        assert (await lite.control(renewal, peer)).code == 0
+        assert [(notice.code, notice.ext["liteTopic"], notice.ext["clientId"]) for notice in notices] == [
+            (200073, "a", "c")
+        ]
+        await sent(served, "a1 b1 c1")
+        assert sorted(bodies(await pop(served))) == ["b1", "c1"]
+        assert bodies(await pop(served, "d")) == ["a1"]
+        assert await control(served, change(LEAVE, client="d"), change(ALL, "a b c")) == (0, None)
+        assert [client.client_id for client in lite.clients.subscribers("%LMQ%$T$a")] == ["c"]
 
 
 async def test_a_client_that_leaves_while_it_subscribes_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 Source: broker/processor/PopLiteMessageProcessor.java, LiteSubscriptionCtlProcessor.java and
 broker/lite/LiteSubscriptionRegistryImpl.java (5.5.0), with the same codes. Unlike there, a COMPLETE_ADD counts for
-maxLiteSubscriptionCount, a client id keeps its group and topic, a broker without lite queues refuses subscriptions, and
-the locks of lite topics outlast a restart.
+maxLiteSubscriptionCount and takes no lite topic of an exclusive group from another client, a client id keeps its group
+and topic, a broker without lite queues refuses subscriptions, and the locks of lite topics outlast a restart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Final
 
 import trio
@@ -74,8 +73,6 @@ from pyrmq_core.servers.broker.tables.topics import WRITE
 
 ROUTE_SECONDS: Final = 3.0
 NOTIFY_SECONDS: Final = 3.0
-# The queues at which a pop looks before other tasks run.
-LOOKED_AT_ONCE: Final = 64
 # The most changes in a request: Java's proxy sends one, and each may ask a NameServer.
 MOST_CHANGES: Final = 100
 ALL_MESSAGES: Final = PullFilter()
@@ -129,7 +126,7 @@ class LiteGroupRequests:
     def _pass_on(self, header: PopLiteMessage) -> None:
         """Wakes pops of the group for what a pop that was woken leaves, as its connection is closed."""
         client = self.clients.get(header.client_id)
-        for queue in () if client is None else [*islice(client.ready, LOOKED_AT_ONCE)]:
+        for queue in () if client is None else self.clients.marked(client):
             self.clients.ready(queue, header.consumer_group)
 
     async def _again(self, header: PopLiteMessage, wanted: PopMessage, is_over: bool) -> Command | None:
@@ -149,13 +146,14 @@ class LiteGroupRequests:
             return outcome
         limits = self.pops.settings.config.pull_limits
         most = min(header.max_messages, limits.max_messages)
-        for number, queue in enumerate(self.clients.take_ready(client), 1):
+        for queue in self.clients.take_ready(client):
             if self.pops.reviver.store.reader.bounds((queue, 0))[1]:
                 self.pops.take_from(queue, 0, wanted, ALL_MESSAGES, outcome)
-            if outcome.messages >= most or outcome.size_bytes >= limits.max_bytes or number == LOOKED_AT_ONCE:
+            if outcome.messages >= most or outcome.size_bytes >= limits.max_bytes:
                 break
-        outcome.has_moved = bool(client.ready) and not outcome.queues
-        if client.ready and outcome.queues:
+        has_more = bool(self.clients.marked(client))
+        outcome.has_moved = has_more and not outcome.queues
+        if has_more and outcome.queues:
             self.pops.reviver.waits.wake(lite_waiter(client.client_id, client.group))
         return outcome
 
@@ -238,9 +236,15 @@ class LiteGroupRequests:
                     await self.mark_waiting(client)
             case LiteAction.COMPLETE_ADD:
                 mine = await self._kept_here(change)
-                client, kept = self._registered(change, peer), frozenset(mine)
+                client, kept = self._registered(change, peer), dict.fromkeys(mine)
                 self.clients.remove(client, [queue for queue in client.queues if queue not in kept])
-                await self._subscribe(client, mine)
+                if attributes.get(SUB_MODEL) == EXCLUSIVE:
+                    async for queue in InTurns(mine):
+                        others = self.clients.subscribers(queue, client.group)
+                        if queue not in client.queues and next(others, None) is not None:
+                            del kept[queue]  # it was taken over, and the notice of that was lost
+                            self._notify_of_loss(client, queue)
+                await self._subscribe(client, kept)
         return None
 
     def _registered(self, change: LiteChange, peer: Peer) -> LiteClient:
@@ -266,15 +270,19 @@ class LiteGroupRequests:
 
     async def _exclude_others(self, client: LiteClient, queues: Iterable[str], start: LiteStart | None) -> None:
         async for queue in InTurns(queues):
-            for other in self.clients.subscribers(queue, client.group):
+            for other in list(self.clients.subscribers(queue, client.group)):
                 if other is not client:
                     self.clients.remove(other, [queue])
                     await self._start(client.group, [queue], start)
-                    notice = NotifyUnsubscribeLite(queue.rpartition("$")[2], client.group, other.client_id)
-                    if not other.peer.connection.is_full:
-                        with contextlib.suppress(NetworkError):
-                            request = notice.to_command().oneway()
-                            other.peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
+                    self._notify_of_loss(other, queue)
+
+    @staticmethod
+    def _notify_of_loss(client: LiteClient, queue: str) -> None:
+        notice = NotifyUnsubscribeLite(queue.rpartition("$")[2], client.group, client.client_id)
+        if not client.peer.connection.is_full:
+            with contextlib.suppress(NetworkError):
+                request = notice.to_command().oneway()
+                client.peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
 
     async def _start(self, group: str, queues: Iterable[str], start: LiteStart | None) -> None:
         """Moves the group's offset in the queues, as a subscription asks. A time is ignored, as in 5.5.0."""
