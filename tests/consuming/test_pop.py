@@ -217,22 +217,6 @@ async def test_a_cancelled_receive_gives_its_messages_back() -> None:
         assert (changed.offset, changed.invisible_ms) == (0, 1)
 
 
-async def test_a_handler_that_works_has_its_message_extended_and_the_new_receipt_acknowledged() -> None:
-    async with scene() as at:
-        at.broker.add(b"slow")
-
-        async def handle(message: MessageExt) -> None:
-            await at.server.wait_seen(Code.CHANGE_MESSAGE_INVISIBLETIME, 2)
-            await at.consumer.stop()
-
-        with trio.fail_after(SECONDS):
-            await at.consumer.run(TOPIC, handle, invisible=3)
-        changes = map(ChangeInvisibleTime.from_command, at.of(Code.CHANGE_MESSAGE_INVISIBLETIME))
-        assert [change.invisible_ms for change in changes][:2] == [3000, 3000]
-        (acked,) = map(AckMessage.from_command, at.of(Code.ACK_MESSAGE))
-        assert acked.extra_info == "0 2 3000 1 0 broker-a 0 0"
-
-
 async def test_no_more_handlers_run_than_at_once_and_no_more_messages_are_taken() -> None:
     async with scene() as at:
         at.broker.add(*(b"%d" % number for number in range(9)))

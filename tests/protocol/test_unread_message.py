@@ -29,6 +29,7 @@ from pyrmq_core.protocol.messages.unread_message import (
     UnreadMessage,
     add_plain_messages,
     read_message,
+    reconsume_times_of,
     unread_message,
 )
 
@@ -224,3 +225,23 @@ def test_threads_that_read_one_message_at_once_see_the_same() -> None:
         for thread in threads:
             thread.join()
         assert seen == [(plain.properties, plain.msg_id, plain.store_host)] * 4
+
+
+def test_the_tries_of_a_message_are_known_before_its_record_is_parsed() -> None:
+    messages: list[MessageExt] = []
+    record = encode_record(
+        topic="orders",
+        queue_id=3,
+        queue_offset=7,
+        commit_log_offset=900,
+        body=b"body",
+        properties=USUAL,
+        born_timestamp_ms=1,
+        born_host="10.0.0.1:5",
+        store_timestamp_ms=2,
+        store_host="127.0.0.1:10911",
+        reconsume_times=5,
+    )
+    add_plain_messages(messages, record, 0, QUEUE, 0, 9, crc=True)
+    assert [reconsume_times_of(message) for message in (*messages, *both())] == [5, 2, 2]
+    assert type(messages[0]) is UnreadMessage

@@ -19,6 +19,7 @@ from pyrmq_core.protocol.messages.properties import UNIQ_KEY, decode_java_utf8, 
 from pyrmq_core.protocol.messages.record import (
     CRC_MASK,
     FIXED_V4,
+    INT,
     MAGIC_V1,
     MIN_RECORD_BYTES,
     RawRecord,
@@ -27,6 +28,7 @@ from pyrmq_core.protocol.messages.record import (
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED, HOSTS_V6
 
 COMMIT_LOG_OFFSET: Final = struct.Struct(">q")
+RECONSUME_TIMES_POSITION: Final = 72
 # The fields of a record's fixed part that decide how it is read: size, magic, CRC, queue offset, sysFlag, body's size.
 DECIDING: Final = struct.Struct(">iii8xq8xi44xi")
 NOT_PLAIN: Final = HOSTS_V6 | BATCH_RECORD | COMPRESSED
@@ -91,6 +93,15 @@ def read_message(
     message = unread_message(queue, topic, raw, offset, body, properties, flag)
     _read(message)
     return message
+
+
+def reconsume_times_of(message: MessageExt) -> int:
+    """Returns `message.reconsume_times`, and leaves the record of an unread message unparsed."""
+    record = _SLOTS["store_host"].__get__(message)
+    times: int = (
+        INT.unpack_from(record, RECONSUME_TIMES_POSITION)[0] if type(record) is bytes else message.reconsume_times
+    )
+    return times
 
 
 def _read(message: MessageExt) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Final
@@ -41,9 +41,8 @@ class PopDelivery(AsyncOnly):
         self._topic = topic
         self._requests = requests
         self._most_tries = most_tries
-        self._is_settled = self._is_dead = False
-        # An extension replaces the receipt, so the requests about one message go one after another.
-        self._turn = trio.Lock()
+        self._is_settled = self._is_dead = self._is_leaving = False
+        self._lock: trio.Lock | None = None
         self._starts_now(receipt.invisible_ms)
 
     @property
@@ -59,7 +58,7 @@ class PopDelivery(AsyncOnly):
             await self._turn.acquire()
         try:
             self._check_unsettled()
-            await self._requests.ack(self._topic, self._receipt)
+            await self._requests.ack(self._topic, [self._receipt])
             self._is_settled = True
         finally:
             self._turn.release()
@@ -99,6 +98,13 @@ class PopDelivery(AsyncOnly):
         return isinstance(error, ConsumeLater)
 
     @property
+    def _turn(self) -> trio.Lock:
+        """An extension replaces the receipt, so the requests about one message go one after another."""
+        if self._lock is None:  # few messages of a run need one
+            self._lock = trio.Lock()
+        return self._lock
+
+    @property
     def _is_half_over(self) -> bool:
         return trio.current_time() > self._half_over_at
 
@@ -121,7 +127,7 @@ class PopDelivery(AsyncOnly):
 
     async def _extend_if_open(self, seconds: float) -> None:
         async with self._turn:
-            if not self._is_settled:
+            if not (self._is_settled or self._is_leaving):
                 await self._extend(invisible_ms("seconds", seconds))
 
     async def _extend(self, milliseconds: int) -> None:
@@ -168,6 +174,27 @@ class PopDelivery(AsyncOnly):
                 f"the invisible time of {self.message.msg_id} has ended, and the message goes to another worker: "
                 "extend a delivery earlier, or receive with a longer `invisible`"
             )
+
+
+async def acknowledge(deliveries: Sequence[PopDelivery]) -> None:
+    """Acknowledges messages of one topic and broker in one request. Raises its error, after which none is settled.
+
+    They are not extended meanwhile. No other task may settle one of them.
+    """
+    for delivery in deliveries:
+        delivery._is_leaving = True
+    try:
+        for delivery in deliveries:
+            if delivery._lock is not None:
+                async with delivery._lock:  # behind an extension under way
+                    pass
+        first = deliveries[0]
+        await first._requests.ack(first._topic, [delivery._receipt for delivery in deliveries])
+        for delivery in deliveries:
+            delivery._is_settled = True
+    finally:
+        for delivery in deliveries:
+            delivery._is_leaving = False
 
 
 async def give_back_unused(deliveries: Iterable[PopDelivery]) -> None:

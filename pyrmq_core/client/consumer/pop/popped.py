@@ -5,9 +5,11 @@ Source: client/impl/MQClientAPIImpl.java (processPopResponse, 5.4.0, and process
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Final
 
 from pyrmq_core.errors import HeaderError, RecordError
 from pyrmq_core.model import EVERYTHING, MessageExt, MessageQueue, PullStatus
@@ -17,10 +19,19 @@ from pyrmq_core.protocol.messages.lite_topics import lite_places, with_lite_offs
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.properties import POP_CK
 from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
-from pyrmq_core.protocol.messages.record import RawRecord, unpack_record
+from pyrmq_core.protocol.messages.record import MAGIC_V1, MIN_RECORD_BYTES, RawRecord, unpack_record
 from pyrmq_core.protocol.requests.pop.lite import read_lite_tries
 from pyrmq_core.protocol.requests.pop.pop_message import PopAnswer, read_order_counts, read_start_offsets
-from pyrmq_core.protocol.requests.pop.receipt import POPPED_TOPIC, Receipt, topic_mark
+from pyrmq_core.protocol.requests.pop.receipt import (
+    POPPED_TOPIC,
+    Receipt,
+    check_spread,
+    make_receipt,
+    topic_mark,
+)
+
+# The fields of a record that say where it ends, and its queue: size, magic, queue id.
+START: Final = struct.Struct(">ii4xi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +50,16 @@ def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPul
     """
     records, begin, position, queue_id = memoryview(answer.records), 0, 0, -1
     while position < len(records):
-        raw = unpack_record(records, position)
-        if raw.queue_id != queue_id and position > begin:
+        left = len(records) - position
+        size, magic, next_id = START.unpack_from(records, position) if left >= START.size else (0, 0, 0)
+        if magic != MAGIC_V1 or not MIN_RECORD_BYTES <= size <= left:
+            raw = unpack_record(records, position)
+            size, next_id = raw.store_size, raw.queue_id
+        if next_id != queue_id and position > begin:
             yield _pull(records[begin:position], topic, broker_name, queue_id)
             begin = position
-        queue_id = raw.queue_id
-        position += raw.store_size
+        queue_id = next_id
+        position += size
     if position > begin:
         yield _pull(records[begin:position], topic, broker_name, queue_id)
 
@@ -72,12 +87,14 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
     """
     starts = read_start_offsets(answer.start_offset_info or "")
     counts = read_order_counts(answer.order_count_info or "")
-    popped = []
+    # Reading the properties of a message parses its whole record.
+    has_receipts, popped = POP_CK.encode() in bytes(answer.records), []
+    times = (answer.pop_time_ms, answer.invisible_ms, answer.revive_queue_id)
     for item in items:
         message, error = (item.message, item.error) if isinstance(item, UnreadableRecord) else (item, None)
         if message is None:
             continue
-        text = message.properties.get(POP_CK)
+        text = message.properties.get(POP_CK) if has_receipts else None
         if text is not None:
             receipt = Receipt.decode(text)
         else:
@@ -85,9 +102,9 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
             start = starts.get((mark, queue_id), offset) if starts else offset
             if starts and (mark, queue_id) not in starts:
                 raise HeaderError(f"{broker_name} popped a message of queue {queue_id} of {topic} without its receipt")
-            times = (answer.pop_time_ms, answer.invisible_ms, answer.revive_queue_id)
-            receipt = Receipt(start, *times, mark, broker_name, queue_id, offset)
-            tries = counts.get((mark, queue_id, offset), counts.get((mark, queue_id, None), 0))
+            check_spread(start, offset)
+            receipt = make_receipt(start, *times, mark, broker_name, queue_id, offset, None)
+            tries = counts.get((mark, queue_id, offset), counts.get((mark, queue_id, None), 0)) if counts else 0
             if tries > 0:
                 message = replace(message, reconsume_times=tries)
         if message.topic != topic:

@@ -26,6 +26,7 @@ from pyrmq_core.client.unique_ids import unique_id
 from pyrmq_core.errors import InvalidState, NetworkError, ResponseError, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace
+from pyrmq_core.protocol.messages.unread_message import reconsume_times_of
 
 log = logging.getLogger(__name__)
 
@@ -243,7 +244,7 @@ class Receiving:
             delivery = PopDelivery(message, entry.receipt, options.topic, self._requests, most_tries)
             if not options.filter.passes_all and not options.filter.matches(message.tags):
                 self._nursery.start_soon(self._quietly, delivery.ack)
-            elif message.reconsume_times > most_tries - (entry.error is not None):
+            elif reconsume_times_of(message) > most_tries - (entry.error is not None):
                 self._nursery.start_soon(self._quietly, delivery._bury)
             elif entry.error is not None:
                 log.warning("%s of %s is not consumed and comes again: %s", message.msg_id, message.queue, entry.error)

@@ -7,7 +7,7 @@ acknowledgement has a request of its own.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -72,7 +72,7 @@ class PopOptions:
 @dataclass(eq=False, slots=True)
 class _Ack:
     topic: str
-    receipt: Receipt
+    receipts: Sequence[Receipt]
     ended: trio.Event = field(default_factory=trio.Event)
     error: RocketMQError | None = None
 
@@ -88,7 +88,7 @@ class PopRequests:
         self._settings = settings
         self._group = group
         self._nursery = nursery
-        self._waiting: defaultdict[str, list[_Ack]] = defaultdict(list)
+        self._waiting: defaultdict[str, deque[_Ack]] = defaultdict(deque)
         self._acknowledging: set[str] = set()
         self._open: set[_Ack] = set()
         self._takes_no_batch: set[str] = set()
@@ -174,9 +174,9 @@ class PopRequests:
         answer = await self._session.ask_broker(queue, request.to_command(), timeout=self._settings.timeout + wait)
         return MessageAwaited.from_command(answer).has_message
 
-    async def ack(self, topic: str, receipt: Receipt) -> None:
-        """Acknowledges a message. Raises the error of its request."""
-        entry, broker_name = _Ack(topic, receipt), receipt.broker_name
+    async def ack(self, topic: str, receipts: Sequence[Receipt]) -> None:
+        """Acknowledges up to MOST_ACKS messages of one broker. Raises the error of their request."""
+        entry, broker_name = _Ack(topic, receipts), receipts[0].broker_name
         self._open.add(entry)
         self._waiting[broker_name].append(entry)
         if broker_name not in self._acknowledging:
@@ -235,35 +235,41 @@ class PopRequests:
             broker_name=receipt.broker_name,
         )
         await self._ask(topic, receipt, request.to_command())
-        await self.ack(topic, receipt)
+        await self.ack(topic, [receipt])
 
     async def _acknowledge(self, broker_name: str) -> None:
         try:
-            while entries := self._waiting.pop(broker_name, None):
-                for start in range(0, len(entries), MOST_ACKS):
-                    await self._acknowledge_some(broker_name, entries[start : start + MOST_ACKS])
+            while waiting := self._waiting[broker_name]:
+                entries = [waiting.popleft()]
+                left = MOST_ACKS - len(entries[0].receipts)
+                while waiting and (left := left - len(waiting[0].receipts)) >= 0:
+                    entries.append(waiting.popleft())
+                await self._acknowledge_some(broker_name, entries)
         finally:
             self._acknowledging.discard(broker_name)
 
     async def _acknowledge_some(self, broker_name: str, entries: Sequence[_Ack]) -> None:
         # The answer to a batch does not say whether an ordered message's place was right.
-        singles = [ack for ack in entries if ack.receipt.is_ordered]
-        batch = [ack for ack in entries if not ack.receipt.is_ordered]
-        if len(batch) > 1 and broker_name not in self._takes_no_batch:
+        singles = [ack for ack in entries if ack.receipts[0].is_ordered]
+        batch = [ack for ack in entries if not ack.receipts[0].is_ordered]
+        if sum([len(ack.receipts) for ack in batch]) > 1 and broker_name not in self._takes_no_batch:
             batch = await self._acknowledge_batch(broker_name, batch)
         singles += batch
         async with trio.open_nursery() as nursery:
             for ack in singles:
-                nursery.start_soon(self._acknowledge_one, ack)
+                nursery.start_soon(self._acknowledge_apart, ack)
 
     async def _acknowledge_batch(self, broker_name: str, batch: list[_Ack]) -> list[_Ack]:
         topics = dict.fromkeys(ack.topic for ack in batch)
         rows = [
             row
             for topic in topics
-            for row in ack_entries(topic, self._group, [ack.receipt for ack in batch if ack.topic == topic])
+            for row in ack_entries(
+                topic, self._group, [receipt for ack in batch if ack.topic == topic for receipt in ack.receipts]
+            )
         ]
-        error = await self._error_of(batch[0], BatchAckMessage(broker_name, tuple(rows)))
+        first = batch[0]
+        error = await self._error_of(first.topic, first.receipts[0], BatchAckMessage(broker_name, tuple(rows)))
         if isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._takes_no_batch.add(broker_name)
             return batch
@@ -271,8 +277,13 @@ class PopRequests:
             self._end(ack, error)
         return []
 
-    async def _acknowledge_one(self, ack: _Ack) -> None:
-        receipt = ack.receipt
+    async def _acknowledge_apart(self, ack: _Ack) -> None:
+        async with trio.open_nursery() as nursery:
+            for receipt in ack.receipts:
+                nursery.start_soon(self._acknowledge_one, ack, receipt)
+        self._end(ack, ack.error)
+
+    async def _acknowledge_one(self, ack: _Ack, receipt: Receipt) -> None:
         request = AckMessage(
             consumer_group=self._group,
             topic=receipt.real_topic(ack.topic, self._group),
@@ -282,11 +293,13 @@ class PopRequests:
             broker_name=receipt.broker_name,
             lite_topic=receipt.lite_topic,
         )
-        self._end(ack, await self._error_of(ack, request))
+        ack.error = await self._error_of(ack.topic, receipt, request) or ack.error
 
-    async def _error_of(self, ack: _Ack, request: AckMessage | BatchAckMessage) -> RocketMQError | None:
+    async def _error_of(
+        self, topic: str, receipt: Receipt, request: AckMessage | BatchAckMessage
+    ) -> RocketMQError | None:
         try:
-            await self._ask(ack.topic, ack.receipt, request.to_command())
+            await self._ask(topic, receipt, request.to_command())
         except RocketMQError as error:
             return error
         return None

@@ -6,16 +6,20 @@ handled one after another. If one fails, it and all later ones are given back, a
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Final
 
 import trio
 
-from pyrmq_core.client.consumer.consume.handler_calls import HandlerCalls
+from pyrmq_core.client.consumer.consume.handler_calls import SLICE_SECONDS, HandlerCalls
 from pyrmq_core.client.consumer.consume.handler_exceptions import NotHandled
-from pyrmq_core.client.consumer.pop.delivery import LEAVING_SECONDS, LOOKS, PopDelivery
+from pyrmq_core.client.consumer.pop.delivery import LEAVING_SECONDS, LOOKS, PopDelivery, acknowledge
+from pyrmq_core.client.consumer.pop.requests import MOST_ACKS
 from pyrmq_core.errors import LocalError, ResponseError, RocketMQError
 from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
@@ -45,7 +49,7 @@ class RunningPop:
     This time is extended when half of it is over, until `consume_timeout` seconds after the message's arrival.
     `handled` has the arrival time of each message, by trio's clock, until it is settled. `free` is the number of calls
     that may begin: a call that has ended makes room for another at once, but with `order` only when its message is
-    acknowledged. `changed` is set when a handler ends.
+    acknowledged. `consumed` has, by broker, the messages to acknowledge. `changed` is set when a handler ends.
     """
 
     receive: Callable[[int], Awaitable[Sequence[PopDelivery]]]
@@ -57,6 +61,7 @@ class RunningPop:
     problems: Problems
     order: bool
     handled: dict[PopDelivery, float] = field(default_factory=dict)  # by the time of their arrival
+    consumed: defaultdict[str, list[PopDelivery]] = field(default_factory=partial(defaultdict, list))
     changed: trio.Event = field(default_factory=trio.Event)
     free: int = field(init=False)
 
@@ -99,17 +104,26 @@ class RunningPop:
         self.handled.update(dict.fromkeys(deliveries, now))
         if self.order:
             for _, queue in groupby(deliveries, key=lambda each: (each.message.queue, each._receipt.lite_topic)):
-                nursery.start_soon(self._handle_in_turn, list(queue))
-        else:
-            for delivery in deliveries:
-                nursery.start_soon(self._handle_in_turn, [delivery])
+                nursery.start_soon(self._handle_in_turn, nursery, list(queue))
+        elif deliveries:
+            nursery.start_soon(self._handle_next, nursery, deque(deliveries))
 
-    async def _handle_in_turn(self, deliveries: Sequence[PopDelivery]) -> None:
+    async def _handle_next(self, nursery: trio.Nursery, waiting: deque[PopDelivery]) -> None:
+        """Calls the handler with `waiting` messages. While a call waits, another task begins the next one."""
+        began, has_next = time.perf_counter(), False
+        while waiting and not (has_next and time.perf_counter() - began > SLICE_SECONDS):
+            delivery = waiting.popleft()
+            if waiting and not has_next:
+                nursery.start_soon(self._handle_next, nursery, waiting)
+                has_next = True
+            await self._handle_in_turn(nursery, [delivery])
+
+    async def _handle_in_turn(self, nursery: trio.Nursery, deliveries: Sequence[PopDelivery]) -> None:
         left = list(deliveries)
         try:
             while left:
-                is_over = await self._handle(left[0])
-                self._end(left.pop(0))
+                is_over = await self._handle(nursery, left[0])
+                del left[0]
                 if not is_over:
                     break
         finally:
@@ -121,21 +135,44 @@ class RunningPop:
                     self.free += not self.order
                     self._end(delivery)
 
-    async def _handle(self, delivery: PopDelivery) -> bool:
+    async def _handle(self, nursery: trio.Nursery, delivery: PopDelivery) -> bool:
         outcome = await self.calls.call([delivery.message])
         if not self.order:
             self.free += 1
             self.changed.set()
         if outcome.reason is not None:
             await delivery._fail(outcome.reason)
+            self._end(delivery)
             return delivery._is_dead  # those behind it were counted as often, and may have no further try
+        if self.order:
+            is_acknowledged = await self._acknowledge([delivery])
+            self._end(delivery)
+            return is_acknowledged
+        consumed = self.consumed[delivery.message.broker_name]
+        if not consumed:
+            nursery.start_soon(self._acknowledge_consumed, delivery.message.broker_name)
+        consumed.append(delivery)
+        return True
+
+    async def _acknowledge_consumed(self, broker_name: str) -> None:
+        """Acknowledges, in one request, the messages whose handlers ended in this turn of the loop."""
+        deliveries = self.consumed.pop(broker_name)
+        try:
+            for start in range(0, len(deliveries), MOST_ACKS):
+                await self._acknowledge(deliveries[start : start + MOST_ACKS])
+        finally:
+            for delivery in deliveries:
+                self._end(delivery)
+
+    async def _acknowledge(self, deliveries: Sequence[PopDelivery]) -> bool:
         while True:
             try:
-                await delivery.ack()
+                await acknowledge(deliveries)
             except RocketMQError as error:
                 self.problems.failed(ACKNOWLEDGING, self.topic, error)
                 is_final = isinstance(error, ResponseError) and error.code not in PASSING_CODES
-                if is_final or delivery._is_over:
+                deliveries = [delivery for delivery in deliveries if not delivery._is_over]
+                if is_final or not deliveries:
                     return False
                 await trio.sleep(PAUSE_SECONDS)
             else:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from pyrmq_core.errors import HeaderError
+from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.java.integers import parse_int, parse_long
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 
@@ -68,8 +69,7 @@ class Receipt:
     lite_topic: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.queue_offset - self.start_offset < MOST_SPREAD:
-            raise HeaderError(f"receipt of offset {self.queue_offset} in a pop from {self.start_offset} on is invalid")
+        check_spread(self.start_offset, self.queue_offset)
 
     @property
     def is_ordered(self) -> bool:
@@ -107,3 +107,12 @@ class Receipt:
             )
         except ValueError as error:
             raise HeaderError(f"receipt {text[:120]!r} is invalid: {error}") from error
+
+
+# Of a message of a pop, after `check_spread`.
+make_receipt: Final = maker_of(Receipt)
+
+
+def check_spread(start_offset: int, queue_offset: int) -> None:
+    if not 0 <= queue_offset - start_offset < MOST_SPREAD:
+        raise HeaderError(f"receipt of offset {queue_offset} in a pop from {start_offset} on is invalid")
