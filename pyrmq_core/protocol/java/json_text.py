@@ -32,6 +32,7 @@ def _no_number(name: str) -> float:
 
 
 # Without infinities and NaN, so that each number read can be an offset or a count.
+COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
 
 
@@ -74,7 +75,7 @@ def load_object(body: bytes | memoryview, what: str) -> dict[str, Any]:
 
 def dumps(value: Any) -> bytes:
     """Returns compact strict JSON in UTF-8. A lone surrogate becomes `?`, as in Java."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return COMPACT.encode(value).encode("utf-8", "replace")
 
 
 def dumps_bare(value: Any) -> bytes:

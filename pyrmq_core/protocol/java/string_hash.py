@@ -7,8 +7,9 @@ MASK: Final = 0xFFFFFFFF
 LONG: Final = 2**64 - 1
 HALF: Final = 2**31
 JUMP: Final = 2862933555777941757
-# 31**n for n from high to low. A sum of products is faster than a loop, which is used only for longer texts.
-POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range(129)))
+# 31**n for n from high to low. Sums of products, of parts of a text, are faster than a loop over its letters.
+PART_BYTES: Final = 128
+POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range(PART_BYTES + 1)))
 
 
 def string_hash_code(text: str, before: int = 0) -> int:
@@ -16,11 +17,14 @@ def string_hash_code(text: str, before: int = 0) -> int:
 
     If `before` is the hash of another text, the result is the hash of that text followed by this one.
     """
-    if text.isascii() and len(text) < len(POWERS):
-        code: int = sum(map(mul, text.encode("ascii"), POWERS[len(POWERS) - len(text) :]))
-        code = (code + before * POWERS[~len(text)]) & MASK
+    code = before
+    if text.isascii():
+        units = text.encode("ascii")
+        for start in range(0, len(units), PART_BYTES):
+            part = units[start : start + PART_BYTES]
+            code = (sum(map(mul, part, POWERS[-len(part) :])) + code * POWERS[~len(part)]) & MASK
     else:
-        code, units = before, text.encode("utf-16-be", "surrogatepass")
+        units = text.encode("utf-16-be", "surrogatepass")
         for index in range(0, len(units), 2):
             code = (code * 31 + (units[index] << 8 | units[index + 1])) & MASK
     return code - 0x1_0000_0000 if code >= 0x8000_0000 else code

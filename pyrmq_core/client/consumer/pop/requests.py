@@ -255,9 +255,10 @@ class PopRequests:
         if sum([len(ack.receipts) for ack in batch]) > 1 and broker_name not in self._takes_no_batch:
             batch = await self._acknowledge_batch(broker_name, batch)
         singles += batch
-        async with trio.open_nursery() as nursery:
-            for ack in singles:
-                nursery.start_soon(self._acknowledge_apart, ack)
+        if singles:  # a nursery costs as much as a few messages
+            async with trio.open_nursery() as nursery:
+                for ack in singles:
+                    nursery.start_soon(self._acknowledge_apart, ack)
 
     async def _acknowledge_batch(self, broker_name: str, batch: list[_Ack]) -> list[_Ack]:
         topics = dict.fromkeys(ack.topic for ack in batch)

@@ -8,6 +8,7 @@ too long for timers, and a group and topic whose retry topic would have too long
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,7 +25,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.names import is_lite_queue, is_retry_topic, owner_topic
 from pyrmq_core.protocol.messages.properties import POP_CK, decode_properties, encode_properties
-from pyrmq_core.protocol.messages.record import INT, QUEUE_OFFSET_POSITION, iterate_records
+from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, GetPollingInfo
 from pyrmq_core.protocol.requests.pop.pop_message import (
     MOST_MESSAGES,
@@ -85,6 +86,7 @@ ENDS_SOON_MS: Final = 50
 ALL_IN_ORDER: Final = 100
 NO_TRIES: Final[Mapping[int, int]] = {}
 WRONG_OFFSETS: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
+SIZE_AND_OFFSET: Final = struct.Struct(">i16xq")  # of a record, and in its queue
 PASSED_OVER: Final = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING)
 
 
@@ -423,6 +425,7 @@ def illegal_queue(code: ResponseCode, topic: TopicConfig, queue_id: int, peer: P
 def _offsets_of(records: bytes) -> tuple[int, ...]:
     offsets, at = [], 0
     while at < len(records):
-        offsets.append(int.from_bytes(records[at + QUEUE_OFFSET_POSITION : at + QUEUE_OFFSET_POSITION + 8]))
-        at += INT.unpack_from(records, at)[0]
+        size, offset = SIZE_AND_OFFSET.unpack_from(records, at)
+        offsets.append(offset)
+        at += size
     return tuple(offsets)
