@@ -11,7 +11,13 @@ import uuid
 
 import pytest
 
-from pyrmq_core import Message, select_like_go
+from pyrmq_core import (
+    AllocateMessageQueueAveragely,
+    AllocateMessageQueueAveragelyByCircle,
+    Message,
+    MessageQueue,
+    select_like_go,
+)
 from pyrmq_core.blocking import Admin, Client, EmbeddedCluster, Producer, PullConsumer
 from tests.support.apache import ApacheCluster
 from tests.support.go_programs import built, run_go
@@ -140,3 +146,19 @@ def test_go_signs_its_requests() -> None:
         assert run_go("signed", cluster.nameserver, topic, KEY, SECRET) == "signed signed by Go\n"
         with pytest.raises(AssertionError, match=r"CODE: 16|signature|NO_PERMISSION"):
             run_go("signed", cluster.nameserver, topic, KEY, f"not {SECRET}")
+
+
+def test_members_in_go_divide_queues_as_ours_do() -> None:
+    strategies = {
+        each.name: each for each in (AllocateMessageQueueAveragely(), AllocateMessageQueueAveragelyByCircle())
+    }
+    most_queues, most_members = 13, 6
+    queues = [MessageQueue("T", "broker-a", number) for number in range(most_queues)]
+    ids = [f"member-{member:02}" for member in range(most_members)]
+    lines = re.findall(
+        r"^(\S+) (\d+) (\d+) (\S+) \[(.*)\]$", run_go("divide", "-", str(most_queues), str(most_members)), re.MULTILINE
+    )
+    assert len(lines) == 2 * most_queues * sum(range(1, most_members + 1))
+    for name, size, count, member, share in lines:
+        own = strategies[name].allocate("g", member, queues[: int(size)], ids[: int(count)])
+        assert [str(queue.queue_id) for queue in own] == share.split(), (name, size, count, member)

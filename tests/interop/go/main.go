@@ -6,6 +6,7 @@
 // read NAMESERVER TOPIC COUNT       prints a message per line, as JSON
 // signed NAMESERVER TOPIC KEY SECRET   sends one message and consumes it with these credentials; prints "signed BODY"
 // members NAMESERVER PORT           push consumers for the test that listens at the port (support/groups/java_members.py)
+// divide - QUEUES MEMBERS           prints "STRATEGY QUEUES MEMBERS MEMBER [QUEUEID...]" for all sizes up to these
 package main
 
 import (
@@ -49,6 +50,12 @@ func main() {
 		must(signed(arguments[0], primitive.Credentials{AccessKey: arguments[1], SecretKey: arguments[2]}))
 	case "members":
 		must(members(arguments[0]))
+	case "divide":
+		queues, err := strconv.Atoi(arguments[0])
+		must(err)
+		members, err := strconv.Atoi(arguments[1])
+		must(err)
+		divided(queues, members)
 	}
 }
 

@@ -105,3 +105,30 @@ func join(name, group, topic string, inOrder bool, say func(string)) (rocketmq.P
 	}
 	return member, member.Start()
 }
+
+// divided prints how the two strategies for every group divide the queues of a broker.
+func divided(mostQueues, mostMembers int) {
+	queues, ids := []*primitive.MessageQueue{}, []string{}
+	for number := 0; number < mostQueues; number++ {
+		queues = append(queues, &primitive.MessageQueue{Topic: "T", BrokerName: "broker-a", QueueId: number})
+	}
+	for member := 0; member < mostMembers; member++ {
+		ids = append(ids, fmt.Sprintf("member-%02d", member))
+	}
+	for size := 1; size <= mostQueues; size++ {
+		for count := 1; count <= mostMembers; count++ {
+			for _, id := range ids[:count] {
+				tellShare("AVG", size, count, id, consumer.AllocateByAveragely("g", id, queues[:size], ids[:count]))
+				tellShare("AVG_BY_CIRCLE", size, count, id, consumer.AllocateByAveragelyCircle("g", id, queues[:size], ids[:count]))
+			}
+		}
+	}
+}
+
+func tellShare(strategy string, size, count int, id string, own []*primitive.MessageQueue) {
+	places := []int{}
+	for _, queue := range own {
+		places = append(places, queue.QueueId)
+	}
+	fmt.Println(strategy, size, count, id, places)
+}
