@@ -211,7 +211,7 @@ def ordered_pops(data: bytes) -> None:
         queues.change(queue, row.offsets[-1], row.pop_time_ms, row.free_ms + 1)
         queues.ack(queue, row.offsets[0], row.pop_time_ms)
         queues.take(queue, OrderedPop(row.free_ms, 1000, row.offsets))
-    queues.wake_freed(1 << 70)
+    list(queues.wake_freed(1 << 70))
     if (text := queues.unsaved()) is not None:
         files.contents[f"config/{FILE_NAME}"] = bytearray(text())
         again = OrderedQueues(files, offsets, PopWaits(HeldPulls(HeldLimits(1, 1, 1, 1)), "R"))

@@ -19,7 +19,7 @@ that of the pop which took the message.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -181,12 +181,13 @@ class OrderedQueues:
         if self._rows.pop(queue, None) is not None:
             self.is_changed = True
 
-    def wake_freed(self, now_ms: int) -> None:
-        """Wakes a waiting pop for each queue whose lock has ended."""
+    def wake_freed(self, now_ms: int) -> Iterator[None]:
+        """Wakes a waiting pop for each queue whose lock has ended, one at each step."""
         while self._times and self._times[0][0] <= now_ms:
             queue = heapq.heappop(self._times)[1]
             if (row := self._rows.get(queue)) is not None and row.free_ms <= now_ms:
                 self._waits.wake_queue(*queue)
+            yield
 
     def unsaved(self) -> Callable[[], bytes] | None:
         """Returns a function that encodes the content of `consumerOrderInfo.json`, or None if nothing has changed.

@@ -36,6 +36,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.requests.pop.receipt import pop_retry_topic
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.counts import Counts
+from pyrmq_core.servers.broker.in_turns import take_all
 from pyrmq_core.servers.broker.pop.ordered import OrderedQueues
 from pyrmq_core.servers.broker.pop.records import BATCH_ACK_TAG, REVIVE_GROUP, Ack, CheckPoint
 from pyrmq_core.servers.broker.pop.revival import Due, Revival
@@ -107,7 +108,7 @@ class Reviver:
         failure = ""
         while True:
             self.waits.revive_arrived = trio.Event()
-            self.ordered.wake_freed(clock.now_ms())
+            await take_all(self.ordered.wake_freed(clock.now_ms()))
             try:
                 for queue_id, queue in self.queues.items():
                     await self._work(queue_id, queue)

@@ -29,7 +29,7 @@ from pyrmq_core.protocol.requests.pop.lite import (
     LiteSubscriptionCtl,
     PopLiteMessage,
 )
-from pyrmq_core.protocol.requests.pop.pop_message import POLLING_TIMEOUT, PopAnswer
+from pyrmq_core.protocol.requests.pop.pop_message import POLLING_TIMEOUT, PopAnswer, PopMessage
 from pyrmq_core.protocol.requests.pop.receipt import Receipt
 from pyrmq_core.protocol.requests.pop.settle import AckMessage, ChangeInvisibleTime
 from pyrmq_core.servers.broker import clock
@@ -62,6 +62,10 @@ async def pop(served: Served, client: str = "c", messages: int = 32, wait_ms: in
     fields = {"consumer_group": "G", "topic": "T", "invisible_ms": 60_000, **more}
     request = PopLiteMessage(client, max_messages=messages, poll_time_ms=wait_ms, born_time_ms=0, **fields)  # type: ignore[arg-type]
     return PopAnswer.from_command(await served.ask(request.to_command()))
+
+
+def pop_of(client: str, messages: int = 32) -> Command:
+    return PopLiteMessage(client, "G", "T", messages, 60_000, 20_000, 0).to_command()
 
 
 def bodies(answer: PopAnswer) -> list[str]:
@@ -230,10 +234,8 @@ async def test_one_pop_of_a_group_is_woken_and_the_next_one_if_its_client_is_gon
     async with serving(tmp_path, **ON) as served:
         await made(served)
         assert await control(served, *(change(ADD, "a", client=client) for client in "cde")) == (0, None)
-        (lite,) = [each for each in families_of(served.running.broker) if isinstance(each, LiteGroupRequests)]
-        peer, woken = cast("Peer", object()), list[LateAnswer]()
-        pops = [PopLiteMessage(client, "G", "T", 32, 60_000, 20_000, 0).to_command() for client in "de"]
-        first, second = (cast("LateAnswer", lite.pop(request, peer)) for request in pops)
+        lite, peer, woken = requests_of(served), cast("Peer", object()), list[LateAnswer]()
+        first, second = (cast("LateAnswer", lite.pop(pop_of(client), peer)) for client in "de")
         first.wait(woken.append)
         second.wait(woken.append)
         await sent(served, "a1")
@@ -249,8 +251,7 @@ async def test_a_renewal_takes_no_lite_topic_of_an_exclusive_group_from_another(
     async with serving(tmp_path, **ON) as served:
         await made(served, **{"lite.sub.model": "Exclusive"})
         assert await control(served, change(ADD, "a b"), change(ADD, "a", client="d")) == (0, None)
-        (lite,) = [each for each in families_of(served.running.broker) if isinstance(each, LiteGroupRequests)]
-        notices: list[Command] = []
+        lite, notices = requests_of(served), list[Command]()
 
         class Connection:
             is_full = False
@@ -269,6 +270,65 @@ async def test_a_renewal_takes_no_lite_topic_of_an_exclusive_group_from_another(
         assert bodies(await pop(served, "d")) == ["a1"]
         assert await control(served, change(LEAVE, client="d"), change(ALL, "a b c")) == (0, None)
         assert [client.client_id for client in lite.clients.subscribers("%LMQ%$T$a")] == ["c"]
+
+
+def requests_of(served: Served) -> LiteGroupRequests:
+    (lite,) = [each for each in families_of(served.running.broker) if isinstance(each, LiteGroupRequests)]
+    return lite
+
+
+@pytest.mark.parametrize("messages", [0, -1])
+async def test_a_pop_of_no_message_waits_for_none_and_hides_none_from_others(tmp_path: Path, messages: int) -> None:
+    async with serving(tmp_path, **ON) as served:
+        await made(served)
+        assert await control(served, change(ADD, "a")) == (0, None)
+        lite, peer = requests_of(served), cast("Peer", object())
+        plain = PopMessage("G", "T", -1, messages, 60_000, 20_000, 0).to_command()
+        for answer in (lite.pops.pop(plain, peer), lite.pop(pop_of("c", messages), peer)):
+            assert isinstance(answer, Command)
+            assert answer.code == POLLING_TIMEOUT
+        await sent(served, "a1")
+        assert isinstance(lite.pop(pop_of("c", messages), peer), Command)
+        assert bodies(await pop(served)) == ["a1"]
+
+
+async def test_a_client_id_that_another_group_takes_meanwhile_gets_no_lite_topic_of_this_one(tmp_path: Path) -> None:
+    names = " ".join(f"n{number}" for number in range(500))
+    async with serving(tmp_path, **ON) as served:
+        await made(served)
+        served.running.broker.tables.groups.put({"groupName": "H", "attributes": {"lite.bind.topic": "U"}}, 0)
+        lite, peer = requests_of(served), cast("Peer", object())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lite.control, LiteSubscriptionCtl((change(ADD, names),)).to_command(), peer)
+            await trio.lowlevel.checkpoint()
+            other = LiteSubscriptionCtl((change(ALL, group="H", topic="U"),))
+            assert (await lite.control(other.to_command(), peer)).code == 0
+        client = lite.clients.get("c")
+        assert client is not None
+        assert (client.group, client.topic, list(client.queues)) == ("H", "U", [])
+
+
+async def test_two_clients_that_subscribe_at_once_exclude_each_other(tmp_path: Path) -> None:
+    names = " ".join(f"n{number}" for number in range(500))
+    async with serving(tmp_path, **ON) as served:
+        await made(served, **{"lite.sub.model": "Exclusive"})
+        lite, peer = requests_of(served), cast("Peer", SimpleNamespace(connection=SimpleNamespace(is_full=True)))
+        async with trio.open_nursery() as nursery:
+            for client in "cd":
+                request = LiteSubscriptionCtl((change(ADD, names, client=client),)).to_command()
+                nursery.start_soon(lite.control, request, peer)
+        counts = {len(list(lite.clients.subscribers(f"%LMQ%$T${name}"))) for name in names.split()}
+        assert counts == {1}
+
+
+async def test_lite_topics_that_were_never_sent_fill_no_table_of_offsets(tmp_path: Path) -> None:
+    async with serving(tmp_path, **ON) as served:
+        await made(served)
+        before = len(served.running.broker.tables.offsets)
+        for start in (LiteStart("OFFSET", 5), FIRST):
+            assert await control(served, LiteChange(ADD, "c", "G", "T", ("a", "b", "c"), start)) == (0, None)
+            assert await control(served, change(REMOVE, "a b c")) == (0, None)
+        assert len(served.running.broker.tables.offsets) == before
 
 
 async def test_a_client_that_leaves_while_it_subscribes_leaves_nothing_behind(tmp_path: Path) -> None:

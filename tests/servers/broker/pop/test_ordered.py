@@ -276,3 +276,16 @@ def test_rows_and_times_are_dropped_in_the_end(tmp_path: Path) -> None:
     queues.take(("G", "T", 2), OrderedPop(now_ms, 1, (0,)))  # the topic was deleted
     queues.unsaved()
     assert list(queues._rows) == [QUEUE]
+
+
+def test_queues_that_are_free_at_the_same_time_are_woken_one_by_one(tmp_path: Path) -> None:
+    """Other tasks of the broker run between the steps, since each lite topic may be one of these queues."""
+    queues, _ = ordered(tmp_path)
+    woken, now_ms = cast("Waits", queues._waits).woken, clock.now_ms() + MINUTE_MS
+    for number in range(3):
+        queues.take(("G", "T", number), OrderedPop(now_ms, 0, (0,)))
+    steps = queues.wake_freed(now_ms)
+    for count in (1, 2, 3):
+        next(steps)
+        assert len(woken) == count
+    assert list(steps) == []

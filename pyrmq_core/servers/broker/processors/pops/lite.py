@@ -9,10 +9,10 @@ and topic, a broker without lite queues refuses subscriptions, and the locks of 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -112,7 +112,7 @@ class LiteGroupRequests:
             return refused
         outcome = self._take(header, wanted)
         left_ms = min(ends_ms - now_ms, header.poll_time_ms)
-        if outcome.queues or left_ms <= ENDS_SOON_MS:
+        if outcome.queues or left_ms <= ENDS_SOON_MS or header.max_messages <= 0:
             return _answer(header, outcome, POLLING_TIMEOUT)
         waits, size_bytes = self.pops.reviver.waits, held_bytes(request, None)
         if not waits.held.has_room(peer, size_bytes):
@@ -146,12 +146,12 @@ class LiteGroupRequests:
             return outcome
         limits = self.pops.settings.config.pull_limits
         most = min(header.max_messages, limits.max_messages)
-        for queue in self.clients.take_ready(client):
+        for queue in self.clients.take_ready(client) if most > 0 else ():
             if self.pops.reviver.store.reader.bounds((queue, 0))[1]:
                 self.pops.take_from(queue, 0, wanted, ALL_MESSAGES, outcome)
             if outcome.messages >= most or outcome.size_bytes >= limits.max_bytes:
                 break
-        has_more = bool(self.clients.marked(client))
+        has_more = most > 0 and bool(self.clients.marked(client))
         outcome.has_moved = has_more and not outcome.queues
         if has_more and outcome.queues:
             self.pops.reviver.waits.wake(lite_waiter(client.client_id, client.group))
@@ -205,6 +205,8 @@ class LiteGroupRequests:
         return None
 
     async def _apply(self, change: LiteChange, peer: Peer) -> Command | None:
+        is_addition = change.action in (LiteAction.PARTIAL_ADD, LiteAction.COMPLETE_ADD)
+        mine = await self._kept_here(change) if is_addition and change.lite_topics else []
         group, before = self.pops.groups.known(change.group), self.clients.get(change.client_id)
         attributes = {} if group is None else group["attributes"]
         if before is not None and (before.group, before.topic) != (change.group, change.topic):
@@ -218,33 +220,22 @@ class LiteGroupRequests:
                 if before is not None:
                     self.clients.remove(before, left)
                 if attributes.get(RESET_ON_UNSUBSCRIBE) == "true":
-                    await self._start(change.group, left, FIRST)
+                    async for queue in InTurns(left):
+                        self._start(change.group, queue, FIRST)
             case LiteAction.PARTIAL_ADD if WILDCARD in attributes:
                 remark = "subscribe lite operation is not supported for this group"
                 return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
             case LiteAction.PARTIAL_ADD:
-                mine = await self._kept_here(change)
                 client = self._registered(change, peer)
-                if attributes.get(SUB_MODEL) == EXCLUSIVE:
-                    resets = attributes.get(RESET_IN_EXCLUSIVE) == "true"
-                    await self._exclude_others(client, mine, FIRST if resets else None)
-                await self._start(change.group, mine, change.start)
-                await self._subscribe(client, mine, marks_all=change.start is not None)
+                await self._subscribe(client, mine, attributes, change.start, takes_over=True)
             case LiteAction.COMPLETE_ADD if WILDCARD in attributes:
                 client = self._registered(change, peer)
                 if self.clients.add_all(client):
                     await self.mark_waiting(client)
             case LiteAction.COMPLETE_ADD:
-                mine = await self._kept_here(change)
-                client, kept = self._registered(change, peer), dict.fromkeys(mine)
+                client, kept = self._registered(change, peer), frozenset(mine)
                 self.clients.remove(client, [queue for queue in client.queues if queue not in kept])
-                if attributes.get(SUB_MODEL) == EXCLUSIVE:
-                    async for queue in InTurns(mine):
-                        others = self.clients.subscribers(queue, client.group)
-                        if queue not in client.queues and next(others, None) is not None:
-                            del kept[queue]  # it was taken over, and the notice of that was lost
-                            self._notify_of_loss(client, queue)
-                await self._subscribe(client, kept)
+                await self._subscribe(client, mine, attributes)
         return None
 
     def _registered(self, change: LiteChange, peer: Peer) -> LiteClient:
@@ -268,13 +259,41 @@ class LiteGroupRequests:
                 queues.append(queue)
         return queues
 
-    async def _exclude_others(self, client: LiteClient, queues: Iterable[str], start: LiteStart | None) -> None:
+    async def _subscribe(
+        self,
+        client: LiteClient,
+        queues: Iterable[str],
+        attributes: Mapping[str, Any],
+        start: LiteStart | None = None,
+        *,
+        takes_over: bool = False,
+    ) -> None:
+        """Subscribes a client to queues. In an exclusive group it `takes_over` those of other clients, or leaves them.
+
+        A client that another one's queue is left to missed the notice of a takeover, so it gets that again.
+        """
+        is_exclusive, resets = attributes.get(SUB_MODEL) == EXCLUSIVE, attributes.get(RESET_IN_EXCLUSIVE) == "true"
         async for queue in InTurns(queues):
-            for other in list(self.clients.subscribers(queue, client.group)):
-                if other is not client:
-                    self.clients.remove(other, [queue])
-                    await self._start(client.group, [queue], start)
-                    self._notify_of_loss(other, queue)
+            if self.clients.get(client.client_id) is not client:  # it was removed meanwhile
+                return
+            is_new = queue not in client.queues
+            if is_exclusive and takes_over:
+                self._exclude_others(client, queue, FIRST if resets else None)
+            elif is_exclusive and is_new and next(self.clients.subscribers(queue, client.group), None) is not None:
+                self._notify_of_loss(client, queue)
+                continue
+            if is_new and self.clients.subscriptions >= self._most:
+                raise QuotaExceeded(f"lite subscription quota exceeded {self._most}")
+            self._start(client.group, queue, start)
+            if self.clients.add(client, queue) or start is not None:
+                self._mark(client, queue)
+
+    def _exclude_others(self, client: LiteClient, queue: str, start: LiteStart | None) -> None:
+        for other in list(self.clients.subscribers(queue, client.group)):
+            if other is not client:
+                self.clients.remove(other, [queue])
+                self._start(client.group, queue, start)
+                self._notify_of_loss(other, queue)
 
     @staticmethod
     def _notify_of_loss(client: LiteClient, queue: str) -> None:
@@ -284,32 +303,25 @@ class LiteGroupRequests:
                 request = notice.to_command().oneway()
                 client.peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
 
-    async def _start(self, group: str, queues: Iterable[str], start: LiteStart | None) -> None:
-        """Moves the group's offset in the queues, as a subscription asks. A time is ignored, as in 5.5.0."""
-        offsets, bounds = self.pops.offsets, self.pops.reviver.store.reader.bounds
-        async for queue in InTurns(queues if start is not None else ()):
-            committed, target = offsets.committed(group, queue, 0), None
-            match start:
-                case LiteStart("POLICY", 1):
-                    target = 0
-                case LiteStart("POLICY", 2):
-                    target = bounds((queue, 0))[1]
-                case LiteStart("OFFSET", value):
-                    target = max(0, value)
-                case LiteStart("TAIL_N", value) if committed is not None:
-                    target = max(0, committed - value)
-            if target is not None and target != committed:
-                offsets.commit(group, queue, 0, target)
-                self.pops.reviver.ordered.forget((group, queue, 0))
+    def _start(self, group: str, queue: str, start: LiteStart | None) -> None:
+        """Moves the group's offset in a queue, as a subscription asks. A time is ignored, as in 5.5.0.
 
-    async def _subscribe(self, client: LiteClient, queues: Iterable[str], *, marks_all: bool = False) -> None:
-        async for queue in InTurns(queues):
-            if self.clients.get(client.client_id) is not client:  # it was removed meanwhile
-                return
-            if queue not in client.queues and self.clients.subscriptions >= self._most:
-                raise QuotaExceeded(f"lite subscription quota exceeded {self._most}")
-            if self.clients.add(client, queue) or marks_all:
-                self._mark(client, queue)
+        A queue without messages begins at 0 anyway, and an offset in each one that is named would fill the table.
+        """
+        end = self.pops.reviver.store.reader.bounds((queue, 0))[1]
+        committed, target = self.pops.offsets.committed(group, queue, 0), None
+        match start:
+            case LiteStart("POLICY", 1):
+                target = 0
+            case LiteStart("POLICY", 2):
+                target = end
+            case LiteStart("OFFSET", value):
+                target = max(0, value)
+            case LiteStart("TAIL_N", value) if committed is not None:
+                target = max(0, committed - value)
+        if end and target is not None and target != committed:
+            self.pops.offsets.commit(group, queue, 0, target)
+            self.pops.reviver.ordered.forget((group, queue, 0))
 
     async def mark_waiting(self, client: LiteClient) -> None:
         """Marks those queues of a client's lite topics that have messages behind the group's offset."""

@@ -156,7 +156,8 @@ class PopRequests:
             outcome = self.take(header, chosen, now_ms)
         except RequestRefused as error:
             return refusal(error.code, str(error))
-        if outcome.queues or ends_ms - now_ms <= ENDS_SOON_MS or header.poll_time_ms <= 0:
+        wants_none = header.poll_time_ms <= 0 or header.max_msg_nums <= 0
+        if outcome.queues or ends_ms - now_ms <= ENDS_SOON_MS or wants_none:
             return self.finish(header, outcome)
         size_bytes = held_bytes(request, chosen.tags_codes)
         if not self.reviver.waits.held.has_room(peer, size_bytes):
