@@ -27,6 +27,14 @@ def test_hash_codes(text: str, expected: int) -> None:
     assert string_hash_code(text) == expected
 
 
+@given(st.text(alphabet="ab[, 1]@", max_size=300))
+def test_the_hash_of_a_long_text_is_that_of_its_letters(text: str) -> None:
+    code = 0
+    for letter in text:
+        code = (code * 31 + ord(letter)) % 2**32
+    assert string_hash_code(text) == (code if code < 2**31 else code - 2**32)
+
+
 @pytest.mark.parametrize("text", ["order-1", "order-2", "1001", ""])
 def test_what_java_printed(text: str) -> None:
     code, modulo = golden.vectors()[f"String.hashCode {text}".strip()].split(" mod8=")

@@ -54,7 +54,7 @@ def _name_another_queue() -> None:
     def with_receipts(real: AddReceipts) -> AddReceipts:
         def planted(answer: PopAnswer, items: Sequence[Readable], topic: str, broker_name: str) -> list[Popped]:
             return [
-                changed(each, receipt=changed(each.receipt, queue_id=(each.receipt.queue_id + 1) % QUEUES))
+                each._replace(receipt=changed(each.receipt, queue_id=(each.receipt.queue_id + 1) % QUEUES))
                 if each.receipt.queue_offset % SEVERAL == 0
                 else each
                 for each in real(answer, items, topic, broker_name)

@@ -35,6 +35,7 @@ NOT_PLAIN: Final = HOSTS_V6 | BATCH_RECORD | COMPRESSED
 
 _set: Final = object.__setattr__
 _SLOTS: Final[dict[str, Any]] = {name: MessageExt.__dict__[name] for name in MessageExt.__slots__}
+_read_slot: Final = _SLOTS["store_host"].__get__
 # The fields that are set at once; the other fields are parsed later, from the raw data in the last two.
 EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "properties", "store_host")
 
@@ -97,7 +98,7 @@ def read_message(
 
 def reconsume_times_of(message: MessageExt) -> int:
     """Returns `message.reconsume_times`, and leaves the record of an unread message unparsed."""
-    record = _SLOTS["store_host"].__get__(message)
+    record = _read_slot(message)
     times: int = (
         INT.unpack_from(record, RECONSUME_TIMES_POSITION)[0] if type(record) is bytes else message.reconsume_times
     )

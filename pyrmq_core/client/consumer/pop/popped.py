@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyrmq_core.errors import HeaderError, RecordError
 from pyrmq_core.model import EVERYTHING, MessageExt, MessageQueue, PullStatus
@@ -34,8 +34,7 @@ from pyrmq_core.protocol.requests.pop.receipt import (
 START: Final = struct.Struct(">ii4xi")
 
 
-@dataclass(frozen=True, slots=True)
-class Popped:
+class Popped(NamedTuple):
     """A message with the receipt that acknowledges it. An unreadable one has an `error`, and its body as stored."""
 
     message: MessageExt

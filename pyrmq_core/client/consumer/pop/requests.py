@@ -47,6 +47,7 @@ from pyrmq_core.protocol.requests.pop.settle import (
     InvisibleTimeChanged,
     ack_entries,
 )
+from pyrmq_core.protocol.routes.route import TopicRouteData
 
 RULES: Final = BodyRules()
 # With bits for 16,000 messages each, so many fit into a body that brokers of ours read.
@@ -92,6 +93,7 @@ class PopRequests:
         self._acknowledging: set[str] = set()
         self._open: set[_Ack] = set()
         self._takes_no_batch: set[str] = set()
+        self._brokers: dict[str, tuple[TopicRouteData, list[str]]] = {}
 
     async def brokers(self, topic: str) -> list[str]:
         """Returns the names of the brokers from which the topic may be read.
@@ -99,9 +101,13 @@ class PopRequests:
         Raises `NoRoute` if the topic is unknown or has no queues, and `ResponseError` if no broker permits reading it.
         """
         route = await self._session.routes.route(topic)
+        listed_route, names = self._brokers.get(topic, (None, []))
+        if listed_route is route:
+            return names
         names = list(dict.fromkeys(queue.broker_name for queue in subscribe_queues(topic, route)))
         if not names:
             raise not_readable(topic, route) or NoRoute(f"topic {topic} has no queue to read", topic=topic)
+        self._brokers[topic] = route, names
         return names
 
     async def pop(self, broker_name: str, options: PopOptions, wait: float, attempt_id: str | None) -> list[Popped]:
