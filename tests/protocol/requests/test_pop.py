@@ -141,6 +141,14 @@ def test_garbage_is_named(data: st.DataObject) -> None:
         assert_json_garbage_is_named(type(body), command.code, json.loads(bytes(command.body)), data)
 
 
+@pytest.mark.parametrize("names", ["session", {"session": 1}, [["session"]], [1], 7])
+def test_lite_topics_that_are_no_list_of_texts_are_refused(names: object) -> None:
+    row = {"action": "PARTIAL_ADD", "clientId": "c", "group": "G", "topic": "T", "liteTopicSet": names}
+    command = Command(LiteSubscriptionCtl.CODE, body=json.dumps({"subscriptionSet": [row]}).encode())
+    with pytest.raises(BodyError, match="a member is missing or wrong"):
+        LiteSubscriptionCtl.from_command(command)
+
+
 def test_subscriptions_are_written_as_java_writes_them() -> None:
     """Its members are those of LiteSubscriptionDTO.java and OffsetOption.java, 5.5.0."""
     change = LiteChange(LiteAction.COMPLETE_ADD, "c", "G", "T", ("s",), LiteStart("POLICY", 1))

@@ -122,6 +122,8 @@ class LiteChange:
     def from_members(cls, members: Mapping[str, Any]) -> Self:
         client_id, group, topic = (members.get(name) or "" for name in ("clientId", "group", "topic"))
         names, option = members.get("liteTopicSet") or (), members.get("offsetOption")
+        if not isinstance(names, list | tuple):
+            raise TypeError("the lite topics are no list")
         if not all(isinstance(text, str) for text in (client_id, group, topic, *names)):
             raise TypeError("a name is no text")
         start = None if option is None else LiteStart(str(option["type"]), long_member(option.get("value") or 0))
