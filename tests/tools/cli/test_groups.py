@@ -240,6 +240,19 @@ def test_messages_are_found_with_their_life(cluster: EmbeddedCluster, terminal: 
     assert "no such message" in terminal.text("query", topic, "--id", "nonsense")
 
 
+def test_a_row_is_found_by_its_json_key(cluster: EmbeddedCluster, terminal: Terminal) -> None:
+    """Debezium Server writes it into KEYS, which has blanks then, and all rows have its first word."""
+    topic = made_topic(cluster.nameserver)
+    with Producer("rows", nameserver=cluster.nameserver) as producer:
+        for number in (7, 8):
+            keys = f'{{"id": {number}, "shop": "tea house"}}'
+            producer.send(Message(topic, str(number).encode(), keys=keys))
+    soon(lambda: len(terminal.rows("query", topic, "--key", '{"id":')) == 2)
+    rows = terminal.rows("query", topic, "--key", '{"id": 8, "shop": "tea house"}')
+    assert [row["body"] for row in rows] == ["8"]
+    assert "no such message" in terminal.text("query", topic, "--key", '{"id": 8, "shop": "tea"}')
+
+
 def test_a_trace_is_shown(cluster: EmbeddedCluster, terminal: Terminal) -> None:
     topic = made_topic(cluster.nameserver)
     with Producer("tracing", nameserver=cluster.nameserver, trace=True) as producer:

@@ -173,3 +173,14 @@ def test_lists_of_messages_hold_the_beginnings_of_bodies() -> None:
     assert (short.keys, _size_of(short)) == ("k", _size_of(FoundMessages((short,))))
     assert _size_of(message) > 4_000_000 > 2000 > _size_of(FoundMessages((short, short)))
     assert (_size_of(None), _size_of("a stack")) == (0, 7)
+
+
+async def test_a_row_is_found_by_its_json_key(page: Served) -> None:
+    """KEYS of change data: a text with blanks, whose first word all rows have."""
+    async with Producer("rows", nameserver=page.cluster.nameserver) as producer:
+        for number in (7, 8):
+            await producer.send(Message("rows", b"a row", keys=f'{{"id": {number}, "shop": "tea house"}}'))
+    text = (await page.get("/messages", topic="rows", key='{"id": 8, "shop": "tea house"}')).text
+    assert "{&#34;id&#34;: 8," in text
+    assert "{&#34;id&#34;: 7," not in text
+    assert "No message has the key" in (await page.get("/messages", topic="rows", key='{"id": 8, "shop": "x"}')).text
