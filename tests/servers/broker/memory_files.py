@@ -7,6 +7,8 @@ from pyrmq_core.errors import StoreError
 from pyrmq_core.servers.broker.store.disk.files import DiskSpace
 
 EMPTY_DISK = DiskSpace(total=100, free=90, usable=90)
+# Of a file that is read whole: most of a timer wheel of 38 MB is zeros, which no broker looks at one by one.
+PIECE_BYTES = 1 << 16
 
 
 @dataclass
@@ -132,9 +134,11 @@ class MemoryFile:
 
     def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
         self._check_readable(self.size)
-        data = bytes(self.files.contents[self.path][position:])
-        if data.strip(b"\0"):
-            yield position, data
+        contents = self.files.contents[self.path]
+        for start in range(position, len(contents), PIECE_BYTES):
+            data = bytes(contents[start : start + PIECE_BYTES])
+            if data.count(0) < len(data):
+                yield start, data
 
     def sync(self) -> None:
         self.files.step(self.path)
