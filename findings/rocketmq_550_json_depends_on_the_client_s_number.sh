@@ -78,8 +78,8 @@ def first_key(code, version, fields):
 
 topic = {"topic": "TBW102"}
 texts = [first_key(code, version, topic) for code in (ROUTE, CLUSTER) for version in (399, 453)]
-line = "route, version 399: {}; version 453: {}; cluster, version 399: {}; version 453: {}".format(*texts)
-print(line)
-sys.exit(0 if texts == ["{0:", '{"0":', "{0:", "{0:"] else 1)
+print("route, version 399: {}; version 453: {}; cluster, version 399: {}; version 453: {}".format(*texts))
 PYTHON
-python3 ask.py "$names"
+line=$(python3 ask.py "$names") || exit 2
+echo "$line"
+[ "$line" = 'route, version 399: {0:; version 453: {"0":; cluster, version 399: {0:; version 453: {0:' ] || exit 1
