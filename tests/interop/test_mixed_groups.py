@@ -58,7 +58,13 @@ async def test_members_of_three_languages_join_and_leave(apache_5: ApacheCluster
     await three_languages(apache_5.nameserver.address)
 
 
-async def three_languages(nameserver: str) -> None:
+@pytest.mark.soak
+async def test_members_of_three_languages_divide_queues_by_circle() -> None:
+    with boot_our_cluster() as cluster:
+        await three_languages(cluster.nameserver.address, by_circle=True)
+
+
+async def three_languages(nameserver: str, *, by_circle: bool = False) -> None:
     try:
         built()
     except ApacheUnavailable as reason:
@@ -67,6 +73,7 @@ async def three_languages(nameserver: str) -> None:
         open_go_members(nameserver, seconds=5 * SECONDS) as go,
         two_groups("5.4.0", nameserver, go) as (group,),
     ):
+        group.by_circle = by_circle
         for ours, in_go in ((False, True), (True, False), (False, False)):
             await group.join(ours=ours, in_go=in_go)
         await group.settle()

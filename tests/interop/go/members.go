@@ -45,7 +45,7 @@ func members(port string) error {
 			say("left " + words[1])
 			return
 		}
-		member, err := join(words[1], words[2], words[3], words[4] == "orderly", say)
+		member, err := join(words[1], words[2], words[3], words[4], say)
 		if err != nil {
 			say("failed " + strings.Join(words, " ") + ": " + err.Error())
 			return
@@ -69,11 +69,14 @@ func members(port string) error {
 	return nil
 }
 
-func join(name, group, topic string, inOrder bool, say func(string)) (rocketmq.PushConsumer, error) {
-	told := ""
+func join(name, group, topic, kind string, say func(string)) (rocketmq.PushConsumer, error) {
+	told, strategy := "", consumer.AllocateByAveragely
+	if kind == "circle" {
+		strategy = consumer.AllocateByAveragelyCircle
+	}
 	// The client does not say which queues it has; it asks this function for them.
 	divide := func(group, id string, queues []*primitive.MessageQueue, ids []string) []*primitive.MessageQueue {
-		own := consumer.AllocateByAveragely(group, id, queues, ids)
+		own := strategy(group, id, queues, ids)
 		places := []string{}
 		ofTopic := len(queues) > 0 && queues[0].Topic == topic
 		for _, queue := range own {
@@ -87,7 +90,7 @@ func join(name, group, topic string, inOrder bool, say func(string)) (rocketmq.P
 		return own
 	}
 	member, err := rocketmq.NewPushConsumer(consumerOptions(group, name,
-		consumer.WithStrategy(divide), consumer.WithConsumerOrder(inOrder), consumer.WithConsumeGoroutineNums(4))...)
+		consumer.WithStrategy(divide), consumer.WithConsumerOrder(kind == "orderly"), consumer.WithConsumeGoroutineNums(4))...)
 	if err != nil {
 		return nil, err
 	}

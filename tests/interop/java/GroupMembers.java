@@ -1,7 +1,8 @@
 // Java push consumers that join and leave groups as a test orders it: the other side of support/groups/java_members.py.
 //
 // Arguments: NameServer, port of the test on this machine. Reads lines from that connection: "join NAME GROUP TOPIC
-// concurrent|orderly", "leave NAME". Writes lines to it: "record NAME BROKER QUEUEID OFFSET MSGID BEGAN ENDED" for each
+// concurrent|orderly|circle", "leave NAME"; circle is concurrent, and queues are divided by circle, else by averages.
+// Writes lines to it: "record NAME BROKER QUEUEID OFFSET MSGID BEGAN ENDED" for each
 // call of a handler (microseconds since 1970), "owns NAME CLIENTID BROKER:QUEUEID,..." when the queues of a member have
 // changed, "left NAME". Ends with the connection.
 
@@ -24,6 +25,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -65,7 +67,7 @@ public class GroupMembers {
     void obey(String[] words) {
         try {
             if (words[0].equals("join")) {
-                start(words[1], words[2], words[3], words[4].equals("orderly"));
+                start(words[1], words[2], words[3], words[4]);
             } else {
                 DefaultMQPushConsumer consumer = members.remove(words[1]);
                 consumer.shutdown();
@@ -81,10 +83,10 @@ public class GroupMembers {
     }
 
     // On a busy machine the first request over a client's new connection sometimes fails; `start` does not try again.
-    synchronized void start(String name, String group, String topic, boolean orderly) throws Exception {
+    synchronized void start(String name, String group, String topic, String kind) throws Exception {
         for (int triesLeft = 2;; triesLeft--) {
             try {
-                join(name, group, topic, orderly);
+                join(name, group, topic, kind);
                 return;
             } catch (IllegalStateException notReached) {
                 if (triesLeft == 0) {
@@ -94,7 +96,7 @@ public class GroupMembers {
         }
     }
 
-    void join(String name, String group, String topic, boolean orderly) throws Exception {
+    void join(String name, String group, String topic, String kind) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setInstanceName(name);
         consumer.setNamesrvAddr(nameserver);
@@ -103,7 +105,10 @@ public class GroupMembers {
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         consumer.subscribe(topic, "*");
-        if (orderly) {
+        if (kind.equals("circle")) {
+            consumer.setAllocateMessageQueueStrategy(new AllocateMessageQueueAveragelyByCircle());
+        }
+        if (kind.equals("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 handle(name, context.getMessageQueue(), messages);
                 return ConsumeOrderlyStatus.SUCCESS;

@@ -52,12 +52,10 @@ class JavaMembers:
     _sending: trio.Lock = field(default_factory=trio.Lock)
     _ended: trio.Event = field(default_factory=trio.Event)
 
-    async def join(
-        self, name: str, group: str, topic: str, take: Callable[[Record], None], *, orderly: bool
-    ) -> JavaMember:
-        """Starts a consumer; each message that it consumes is passed to `take`."""
+    async def join(self, name: str, group: str, topic: str, take: Callable[[Record], None], *, kind: str) -> JavaMember:
+        """Starts a consumer, "concurrent", "orderly" or "circle"; each message that it consumes is passed to `take`."""
         member = self.members[name] = JavaMember(name, topic, take, java=self)
-        await self.order(f"join {name} {group} {topic} {'orderly' if orderly else 'concurrent'}")
+        await self.order(f"join {name} {group} {topic} {kind}")
         return member
 
     async def die(self) -> None:

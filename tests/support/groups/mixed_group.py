@@ -11,7 +11,12 @@ from typing import Protocol
 
 import trio
 
-from pyrmq_core import AllocateMessageQueueAveragely, MessageQueue
+from pyrmq_core import (
+    AllocateMessageQueueAveragely,
+    AllocateMessageQueueAveragelyByCircle,
+    AllocateMessageQueueStrategy,
+    MessageQueue,
+)
 from pyrmq_core.client.consumer.rebalance.strategies import sort_client_ids, sort_queues
 from tests.support.groups.java_members import JavaMembers
 from tests.support.groups.our_member import OurMember
@@ -64,6 +69,7 @@ class MixedGroup:
     nursery: trio.Nursery
     orderly: bool
     go: JavaMembers | None = None
+    by_circle: bool = False
     members: dict[str, Member] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
@@ -73,6 +79,14 @@ class MixedGroup:
     _java_has_left: bool = False
     _changed_at: float | None = None
     _settled_at: float | None = None
+
+    @property
+    def kind(self) -> str:
+        return "orderly" if self.orderly else "circle" if self.by_circle else "concurrent"
+
+    @property
+    def _strategy(self) -> AllocateMessageQueueStrategy:
+        return AllocateMessageQueueAveragelyByCircle() if self.by_circle else AllocateMessageQueueAveragely()
 
     @property
     def patience(self) -> float:
@@ -90,9 +104,7 @@ class MixedGroup:
             self.members[name] = member
         else:
             assert others is not None
-            self.members[name] = await others.join(
-                name, self.group, self.topic, self.records.append, orderly=self.orderly
-            )
+            self.members[name] = await others.join(name, self.group, self.topic, self.records.append, kind=self.kind)
 
     async def leave(self, name: str) -> None:
         """Stops a member, and returns when it has left."""
@@ -146,7 +158,9 @@ class MixedGroup:
         self.windows.append(Window(self._changed_at, time.time()))
 
     async def _run_ours(self, member: OurMember, *, task_status: trio.TaskStatus[None]) -> None:
-        await member.run(self.nameserver, self.group, orderly=self.orderly, task_status=task_status)
+        await member.run(
+            self.nameserver, self.group, orderly=self.orderly, strategy=self._strategy, task_status=task_status
+        )
 
     def _note_change(self) -> None:
         if self._changed_at is None:
@@ -155,7 +169,7 @@ class MixedGroup:
     def _shares(self) -> dict[str, frozenset[MessageQueue]]:
         ids = {member.client_id: name for name, member in self.members.items()}
         queues, clients = sort_queues(self.queues), sort_client_ids(ids)
-        divide = AllocateMessageQueueAveragely().allocate
+        divide = self._strategy.allocate
         return {name: frozenset(divide(self.group, client_id, queues, clients)) for client_id, name in ids.items()}
 
     def _is_steady(self) -> bool:
@@ -189,7 +203,7 @@ class MixedGroup:
         assert silence < self.patience, self.windows
         longest = max(window.ended - window.began for window in self.windows)
         return (
-            f"{'orderly' if self.orderly else 'concurrent'}: {len(self.records)} calls, {len(self.windows)} windows, "
+            f"{self.kind}: {len(self.records)} calls, {len(self.windows)} windows, "
             f"the longest {longest:.1f} s, silence {silence:.1f} s, {len(again)} repeats, "
             f"{len(together)} pairs of calls by two members at once"
         )

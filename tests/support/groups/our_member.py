@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from pyrmq_core import ConsumeFromWhere, MessageExt, MessageQueue, PushConsumer
+from pyrmq_core import (
+    AllocateMessageQueueAveragely,
+    AllocateMessageQueueStrategy,
+    ConsumeFromWhere,
+    MessageExt,
+    MessageQueue,
+    PushConsumer,
+)
 from tests.support.groups.records import Record
 
 HANDLER_SECONDS = 0.005
@@ -38,6 +45,7 @@ class OurMember:
         group: str,
         *,
         orderly: bool,
+        strategy: AllocateMessageQueueStrategy | None = None,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         try:
@@ -46,6 +54,7 @@ class OurMember:
                 nameserver=nameserver,
                 instance_name=self.name,
                 consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+                allocate_message_queue_strategy=strategy or AllocateMessageQueueAveragely(),
             ) as consumer:
                 self._consumer = consumer
                 await consumer.subscribe(self._topic)
