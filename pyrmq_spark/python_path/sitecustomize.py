@@ -30,6 +30,8 @@ from typing import Any
 ARCHIVE = os.path.join("python", "lib", "pyspark.zip")
 DAEMON = "pyspark.daemon"
 QUERY_PROGRAM = "pyspark.sql.streaming.python_streaming_source_runner"
+# The workers that use the libraries of this source: of its tasks, and of the plan of a read.
+READERS = ("pyspark.worker", "pyspark.sql.worker.plan_data_source_read")
 JEMALLOC_SETTINGS = "JE_ARROW_MALLOC_CONF"
 # Python's default is 700 or 2,000. With this number some MB of garbage may wait.
 OBJECTS_BEFORE_COLLECTION = 100_000
@@ -58,7 +60,7 @@ def load_before_forks(worker_module: str) -> None:
         return
     # PyArrow's jemalloc, which is not its default memory pool, would start a thread that no fork inherits.
     os.environ.setdefault(JEMALLOC_SETTINGS, "background_thread:false")
-    for module in (worker_module, "numpy", "pyarrow", "trio"):
+    for module in (worker_module, *(("numpy", "pyarrow", "trio") if worker_module in READERS else ())):
         with suppress(ImportError):
             import_module(module)
     if "numpy.random" in sys.modules:  # NumPy before 2.0: forks would otherwise share one sequence of numbers
