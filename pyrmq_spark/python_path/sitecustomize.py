@@ -61,7 +61,7 @@ def load_before_forks(worker_module: str) -> None:
     # PyArrow's jemalloc, which is not its default memory pool, would start a thread that no fork inherits.
     os.environ.setdefault(JEMALLOC_SETTINGS, "background_thread:false")
     for module in (worker_module, *(("numpy", "pyarrow", "trio") if worker_module in READERS else ())):
-        with suppress(ImportError):
+        with suppress(Exception):  # the worker fails to load it, too, and says so
             import_module(module)
     if "numpy.random" in sys.modules:  # NumPy before 2.0: forks would otherwise share one sequence of numbers
         os.register_at_fork(after_in_child=sys.modules["numpy.random"].seed)

@@ -41,6 +41,18 @@ class LiteBroker(PopBroker):
         return replace(record, properties=encode_properties(places)).encode()
 
 
+class FullBroker(LiteBroker):
+    """A broker without `holds` answers at once, and has a message from the third pop on."""
+
+    pops = 0
+
+    def popped(self, asked: PopMessage) -> Command:
+        self.pops += 1
+        if not self.holds and self.pops == 3:
+            self.add(b"there")
+        return super().popped(asked)
+
+
 def waits(server: ScriptedServer) -> list[bool]:
     """Returns for each pop whether it waits at the broker for as long as the receive does."""
     times = [PopLiteMessage.from_command(request).poll_time_ms for request in server.of(POP)]
@@ -84,6 +96,14 @@ async def test_a_pop_that_waits_on_is_the_next_receives() -> None:
                     broker.add(body)
         assert [waits(server) for server in at.servers] == [[False, True, False], [False, True, False, True]]
         assert at.servers[0].of(CHANGE) == []
+
+
+async def test_a_broker_that_holds_no_pop_is_asked_again() -> None:
+    async with scene("broker-a", "broker-b", kind=FullBroker) as at:
+        at.brokers[1].holds = False
+        with trio.fail_after(SECONDS):
+            assert [each.message.body for each in await received(at)] == [b"there"]
+        assert waits(at.servers[0]).count(True) == 1
 
 
 async def test_a_message_that_nobody_waits_for_any_more_is_given_back_and_counts_no_try() -> None:

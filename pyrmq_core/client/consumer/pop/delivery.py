@@ -205,8 +205,8 @@ async def give_back_unused(deliveries: Iterable[PopDelivery]) -> None:
     firsts: dict[object, PopDelivery] = {}
     for delivery in deliveries:
         receipt = delivery._receipt
-        place = receipt.broker_name, receipt.lite_topic, receipt.pop_time_ms
-        firsts.setdefault(place if receipt.lite_topic else delivery, delivery)
+        pop = receipt.broker_name, receipt.lite_topic, receipt.pop_time_ms
+        firsts.setdefault(pop if receipt.lite_topic else delivery, delivery)
     with trio.move_on_after(LEAVING_SECONDS, shield=True):
         async with trio.open_nursery() as nursery:
             for delivery in firsts.values():

@@ -144,16 +144,16 @@ class Receiving:
         """Waits at every broker for messages of lite topics. Returns those of the first one, or an empty list."""
         deadline, answers, most = trio.current_time() + wait, list[list[PopDelivery]](), 0
         deliveries, unused = list[PopDelivery](), list[PopDelivery]()
-        for place, pops in list(self._left_waiting.items()):
-            self._left_waiting[place] = [pop for pop in pops if not pop.ended.is_set()]
-            if not self._left_waiting[place]:
-                del self._left_waiting[place]
+        for key, pops in list(self._left_waiting.items()):
+            self._left_waiting[key] = [pop for pop in pops if not pop.ended.is_set()]
+            if not self._left_waiting[key]:
+                del self._left_waiting[key]
         try:
             with trio.move_on_after(wait):
                 async with trio.open_nursery() as nursery:
                     for broker_name in brokers:
-                        place, end = (broker_name, options), nursery.cancel_scope.cancel
-                        nursery.start_soon(self._pop_one, place, deadline, answers, end)
+                        key = broker_name, options
+                        nursery.start_soon(self._pop_one, key, deadline, answers, nursery.cancel_scope.cancel)
                     await trio.sleep(wait)
             most = options.max_messages
         finally:
@@ -165,19 +165,19 @@ class Receiving:
 
     async def _pop_one(
         self,
-        place: tuple[str, PopOptions],
+        key: tuple[str, PopOptions],
         deadline: float,
         answers: list[list[PopDelivery]],
         end: Callable[[], object],
     ) -> None:
-        is_new = False
+        is_new, error = False, None
         while not is_new and (left := deadline - trio.current_time()) > 0:
-            pop = next((pop for pop in self._left_waiting[place] if not pop.ended.is_set()), None)
+            pop = next((pop for pop in self._left_waiting[key] if not pop.ended.is_set()), None)
             is_new = pop is None
             if pop is None:
-                self._nursery.start_soon(self._run_pop, pop := _Pop(), *place, left)
+                self._nursery.start_soon(self._run_pop, pop := _Pop(), *key, left)
             else:
-                self._left_waiting[place].remove(pop)
+                self._left_waiting[key].remove(pop)
                 pop.is_abandoned = False
             try:
                 await pop.ended.wait()
@@ -185,12 +185,15 @@ class Receiving:
                 answers.append(pop.deliveries)
                 pop.is_abandoned = not pop.ended.is_set()
                 if pop.is_abandoned:
-                    self._left_waiting[place].append(pop)
+                    self._left_waiting[key].append(pop)
             if pop.deliveries:
                 end()
                 return
-            if pop.error is not None:
-                log.debug("broker %s does not wait for a message of %s: %s", place[0], place[1].topic, pop.error)
+            if (error := pop.error) is not None:
+                log.debug("broker %s does not wait for a message of %s: %s", key[0], key[1].topic, error)
+        if not isinstance(error, NetworkError):
+            await trio.sleep(PAUSE_SECONDS)  # it answered early, as if it held too many requests: it is asked again
+            end()
 
     async def _pop(self, broker_name: str, options: PopOptions, wait: float) -> list[PopDelivery]:
         pop = _Pop()

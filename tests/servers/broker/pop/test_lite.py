@@ -202,8 +202,8 @@ async def test_a_pop_that_is_undone_counts_no_try(tmp_path: Path) -> None:
             popped = await pop(served, wait_ms=30_000, attempt_id=attempt)
             assert (bodies(popped), popped.order_count_info) == (["a1", "a2"], f"{tries};{tries}")
             for offset in (0,) if suspend else (0, 1):
-                place = popped.pop_time_ms, popped.invisible_ms, 999, "0", "broker-a", 0, offset
-                receipt = Receipt(offset, *place).encode()
+                fields = popped.pop_time_ms, popped.invisible_ms, 999, "0", "broker-a", 0, offset
+                receipt = Receipt(offset, *fields).encode()
                 given_back = ChangeInvisibleTime("G", "T", 0, receipt, offset, 1, "broker-a", "a", suspend)
                 assert (await served.ask(given_back.to_command())).code == 0
 
