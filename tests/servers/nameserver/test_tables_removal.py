@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.routes.route import QueueData
 from pyrmq_core.servers.nameserver.tables import BrokerAddrInfo, RouteTables, TableRules, registration, removal
@@ -179,3 +181,24 @@ def test_other_rules_have_registrations_read_again() -> None:
     register(tables, topics=["T", "U"], digest=b"d")
     tables.rules = TableRules(delete_topic_with_broker_registration=True)
     assert not registration.knows(tables, desk.registration(topics=["T", "U"]).header, b"d")
+
+
+def test_a_slave_that_acts_for_a_master_that_left_has_its_topics_read_again() -> None:
+    tables = RouteTables(TableRules(delete_topic_with_broker_registration=True))
+    slave: dict[str, Any] = {"address": SLAVE, "broker_id": 1, "topics": ["T", "U"], "enable_acting_master": True}
+    register(tables, digest=b"s", **slave)
+    register(tables, topics=["T", "U", "V"], digest=b"m")
+    removal.unregister(tables, KEY_A, "broker-a", 0)
+    assert not registration.knows(tables, desk.registration(**slave).header, b"s")
+    register(tables, digest=b"s", **slave)
+    assert "V" not in tables.topic_queue_table
+
+
+def test_an_address_in_two_clusters_has_its_topics_read_again_after_it_left_one() -> None:
+    tables = RouteTables()
+    register(tables, topics=["T"], cluster="One", digest=b"one")
+    register(tables, topics=["T", "U"], cluster="Two", digest=b"two")
+    removal.unregister(tables, BrokerAddrInfo("One", A), "broker-a", 0)
+    assert not tables.topic_queue_table
+    register(tables, topics=["T"], cluster="One", digest=b"one")
+    assert not registration.knows(tables, desk.registration(topics=["T", "U"], cluster="Two").header, b"two")

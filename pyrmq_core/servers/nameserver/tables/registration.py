@@ -40,6 +40,9 @@ def knows(tables: RouteTables, header: RegistrationHeader, digest: bytes) -> boo
     broker = tables.broker_addr_table.get(header.broker_name)
     if live is None or broker is None or live.digest != digest:
         return False
+    if broker.cluster != header.cluster_name:
+        # The address registered in two clusters: the broker's removal from its first one took these topics, too.
+        return False
     ids = [broker_id for broker_id, address in broker.broker_addrs.items() if address == header.broker_addr]
     return ids == [header.broker_id] and live.contributed == _contributes(header, broker.broker_addrs)
 
@@ -201,11 +204,12 @@ def _take(
         for topic, queues in tuple(tables.topic_queue_table.items()):
             if topic not in declared and name in queues:
                 changes += tables.drop_queues(topic, (name,))
-        if changes:
-            tables.forget_digests((name,))
     # A slave that acts for its master may be read from, but not written to.
     clears_write = header.broker_id != MASTER_ID and broker.enable_acting_master
     changes += _take_topics(tables, name, body.topic_configs, news=news, clears_write=clears_write)
+    if changes and tables.rules.delete_topic_with_broker_registration:
+        # Another address or cluster of the name may declare other topics: its next registration drops or adds some.
+        tables.forget_digests((name,))
     if news:
         tables.put_mappings(name, body.topic_queue_mapping_infos)
     return changes
