@@ -38,6 +38,7 @@ DEAD = MessageQueue("dead", "broker-a", 0)
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COUNTS = st.integers(0, 2**63 - 1)
+OFFSETS = st.integers(-1, 2**63 - 2)  # of a manifest's records: -1 is unknown
 RANGES = st.builds(StoredRange, st.builds(MessageQueue, NAMES, NAMES, st.integers(0, 99)), COUNTS, COUNTS, NAMES, NAMES)
 RECORDS = st.builds(
     CommitRecord,
@@ -48,7 +49,7 @@ RECORDS = st.builds(
     COUNTS,
     NAMES,
     st.just(0),
-    st.none() | st.dictionaries(NAMES, st.builds(Decided, COUNTS, COUNTS, COUNTS, COUNTS), max_size=3),
+    st.none() | st.dictionaries(NAMES, st.builds(Decided, COUNTS, COUNTS, OFFSETS, COUNTS), max_size=3),
     st.booleans(),
 )
 
