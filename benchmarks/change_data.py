@@ -91,8 +91,9 @@ def compared(
     message = F.from_json(F.col("body").cast("string"), schema).alias("m")
     alone = [frame.select("queueOffset", message) for frame in frames]
     changes = [flat(changes_of(frame, DDL, key="id", table="shop.customers")) for frame in frames]
-    difference(alone)  # warm-ups: the JVM compiles hot code as it runs
-    difference(changes)
+    for _ in range(4):  # the JVM compiles hot code as it runs, for some millions of rows
+        difference(alone)
+        difference(changes)
     ratios = in_pairs(lambda: difference(changes), lambda: difference(alone), pairs)
     clock, cpu = ([pair[number] for pair in ratios] for number in (0, 1))
     return (

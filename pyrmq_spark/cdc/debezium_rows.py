@@ -20,7 +20,7 @@ from pyrmq_spark.cdc.changes import (
     refusal_of,
 )
 from pyrmq_spark.cdc.columns import Row, ddl, quoted, row_and_keys, text_of
-from pyrmq_spark.cdc.debezium_faults import Unavailable, fault_of, lacking
+from pyrmq_spark.cdc.debezium_faults import Unavailable, decimal_as_bytes, fault_of, lacking
 from pyrmq_spark.cdc.debezium_values import (
     AS_TEXT,
     SCHEMA,
@@ -202,6 +202,7 @@ def _values(parts: DataFrame, row: Row, table: str, placeholder: Placeholder) ->
         "now": _image(row, "after", is_unavailable),
         "was": _image(row, "before", {}),
         "lacking": F.when(~is_passed & is_row, lacking(row)),
+        "encoded": F.when(~is_passed & is_row, decimal_as_bytes(row)),
         "unavailable": _names(is_unavailable),
         "read": F.coalesce("ts_ns", F.col("ts_ms") * 1_000_000, F.lit(0)),
         "transaction": source["txId"],
@@ -209,7 +210,7 @@ def _values(parts: DataFrame, row: Row, table: str, placeholder: Placeholder) ->
     }
     tokens = ["tokens"] if _has_tokens(row) else []
     columns = (value.alias(name) for name, value in values.items())
-    return parts.select(*PLACE, "text", "op", "before", "after", *tokens, *columns)
+    return parts.select(*PLACE, "op", "before", "after", *tokens, *columns)
 
 
 def _envelope(columns: str, schema: str | None) -> str:
