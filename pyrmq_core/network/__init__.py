@@ -2,7 +2,8 @@
 
 `pool` opens connections (`connect`), `server` accepts them (`listener`, `tls_settings`), and `connection` is one of
 them. `http_get` fetches a text, `addresses` reads and writes `host:port`, `nurseries` extracts failures from exception
-groups, `log_lines` and `rare_lines` bound log lines, and `process_end` ends programs. Only this package uses sockets.
+groups, `turns` lets other work come between long steps, `log_lines` and `rare_lines` bound log lines, and `process_end`
+ends programs. Only this package uses sockets.
 """
 
 from __future__ import annotations

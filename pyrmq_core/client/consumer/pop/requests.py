@@ -30,6 +30,7 @@ from pyrmq_core.client.routing.publish_info import not_readable, subscribe_queue
 from pyrmq_core.client.unpacking import in_thread, unpacked_messages
 from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, RecordError, ResponseError, RocketMQError
 from pyrmq_core.model import EVERYTHING, MessageExt, MessageQueue
+from pyrmq_core.network.turns import Turns
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
@@ -53,6 +54,8 @@ RULES: Final = BodyRules()
 # With bits for 16,000 messages each, so many fit into a body that brokers of ours read.
 MOST_ACKS: Final = 256
 DEAD_LETTER: Final = -1
+# All consumers of a loop decode the messages of pops in turns, so that answers to acknowledgements come between them.
+TURNS: Final = trio.lowlevel.RunVar[Turns]("turns of pops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,7 @@ class PopRequests:
             raise response_error(answer, request.CODE, f"{broker_name} ({address})", f"topic {options.topic}")
         if answer.code != ResponseCode.SUCCESS:
             return []
+        await _turns_of_loop().take()
         popped, is_lite = PopAnswer.from_command(answer), options.lite_client is not None
         pulls = list(lite_pulls_of(popped, broker_name) if is_lite else pulls_of(popped, options.topic, broker_name))
         items: list[Sequence[Readable]] = []
@@ -314,3 +318,11 @@ class PopRequests:
     async def _ask(self, topic: str, receipt: Receipt, command: Command) -> Command:
         queue = MessageQueue(topic, receipt.broker_name, receipt.queue_id)
         return await self._session.ask_broker(queue, command, timeout=self._settings.timeout)
+
+
+def _turns_of_loop() -> Turns:
+    try:
+        return TURNS.get()
+    except LookupError:
+        TURNS.set(turns := Turns())
+        return turns

@@ -15,6 +15,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.network import Peer
+from pyrmq_core.network.turns import Turns
 from pyrmq_core.protocol.messages.names import LMQ_PREFIX, is_lite_queue
 from pyrmq_core.protocol.requests.pop.pop_message import ANY_QUEUE
 from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2, pop_retry_topic
@@ -55,10 +56,14 @@ def lite_waiter(client_id: str, group: str) -> Waiter:
 
 
 class PopWaits:
-    """The waiting pops by topic. `revive_arrived` is set when the revive log gets an entry."""
+    """The waiting pops by topic. `revive_arrived` is set when the revive log gets an entry.
+
+    All pops of the broker take messages in `turns`, so that acknowledgements and other requests come between them.
+    """
 
     def __init__(self, held: HeldPulls, revive_topic: str) -> None:
         self.held = held
+        self.turns = Turns()
         self.revive_topic = revive_topic
         self.revive_arrived = trio.Event()
         self._waiting: dict[str, Counter[Waiter]] = {}  # by topic and by retry topic

@@ -14,6 +14,7 @@ from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, GetPolli
 from pyrmq_core.protocol.requests.pop.pop_message import PopMessage
 from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, HeldPull
 from pyrmq_core.servers.broker.pop.waits import PopWaits, Waiter
+from pyrmq_core.servers.broker.processors.handlers import Answer
 from pyrmq_core.servers.broker.processors.put_message import RequestRefused
 
 
@@ -80,6 +81,18 @@ class HeldRequest(LateAnswer):
         except BaseException:
             self.drop()
             raise
+
+
+def in_turn(waits: PopWaits, peer: Peer, take: Callable[[], Answer]) -> Answer:
+    """Returns what `take`, the work of a pop, returns. Calls it at once, or when the pops before it had their turns."""
+    return take() if waits.turns.take_nowait() else _take_later(waits, peer, take)
+
+
+async def _take_later(waits: PopWaits, peer: Peer, take: Callable[[], Answer]) -> Command | None:
+    await peer.connection.wait_answer_turn()
+    await waits.turns.take()
+    answer = take()
+    return answer if answer is None or isinstance(answer, Command) else await answer
 
 
 def waiter_of(header: PopMessage | AwaitMessage | GetPollingInfo, *, takes: bool = True) -> Waiter:

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import trio
-
 from pyrmq_core.errors import NetworkError, RocketMQError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
@@ -58,7 +56,7 @@ from pyrmq_core.servers.broker.pop.lite_clients import LiteClient, LiteClients
 from pyrmq_core.servers.broker.pop.waits import lite_waiter
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handlers
 from pyrmq_core.servers.broker.processors.name_rules import checked, client_fault, group_fault, topic_fault
-from pyrmq_core.servers.broker.processors.pops.held import HeldRequest
+from pyrmq_core.servers.broker.processors.pops.held import HeldRequest, in_turn
 from pyrmq_core.servers.broker.processors.pops.pop_message import (
     ENDS_SOON_MS,
     TOO_LATE_MS,
@@ -110,8 +108,11 @@ class LiteGroupRequests:
         refused = self._refuse(header, wanted, peer)
         if refused is not None:
             return refused
+        return in_turn(self.pops.reviver.waits, peer, partial(self._begin, request, header, wanted, ends_ms, peer))
+
+    def _begin(self, request: Command, header: PopLiteMessage, wanted: PopMessage, ends_ms: int, peer: Peer) -> Answer:
         outcome = self._take(header, wanted)
-        left_ms = min(ends_ms - now_ms, header.poll_time_ms)
+        left_ms = min(ends_ms - clock.now_ms(), header.poll_time_ms)
         if outcome.queues or left_ms <= ENDS_SOON_MS or header.max_messages <= 0:
             return _answer(header, outcome, POLLING_TIMEOUT)
         waits, size_bytes = self.pops.reviver.waits, held_bytes(request, None)
@@ -131,12 +132,12 @@ class LiteGroupRequests:
 
     async def _again(self, header: PopLiteMessage, wanted: PopMessage, is_over: bool) -> Command | None:
         while True:
+            await self.pops.reviver.waits.turns.take()
             outcome = self._take(header, wanted)
             if outcome.queues or (is_over and not outcome.has_moved):
                 return _answer(header, outcome, POLLING_TIMEOUT)
             if not outcome.has_moved:
                 return None
-            await trio.lowlevel.checkpoint()
 
     def _take(self, header: PopLiteMessage, wanted: PopMessage) -> PopOutcome:
         """Takes messages from the queues that are ready for the client. `has_moved` says that some are left to try."""

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import trio
-
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
@@ -61,7 +59,7 @@ from pyrmq_core.servers.broker.processors.name_rules import (
     lite_refusal,
     topic_fault,
 )
-from pyrmq_core.servers.broker.processors.pops.held import HeldRequest, waiter_of
+from pyrmq_core.servers.broker.processors.pops.held import HeldRequest, in_turn, waiter_of
 from pyrmq_core.servers.broker.processors.pulls.pull_filters import (
     PullFilter,
     filter_of_expression,
@@ -152,6 +150,10 @@ class PopRequests:
         chosen = filter_of_expression(self.settings.config, header.expression or "*", expression_type)
         if isinstance(chosen, Command):
             return chosen
+        return in_turn(self.reviver.waits, peer, partial(self._begin, request, header, chosen, ends_ms, peer))
+
+    def _begin(self, request: Command, header: PopMessage, chosen: PullFilter, ends_ms: int, peer: Peer) -> Answer:
+        now_ms = clock.now_ms()
         try:
             outcome = self.take(header, chosen, now_ms)
         except RequestRefused as error:
@@ -173,13 +175,13 @@ class PopRequests:
         If it `is_over`, its time has passed, and it gets an empty answer instead of None.
         """
         while True:
+            await self.reviver.waits.turns.take()
             outcome = self.take(header, chosen, clock.now_ms())
             if outcome.queues or (is_over and not outcome.has_moved):
                 answer = self.finish(header, outcome)
                 return answer if isinstance(answer, Command) else await answer
             if not outcome.has_moved:
                 return None
-            await trio.lowlevel.checkpoint()
 
     def finish(self, header: PopMessage, outcome: PopOutcome) -> Command | Coroutine[Any, Any, Command]:
         """Returns the answer to a pop, after its checkpoints are synced and copied if the settings require that.
