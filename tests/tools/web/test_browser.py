@@ -148,6 +148,10 @@ def test_each_page(chrome: Chrome, page: str, name: str, width: int, dark: bool)
         ground, text = (brightness(body.value_of_css_property(name)) for name in ("background-color", "color"))
         assert ground < 60 < 200 < text if dark else text < 60 < 200 < ground
         assert chrome.execute_script("return document.documentElement.scrollWidth") <= width
+        hints = (
+            "[...document.querySelectorAll('[placeholder]')].map((f) => getComputedStyle(f, '::placeholder').fontStyle)"
+        )
+        assert set(chrome.execute_script(f"return {hints}")) <= {"italic"}  # not as what is typed
         for table in chrome.find_elements(By.CSS_SELECTOR, ".wide"):
             shown, whole = (chrome.execute_script(f"return arguments[0].{side}", table) for side in WIDTHS)
             assert whole <= shown, table.text

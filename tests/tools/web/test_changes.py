@@ -69,6 +69,7 @@ async def test_the_form_of_a_reset_fills_in_no_topic(changing: Served) -> None:
     field = re.search(r'<input name="topic"[^>]*>', text)
     assert field is not None
     assert ' value=""' in field[0]
+    assert ' placeholder="such as orders"' in field[0]
     assert re.findall(r'<datalist id="topics">(.*)</datalist>', text) == ['<option value="orders">']
 
 
