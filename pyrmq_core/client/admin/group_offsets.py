@@ -177,7 +177,8 @@ class GroupOffsets:
         before = _Before(versions={server.name: answer.version for server, answer in progress.items()})
         for answer in progress.values():
             for queue, row in answer.stats.offsets.items():
-                before.offsets[tenant_queue(queue, namespace)] = row.consumer_offset
+                if row.consumer_offset >= 0:
+                    before.offsets[tenant_queue(queue, namespace)] = row.consumer_offset
         return before
 
     async def _reset_at(self, server: Server, request: ResetOffset, before: _Before) -> list[OffsetChange]:

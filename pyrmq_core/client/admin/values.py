@@ -392,8 +392,19 @@ class TopicConsumers(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """The offset of a group in one queue, before and after a change. `before` is None if it had no offset."""
+    """The offset of a group in one queue, before and after a change. `before` is None if it had no offset.
+
+    `repeated` is the number of offsets to be consumed again, `skipped` the number that never will be.
+    """
 
     queue: MessageQueue
     before: int | None
     after: int
+
+    @property
+    def repeated(self) -> int:
+        return 0 if self.before is None else max(0, self.before - self.after)
+
+    @property
+    def skipped(self) -> int:
+        return 0 if self.before is None else max(0, self.after - self.before)

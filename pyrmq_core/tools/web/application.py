@@ -72,8 +72,6 @@ FORMS: Final[Mapping[str, PageOf]] = {
     "/delete": delete_page,
 }
 CONFIRMED: Final = "/confirmed"
-# The code by which access control of 4.9 and of 5.x refuses.
-NOT_PERMITTED: Final = (ResponseCode.NO_PERMISSION,)
 # The links at the top of every page, in this order.
 NAVIGATION: Final = (
     ("/", Text("Cluster")),
@@ -261,7 +259,7 @@ def described(error: Exception) -> tuple[int, str, str]:
             return 400, Text("Not possible"), text
         case NoRoute():
             return 404, Text("Not there"), text
-        case ResponseError(code=code) if code in NOT_PERMITTED:
+        case ResponseError(code=ResponseCode.NO_PERMISSION):  # of 4.9 and of 5.x
             refused = Text("The credentials of this page do not permit it: {error}", error=text)
             return 403, Text("Not permitted"), refused
         case SendFailed():

@@ -19,7 +19,7 @@ from pyrmq_core.client.admin.values import OffsetChange
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.texts import Text, text_of
 from pyrmq_core.errors import InvalidArgument, RocketMQError
-from pyrmq_core.model import TopicConfig
+from pyrmq_core.model import OffsetRange, TopicConfig
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.tools.web.change_log import DONE, FAILED, ChangeLog, LogEntry, Viewer
@@ -27,9 +27,9 @@ from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.messages import missing
 from pyrmq_core.tools.web.pages.page import MAX_DIGITS, Shown, whole_number
 from pyrmq_core.tools.web.pages.topics import ROCKETMQ, topic_kind
-from pyrmq_core.tools.web.prepared import Announced, Change, Form, QueueMove, Result, check_whole
+from pyrmq_core.tools.web.prepared import Announced, Change, Form, Result, check_whole
 from pyrmq_core.tools.web.rendering import link
-from pyrmq_core.tools.web.resends import Resends
+from pyrmq_core.tools.web.resends import Resends, number_of
 from pyrmq_core.tools.web.setting_changes import (
     create_commands,
     group_change,
@@ -79,17 +79,7 @@ class Changes:
 
     def _announce(self, path: str, form: Form, change: Change, *, is_other: bool = False) -> Shown:
         ticket = _kept(self._waiting, (path, {**form, **change.fixed}, change.announced), MAX_WAITING)
-        moves = [QueueMove(offsets) for offsets in change.offsets]
-        values = {
-            "change": change,
-            "ticket": ticket,
-            "is_other": is_other,
-            "moves": moves,
-            "repeated": sum(move.repeated for move in moves),
-            "skipped": sum(move.skipped for move in moves),
-            "most": MOST_ROWS,
-        }
-        return Shown("confirm.html", values)
+        return Shown("confirm.html", {"change": change, "ticket": ticket, "is_other": is_other, "most": MOST_ROWS})
 
     async def perform(self, form: Form, viewer: Viewer) -> Shown:
         """Makes the change that `form` confirms by its ticket, and returns a page with its result.
@@ -205,13 +195,13 @@ class Changes:
         former = self._undone.get(form.get("ticket", ""))
         if former is None:
             raise InvalidArgument(Text("the way back is no longer kept; the log of changes may have its offsets"))
-        moves = [move.change for move in former.moves]
+        moves = former.moves
         topics = {move.queue.topic for move in moves}
-
         current = {
             row.queue: row.consumer_offset
             for topic in topics
             for row in (await self._admin.groups.progress(former.group, topic=topic)).queues
+            if row.consumer_offset >= 0
         }
         offsets = tuple(replace(move, before=current.get(move.queue), after=move.before or 0) for move in moves)
 
@@ -229,20 +219,18 @@ class Changes:
     async def _resend(self, form: Form) -> Change:
         group = form.get("group", "").strip()
         check_group(group)
-        marked = () if form.get("all") else tuple(name for name in form if name.startswith(CHOSEN))
-        places = [_place(group, name.removeprefix(CHOSEN)) for name in marked]
-        if form.get("offset"):
-            queue = MessageQueue(DLQ_PREFIX + group, form.get("brokerName", ""), whole_number(form, "queueId"))
-            places = [(queue, whole_number(form, "offset"))]
+        marked = [form["one"]] if form.get("one") else [name[len(CHOSEN) :] for name in form if name.startswith(CHOSEN)]
+        places = [] if form.get("all") else [_place(group, name) for name in marked]
         if not places and not form.get("all"):
             raise InvalidArgument(Text("no dead letter is chosen; mark some, or send all again"))
         if len(places) == 1:
-            return await self._resend_one(group, *places[0])
+            return await self._resend_one(group, places[0][0], places[0][1].start)
         rate = whole_number(form, "rate")
         if not 1 <= rate <= MAX_RATE:
             raise InvalidArgument(Text("rate={rate}: it is 1 to {most} letters a second", rate=rate, most=MAX_RATE))
-        letters = self.resends.chosen(places) if places else await self.resends.every(group)
-        if not letters.number:
+        letters = places or await self.resends.every(group)
+        number = number_of(letters)
+        if not number:
             raise InvalidArgument(Text("group {group} has no dead letter that is kept", group=group))
 
         async def perform() -> Result:
@@ -250,11 +238,11 @@ class Changes:
             text = Text("{number:,} dead letters of {group} are being sent again; see the changes.", **values)
             return Result(text)
 
-        values = {"number": letters.number, "group": group}
+        values = {"number": number, "group": group}
         what = Text("Send all {number:,} dead letters of group {group} to it again", **values)
         if places:
             what = Text("Send the chosen {number:,} dead letters of group {group} to it again", **values)
-        speed = {"rate": rate, "seconds": -(-letters.number // rate)}
+        speed = {"rate": rate, "seconds": -(-number // rate)}
         sentence = Text("{what}, {rate} a second, which takes {seconds:,} s.", what=what, **speed)
         return Change(sentence, perform, "/changes", warnings=(NO_WAY_BACK,))
 
@@ -345,14 +333,15 @@ class Changes:
             raise InvalidArgument(text)
         progress = await self._admin.groups.progress(group)
         check_whole(progress.failures)
-        former = [OffsetChange(row.queue, row.consumer_offset, NO_OFFSET) for row in progress.queues]
+        kept = [row for row in progress.queues if row.consumer_offset >= 0]
+        former = tuple(OffsetChange(row.queue, row.consumer_offset, NO_OFFSET) for row in kept)
         create = create_commands(await self._admin.groups.preview_create(group, {}), group_command)
-        letters = (await self.resends.every(group)).number
+        letters = number_of(await self.resends.every(group))
 
         async def perform() -> Result:
             await self._admin.groups.delete(group)
             text = Text("Group {group} is deleted, with its retries and dead letters.", group=group)
-            return Result(text, commands=(*create, *Result("", group, tuple(former)).undo))
+            return Result(text, commands=(*create, *Result("", group, former).undo))
 
         values = {"group": group, "number": len(former)}
         sentence = Text(
@@ -419,12 +408,12 @@ def _queue(topic: str, text: str) -> MessageQueue | None:
     return MessageQueue(topic, broker, int(number))
 
 
-def _place(group: str, text: str) -> tuple[MessageQueue, int]:
-    name, _, offset = text.rpartition("@")
-    queue = _queue(DLQ_PREFIX + group, name)
+def _place(group: str, text: str) -> tuple[MessageQueue, OffsetRange]:
+    name, _, at = text.rpartition("@")
+    queue, offset = _queue(DLQ_PREFIX + group, name), whole_number({"offset": at}, "offset")
     if queue is None:
         raise InvalidArgument(Text("{place!r} is no place of a dead letter", place=text))
-    return queue, whole_number({"offset": offset}, "offset")
+    return queue, OffsetRange(offset, offset + 1)
 
 
 def _moved(group: str, changes: Sequence[OffsetChange]) -> Result:

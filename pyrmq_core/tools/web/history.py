@@ -76,15 +76,12 @@ class History:
 
     def due(self, now: float) -> tuple[Curve, ...]:
         """Returns the curves to sample now. A curve that is no longer watched is due once in `SELDOM_SECONDS`."""
-        return tuple(curve for curve, samples in self._curves.items() if self._is_due(samples, now))
-
-    @staticmethod
-    def _is_due(samples: _Samples, now: float) -> bool:
-        is_watched = samples.watched_until > now
-        if not is_watched and (samples.remembered_until <= now or samples.seldom_at > now):
-            return False
-        samples.seldom_at = now + SELDOM_SECONDS
-        return True
+        due = []
+        for curve, samples in self._curves.items():
+            if samples.watched_until > now or samples.remembered_until > now >= samples.seldom_at:
+                samples.seldom_at = now + SELDOM_SECONDS
+                due.append(curve)
+        return tuple(due)
 
     def add(self, curve: Curve, sample: Sample) -> None:
         """Adds a sample to a curve, if it is later than the curve's last sample, and the curve is kept."""

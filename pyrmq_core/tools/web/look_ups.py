@@ -117,10 +117,8 @@ class LookUps:
 
         at, brokers = await self._get("brokers", look_up)
         for cluster in {broker.cluster for broker in brokers}:
-            curve, rates = (
-                Curve("cluster", cluster),
-                cluster_rates(status for status in brokers if status.cluster == cluster),
-            )
+            curve = Curve("cluster", cluster)
+            rates = cluster_rates(status for status in brokers if status.cluster == cluster)
             if watch:
                 self.watch(curve)
             if rates:

@@ -21,26 +21,6 @@ Difference = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class QueueMove:
-    """One queue in a reset, with the number of messages to be consumed again (`repeated`) or never (`skipped`)."""
-
-    change: OffsetChange
-
-    @property
-    def before(self) -> int | None:
-        before = self.change.before
-        return None if before is None or before < 0 else before
-
-    @property
-    def repeated(self) -> int:
-        return 0 if self.before is None else max(0, self.before - self.change.after)
-
-    @property
-    def skipped(self) -> int:
-        return 0 if self.before is None else max(0, self.change.after - self.before)
-
-
-@dataclass(frozen=True, slots=True)
 class Change:
     """A change that is prepared, but not made yet: the sentence that describes it, and the function that makes it.
 
@@ -75,16 +55,15 @@ class Result:
     commands: tuple[str, ...] = ()
 
     @property
-    def moves(self) -> list[QueueMove]:
-        return [move for move in map(QueueMove, self.offsets) if move.before not in (None, move.change.after)]
+    def moves(self) -> list[OffsetChange]:
+        return [move for move in self.offsets if move.before not in (None, move.after)]
 
     @property
     def undo(self) -> tuple[str, ...]:
         return tuple(
-            f"pyrmq group seek {shlex.quote(self.group)} -t {shlex.quote(queue.topic)} "
-            f"-b {shlex.quote(queue.broker_name)} -q {queue.queue_id} -o {move.before}"
+            f"pyrmq group seek {shlex.quote(self.group)} -t {shlex.quote(move.queue.topic)} "
+            f"-b {shlex.quote(move.queue.broker_name)} -q {move.queue.queue_id} -o {move.before}"
             for move in self.moves
-            for queue in (move.change.queue,)
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,15 +21,8 @@ from pyrmq_core.tools.web.change_log import DONE, ChangeLog, ChangeNotLogged, Vi
 MAX_FAILURES: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Letters:
-    """Dead letters to send again, as ranges of queues."""
-
-    ranges: tuple[tuple[MessageQueue, OffsetRange], ...]
-
-    @property
-    def number(self) -> int:
-        return sum(places.end - places.start for _, places in self.ranges)
+# Dead letters to send again, as ranges of queues.
+Letters = Sequence[tuple[MessageQueue, OffsetRange]]
 
 
 @dataclass(slots=True)
@@ -58,6 +51,10 @@ class Run:
         return joined(parts)
 
 
+def number_of(letters: Letters) -> int:
+    return sum(len(offsets) for _, offsets in letters)
+
+
 class Resends:
     """The runs in which this server sends dead letters again. `read` returns the message at an offset, or None."""
 
@@ -80,22 +77,19 @@ class Resends:
     def running(self) -> Run | None:
         return self.latest if self.latest is not None and not self.latest.is_over else None
 
-    def chosen(self, places: Iterable[tuple[MessageQueue, int]]) -> Letters:
-        return Letters(tuple((queue, OffsetRange(offset, offset + 1)) for queue, offset in places))
-
     async def every(self, group: str) -> Letters:
         """Returns all current dead letters of a group. Without a dead-letter topic there are none."""
         try:
             queues = await self._consumer.message_queues(DLQ_PREFIX + group)
         except NoRoute:
-            return Letters(())
-        return Letters(tuple((await self._consumer.offset_bounds(queues)).items()))
+            return ()
+        return tuple((await self._consumer.offset_bounds(queues)).items())
 
     def start(self, group: str, letters: Letters, rate: int) -> None:
         """Starts to send letters again, `rate` a second. Raises `InvalidArgument` while another run is in progress."""
         if self.running is not None:
             raise InvalidArgument(Text("dead letters are being sent again already; wait for their end, or stop it"))
-        self.latest = run = Run(group, letters.number, rate)
+        self.latest = run = Run(group, number_of(letters), rate)
         self._nursery.start_soon(self._run, run, letters)
 
     def stop(self) -> None:
@@ -116,7 +110,7 @@ class Resends:
 
     async def _send_all(self, run: Run, letters: Letters) -> None:
         next_at, failures = -math.inf, 0
-        for queue, places in letters.ranges:
+        for queue, places in letters:
             for offset in range(places.start, places.end):
                 await trio.sleep_until(next_at)
                 next_at = trio.current_time() + 1 / run.rate

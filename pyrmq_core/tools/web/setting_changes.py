@@ -44,7 +44,7 @@ async def topic_change(admin: Admin, form: Form) -> Change:
     async def perform() -> Result:
         settings: dict[str, Any] = {"order": order, "perm": perm, "attributes": attributes}
         await admin.create_topic(topic, queues=queues, read_queues=reading, cluster=cluster, **settings)
-        commands = _way_back(previews, topic_command, f"pyrmq topic delete {shlex.quote(topic)}", cluster)
+        commands = create_commands(previews, topic_command, f"pyrmq topic delete {shlex.quote(topic)}", cluster)
         if turns and order:
             commands += (order_command(topic, listed),)
         return Result(Text("Topic {topic} has these settings.", topic=topic), commands=commands)
@@ -76,7 +76,7 @@ async def group_change(admin: Admin, form: Form) -> Change:
 
     async def perform() -> Result:
         await admin.groups.create(group, cluster=cluster, **changes)
-        commands = _way_back(previews, group_command, f"pyrmq group delete {shlex.quote(group)}", cluster)
+        commands = create_commands(previews, group_command, f"pyrmq group delete {shlex.quote(group)}", cluster)
         return Result(Text("Group {group} has these settings.", group=group), commands=commands)
 
     back = link("/group-settings", group=group)
@@ -121,27 +121,24 @@ def _attributes(text: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _way_back(
+def create_commands(
     previews: Mapping[str, tuple[Config | None, Config]],
     command: Callable[[Config], str],
-    delete: str,
-    cluster: str | None,
-) -> tuple[str, ...]:
-    commands = create_commands(previews, command) or (delete,)
-    return tuple(f"{text} -c {shlex.quote(cluster)}" if cluster and " -b " not in text else text for text in commands)
-
-
-def create_commands(
-    previews: Mapping[str, tuple[Config | None, Config]], command: Callable[[Config], str]
+    delete: str = "",
+    cluster: str | None = None,
 ) -> tuple[str, ...]:
     """Returns the commands that restore former settings: one for all brokers if they are equal, or one for each.
 
     `previews` has, by broker, the settings before the change (None if there were none) and after it. `command` formats
-    the command that sets some settings.
+    the command that sets some settings. `delete` is the command to return if there were none at any broker. `cluster`
+    limits a command for all brokers to one cluster.
     """
     commands = {broker: command(before) for broker, (before, _) in sorted(previews.items()) if before is not None}
+    if delete and not commands:
+        commands = dict.fromkeys(previews, delete)
     if len(commands) == len(previews) and len(set(commands.values())) == 1:
-        return tuple(commands.values())[:1]
+        text = next(iter(commands.values()))
+        return (f"{text} -c {shlex.quote(cluster)}" if cluster else text,)
     return tuple(f"{text} -b {shlex.quote(broker)}" for broker, text in commands.items())
 
 

@@ -47,32 +47,30 @@ MAX_CHARACTERS: Final = 12 * 1024
 # The time of the begin in ms, then each broker with its queues and offsets: `1764424800000 broker-a:0.12.1.15`.
 TEXT: Final = re.compile(r"[0-9]{1,14}( [^\s:]{1,255}:[0-9]{1,9}\.[0-9]{1,19}(\.[0-9]{1,9}\.[0-9]{1,19})*)*")
 
-QueueOfBroker = tuple[str, int]
-
 
 @dataclass(frozen=True, slots=True)
 class TailPlace:
-    """The next offset of each queue, by broker name and queue id, and the time at which the tail began."""
+    """The next offset of each queue of one topic, and the time at which the tail began."""
 
     began_ms: int
-    offsets: Mapping[QueueOfBroker, int]
+    offsets: Mapping[MessageQueue, int]
 
     @classmethod
-    def parse(cls, text: str) -> TailPlace:
+    def parse(cls, text: str, topic: str) -> TailPlace:
         if len(text) > MAX_CHARACTERS or not TEXT.fullmatch(text):
             raise InvalidArgument(Text("this is no place of a tail; begin the tail again"))
         began, *brokers = text.split(" ")
-        offsets: dict[QueueOfBroker, int] = {}
+        offsets: dict[MessageQueue, int] = {}
         for part in brokers:
             name, _, rest = part.partition(":")
             numbers = list(map(int, rest.split(".")))
-            offsets |= {(name, queue_id): offset for queue_id, offset in zip(numbers[::2], numbers[1::2], strict=True)}
+            offsets |= {MessageQueue(topic, name, numbers[at]): numbers[at + 1] for at in range(0, len(numbers), 2)}
         return cls(int(began), offsets)
 
     def text(self) -> str:
         brokers: dict[str, list[str]] = {}
-        for (name, queue_id), offset in sorted(self.offsets.items()):
-            brokers.setdefault(name, []).append(f"{queue_id}.{offset}")
+        for queue, offset in sorted(self.offsets.items()):
+            brokers.setdefault(queue.broker_name, []).append(f"{queue.queue_id}.{offset}")
         return " ".join([str(self.began_ms), *(f"{name}:{'.'.join(parts)}" for name, parts in brokers.items())])
 
 
@@ -100,13 +98,13 @@ async def read_tail(
         raise InvalidArgument(Text("a tail reads {most} queues at most, of {number} here: name some", **values))
     if place is None:
         await check_sql(reads.consumer, ends, wanted.sql or None)
-        begins = {_key(queue): end.max_offset for queue, end in ends.items()} if wanted.since is None else {}
+        begins = {queue: end.max_offset for queue, end in ends.items()} if wanted.since is None else {}
         place = TailPlace(max(0, first_millisecond(wanted.since or now)), begins)
     offsets = dict(place.offsets)
     # Beyond its end the topic was made anew, or a slave answers, or a crash took the last messages.
-    later = {queue for queue, end in ends.items() if offsets.get(_key(queue), math.inf) > end.max_offset}
+    later = {queue for queue, end in ends.items() if offsets.get(queue, math.inf) > end.max_offset}
     at, failures = await offsets_that_answer(reads.consumer, later, place.began_ms)
-    offsets |= {_key(queue): offset for queue, offset in at.items()}
+    offsets |= at
     for queue in later - at.keys():
         del ends[queue]
     texts = {name: str(error) for name, error in {**stats.failures, **failures}.items()}
@@ -114,12 +112,12 @@ async def read_tail(
     each = max(STEP_OFFSETS, PART_OFFSETS // max(1, len(ends)))
     async with trio.open_nursery() as nursery:
         for queue, end in ends.items():
-            offsets[_key(queue)] = min(max(offsets[_key(queue)], end.min_offset), end.max_offset)
-            nursery.start_soon(part.read, queue, min(end.max_offset, offsets[_key(queue)] + each))
+            offsets[queue] = min(max(offsets[queue], end.min_offset), end.max_offset)
+            nursery.start_soon(part.read, queue, min(end.max_offset, offsets[queue] + each))
     newest_first(part.messages, part.failures, part.faults)
     text = Text("{number:,} bodies are too long to be parsed", number=part.long_json) if part.long_json else ""
     listed = FoundMessages(tuple(part.messages), part.failures, faults=part.faults, searched=text)
-    behind = sum(end.max_offset - offsets[_key(queue)] for queue, end in ends.items())
+    behind = sum(end.max_offset - offsets[queue] for queue, end in ends.items())
     return TailPart(listed, TailPlace(place.began_ms, offsets), behind)
 
 
@@ -133,7 +131,7 @@ class _Part:
     reads: MessageReads
     wanted: Wanted
     condition: Condition | None
-    offsets: dict[QueueOfBroker, int]
+    offsets: dict[MessageQueue, int]
     failures: dict[str, str]
     messages: list[MessageExt] = field(default_factory=list)
     faults: dict[MessageKey, str] = field(default_factory=dict)
@@ -150,7 +148,7 @@ class _Part:
     async def read(self, queue: MessageQueue, end: int) -> None:
         """Reads a queue from its offset up to `end`, or until the part has enough messages."""
         async with self.room:
-            while (start := self.offsets[_key(queue)]) < end and not self._is_full():
+            while (start := self.offsets[queue]) < end and not self._is_full():
                 step = min(end, start + STEP_OFFSETS)
                 try:
                     read = await self.reads.read_range(
@@ -160,7 +158,7 @@ class _Part:
                     self.failures[str(queue)] = str(error)
                     return
                 self.messages += read[0]
-                self.offsets[_key(queue)] = read[1]
+                self.offsets[queue] = read[1]
                 if read[1] <= start:
                     return
 
@@ -175,7 +173,3 @@ class _Part:
         except NoJson:
             pass
         return False
-
-
-def _key(queue: MessageQueue) -> QueueOfBroker:
-    return queue.broker_name, queue.queue_id

@@ -101,7 +101,6 @@ async def test_a_topic_that_is_not_there_is_refused_before_a_confirmation(changi
 async def test_a_dead_letter_that_is_not_there_is_refused_before_a_confirmation(changing: Served) -> None:
     async with Admin(nameserver=changing.cluster.nameserver) as admin:
         await dead(changing.cluster.nameserver, admin, "audit", "orders", "given up")
-    letter = {"group": "audit", "brokerName": "broker-a", "queueId": "0"}
-    assert (await asked(changing, "/resend", **letter, offset="0"))[0] == 200
-    status, _, confirmation = await asked(changing, "/resend", **letter, offset="77")
+    assert (await asked(changing, "/resend", group="audit", one="broker-a/0@0"))[0] == 200
+    status, _, confirmation = await asked(changing, "/resend", group="audit", one="broker-a/0@77")
     assert (status, confirmation) == (400, {})

@@ -166,7 +166,7 @@ async def test_a_dead_letter_is_sent_again_as_it_is() -> None:
         shown = await at.get("/dead-letters", group="audit")
         assert "***" in shown.text
         assert SECRET not in shown.text
-        done = await changed(at.http, "/resend", group="audit", brokerName="broker-a", queueId="0", offset="0")
+        done = await changed(at.http, "/resend", group="audit", one="broker-a/0@0")
         stored = re.search(r"stored in (\S+) at (\d+)", done.text)
         assert stored is not None
         (queue,) = [queue for queue in await consumer.message_queues("%RETRY%audit") if str(queue) == stored[1]]

@@ -289,7 +289,7 @@ async def test_a_dead_letter_is_sent_again(changing: Served) -> None:
         await dead(nameserver, admin, "audit", "orders", "given up")
     text = (await changing.get("/dead-letters", group="audit")).text
     assert "given up" in text
-    form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', text))
+    form = dict(re.findall(r'(?:hidden"|resend") name="(\w+)" value="([^"]*)">', text))
     asked = await changing.http.post("/resend", data=form)
     ticket = re.search(r'name="ticket" value="([^"]+)"', asked.text)
     assert ticket is not None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core import Admin, Command, Message, MessageExt, Producer, PullConsumer, RequestCode
+from pyrmq_core import Admin, Command, Message, MessageExt, MessageQueue, Producer, PullConsumer, RequestCode
 from pyrmq_core.embedded import CutConnection
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.network import Peer
@@ -154,7 +154,8 @@ async def test_an_end_that_moved_back_shows_what_came_since_the_begin(
     page: Served, began_ms: int, shown: list[str]
 ) -> None:
     await send(page, "before")
-    place = TailPlace(began_ms, {(name, queue_id): 99 for name in ("broker-a", "broker-b") for queue_id in (0, 1)})
+    queues = [MessageQueue("orders", name, queue_id) for name in ("broker-a", "broker-b") for queue_id in (0, 1)]
+    place = TailPlace(began_ms, dict.fromkeys(queues, 99))
     answer = await page.get("/tail", topic="orders", place=place.text())
     assert bodies(answer) == shown
     assert 'data-behind="0"' in answer.text
@@ -215,11 +216,13 @@ async def test_what_a_tail_does_not_take(page: Served, fields: dict[str, str]) -
 
 @given(
     st.integers(0, 10**14 - 1),
-    st.dictionaries(st.tuples(NAMES, st.integers(0, 999)), st.integers(0, 10**18 - 1), max_size=9),
+    st.dictionaries(
+        st.builds(MessageQueue, st.just("orders"), NAMES, st.integers(0, 999)), st.integers(0, 10**18 - 1), max_size=9
+    ),
 )
-def test_a_place_is_read_as_it_was_written(began_ms: int, offsets: dict[tuple[str, int], int]) -> None:
+def test_a_place_is_read_as_it_was_written(began_ms: int, offsets: dict[MessageQueue, int]) -> None:
     place = TailPlace(began_ms, offsets)
-    assert TailPlace.parse(place.text()) == place
+    assert TailPlace.parse(place.text(), "orders") == place
 
 
 @pytest.mark.parametrize(
@@ -227,4 +230,4 @@ def test_a_place_is_read_as_it_was_written(began_ms: int, offsets: dict[tuple[st
 )
 def test_what_is_no_place(text: str) -> None:
     with pytest.raises(InvalidArgument, match="begin the tail again"):
-        TailPlace.parse(text)
+        TailPlace.parse(text, "orders")

@@ -17,7 +17,7 @@ from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.page import Shown, matching, needed, ordered, part, query, tried
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.admin.values import GroupProgress, GroupSummary, QueueProgress
+    from pyrmq_core.client.admin.values import GroupSummary, QueueProgress
 
 KINDS: Final[tuple[str, ...]] = (Text("own"), Text("RocketMQ's"))
 # The longest stack that a page shows.
@@ -70,14 +70,22 @@ def group_kind(name: str) -> str:
 
 
 async def group_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the page of a consumer group. Its lag is sampled for a chart while the page is viewed."""
+    """Returns the page of a consumer group. Its lag is sampled for a chart while the page is viewed.
+
+    Queues are listed under the member that holds them, the member with most lag first.
+    """
     group = needed(request, "group")
     look_ups.watch(Curve("lag", group))
     progress, error = await tried(lambda: look_ups.progress(group))
     description = progress.description if progress else None
     failures = {**(progress.failures if progress else {}), **(description.failures if description else {})}
     queues, members = progress.queues if progress else (), description.members if description else ()
-    rows = part(request, _under_members(ordered(request, matching(request, queues, _texts_of_queue), QUEUE_ORDERS)))
+    lags = Counter[str | None]()
+    for queue in queues:
+        lags[queue.client_id] += max(0, queue.lag)
+    ranked = ordered(request, matching(request, queues, _texts_of_queue), QUEUE_ORDERS)
+    rows = part(request, sorted(ranked, key=lambda row: (-lags[row.client_id], row.client_id or "")))
+    held = itertools.groupby(rows.rows, key=lambda row: row.client_id)
     members_error = str(progress.members_error) if progress and progress.members_error else ""
     return Shown(
         "group.html",
@@ -87,32 +95,13 @@ async def group_page(request: Request, look_ups: LookUps) -> Shown:
             "progress": progress,
             "acknowledged": look_ups.history.acknowledged.get(group),
             "part": rows,
-            "held": _held(rows.rows, progress),
+            "held": [(client_id, lags[client_id], list(of_client)) for client_id, of_client in held],
             "most": max((queue.lag for queue in queues), default=0),
             "most_ok": max((member.rates.consume_ok_tps for member in members if member.rates), default=0.0),
             "failures": failures,
             "errors": [text for text in (error, members_error) if text],
         },
     )
-
-
-def _under_members(rows: Iterable[QueueProgress]) -> list[QueueProgress]:
-    """Returns the rows grouped by member, the member with most lag first. Rows of a member keep their order."""
-    rows, lags = list(rows), Counter[str | None]()
-    for row in rows:
-        lags[row.client_id] += max(0, row.lag)
-    return sorted(rows, key=lambda row: (-lags[row.client_id], row.client_id or ""))
-
-
-def _held(
-    rows: Iterable[QueueProgress], progress: GroupProgress | None
-) -> list[tuple[str | None, int, list[QueueProgress]]]:
-    """Returns for each member its client id (None for queues without a member), its total lag, and its rows."""
-    lags = Counter[str | None]()
-    for queue in progress.queues if progress else ():
-        lags[queue.client_id] += max(0, queue.lag)
-    held = itertools.groupby(rows, key=lambda row: row.client_id)
-    return [(client_id, lags[client_id], list(queues)) for client_id, queues in held]
 
 
 async def stack_page(request: Request, look_ups: LookUps) -> Shown:

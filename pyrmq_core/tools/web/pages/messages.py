@@ -69,9 +69,8 @@ async def tail_page(request: Request, look_ups: LookUps) -> Shown:
         raise InvalidArgument(
             Text("a tail has no key, id or end: take where, as properties.KEYS == 'k1', and times from")
         )
-    needed(request, "topic")
-    text = request.query_params.get("place", "")
-    place = TailPlace.parse(text) if text else None
+    topic, text = needed(request, "topic"), request.query_params.get("place", "")
+    place = TailPlace.parse(text, topic) if text else None
     wanted = wanted_of(request)
     part = await look_ups.tail(wanted if place is None else replace(wanted, since=None), place)
     conditions = {"topic": wanted.topic} | _conditions(wanted)
