@@ -29,7 +29,7 @@ from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
 from pyrmq_core.tools.web.look_ups import LookUps
 from pyrmq_core.tools.web.pages.groups import group_page, groups_page, stack_page
 from pyrmq_core.tools.web.pages.messages import message_page, messages_page, missing, place_of, tail_page, wanted_of
-from pyrmq_core.tools.web.pages.page import Shown, needed, one_of, query
+from pyrmq_core.tools.web.pages.page import Shown, bounded, needed, one_of, query
 from pyrmq_core.tools.web.pages.settings import group_settings_page, servers_page, topic_settings_page
 from pyrmq_core.tools.web.pages.single_pages import (
     cluster_page,
@@ -241,7 +241,8 @@ async def _form(request: Request, token: FormToken) -> dict[str, str]:
     sent = await request.body()
     if not token.matches(raw_field(sent, b"token", len(token.text) + 1)):
         raise HTTPException(403, Text("The form is not from this page as it runs now; load the page again."))
-    return await read_fields(sent)
+    fields = await read_fields(sent)
+    return {name: value if name == "body" else bounded(name, value) for name, value in fields.items()}
 
 
 def described(error: Exception) -> tuple[int, str, str]:

@@ -18,11 +18,12 @@ from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.messages.names import is_system_group
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
 from pyrmq_core.tools.web.pages.page import one_of, whole_number
-from pyrmq_core.tools.web.prepared import PERMISSIONS, Change, Form, Result
+from pyrmq_core.tools.web.prepared import MESSAGE_TYPES, PERMISSIONS, Change, Form, Result
 from pyrmq_core.tools.web.rendering import link
 
 Config = TypeVar("Config", TopicConfig, SubscriptionGroupConfig)
 
+TYPES: Final = {name: name for name in ("", *MESSAGE_TYPES)}
 FLAGS: Final = {"yes": True, "no": False, "": None}
 WHOLE: Final = re.compile("-?[0-9]{1,9}")
 
@@ -33,7 +34,7 @@ async def topic_change(admin: Admin, form: Form) -> Change:
     reading, queues = whole_number(form, "readQueueNums"), whole_number(form, "writeQueueNums")
     perm, order = one_of(form, "perm", PERMISSIONS), bool(one_of(form, "order", FLAGS))
     attributes = _attributes(form.get("attributes", ""))
-    if message_type := form.get("type"):
+    if message_type := one_of(form, "type", TYPES):
         attributes["message.type"] = message_type
     wanted = TopicConfig(topic, reading, queues, perm, order=order, attributes=attributes)
     previews = await admin.preview_topic(wanted, cluster=cluster)

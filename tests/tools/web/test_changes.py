@@ -73,6 +73,13 @@ async def test_the_form_of_a_reset_fills_in_no_topic(changing: Served) -> None:
     assert re.findall(r'<datalist id="topics">(.*)</datalist>', text) == ['<option value="orders">']
 
 
+@pytest.mark.parametrize("field", ["to", "queue", "zone"])
+async def test_a_long_field_is_refused_and_not_repeated(changing: Served, field: str) -> None:
+    form = {"group": "billing", "topic": "orders", "to": "latest", field: 5000 * "x"}
+    status, text, confirmation = await asked(changing, "/reset", **form)
+    assert (status, f"{field} has 5000 characters" in text, 100 * "x" in text, confirmation) == (400, True, False, {})
+
+
 async def test_a_group_of_rocketmq_is_not_reset(changing: Served) -> None:
     """A reset of the page's own group would move its next reads."""
     status, text, _ = await asked(changing, "/reset", group="TOOLS_CONSUMER", topic="orders", to="latest")

@@ -215,6 +215,7 @@ WRONG = (
     ("/topic-settings", {**TOPIC, "topic": "new", "readQueueNums": "0"}),
     ("/topic-settings", {**TOPIC, "topic": "new", "writeQueueNums": "-1"}),
     ("/topic-settings", {**TOPIC, "topic": "new", "perm": "x"}),
+    ("/topic-settings", {**TOPIC, "topic": "new", "type": "MIXTURE"}),
     ("/topic-settings", {**TOPIC, "topic": "new", "attributes": "reserve"}),
     ("/topic-settings", {**TOPIC, "topic": "new", "cluster": "nowhere"}),
     ("/group-settings", {"group": "CID_RMQ_SYS_TRANS"}),

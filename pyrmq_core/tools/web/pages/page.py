@@ -67,9 +67,13 @@ def matching(request: Request, rows: Iterable[Item], texts: Callable[[Item], Ite
 
 def query(request: Request, name: str) -> str:
     """Returns a parameter of the request's query. Raises `InvalidArgument` if it is too long."""
-    value = request.query_params.get(name, "").strip()
+    return bounded(name, request.query_params.get(name, "").strip())
+
+
+def bounded(name: str, value: str) -> str:
+    """Returns the value of a parameter or field. Raises `InvalidArgument` if it is too long."""
     if len(value) > MAX_QUERY_CHARACTERS:
-        values = {"name": name, "number": len(value), "most": MAX_QUERY_CHARACTERS}
+        values = {"name": name[:80], "number": len(value), "most": MAX_QUERY_CHARACTERS}
         raise InvalidArgument(Text("{name} has {number} characters; {most} at most", **values))
     return value
 
