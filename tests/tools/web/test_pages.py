@@ -146,6 +146,8 @@ async def test_what_is_looked_at_is_sampled(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_many_viewers_cost_brokers_no_more_than_one(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     # Thirty loads may need longer than the seconds for which answers are fresh.
     monkeypatch.setattr(look_ups.LookUps._get, "__defaults__", (3600.0,))
+    monkeypatch.setattr(look_ups, "SAMPLE_SECONDS", 7200.0)
+    monkeypatch.setattr(look_ups, "GROUPS_FRESH_SECONDS", 3600.0)
     queries = list[int]()
 
     async def count(request: Command, peer: Peer) -> Pass:
