@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.apache import VERSIONS, ApacheCluster, boot_cluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster, boot_cluster
 from tests.support.guarded import CLUSTERS, Guarded
 from tests.support.maven import ApacheUnavailable
 
@@ -59,7 +59,7 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
         pytest.skip(str(reason))
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=NEWEST_AND_LONG_OLDER)
 def apache(request: pytest.FixtureRequest) -> ApacheCluster:
     """Each release in turn."""
     cluster: ApacheCluster = request.getfixturevalue(f"apache_{request.param[0]}")

@@ -7,7 +7,7 @@ import re
 import pytest
 import trio
 
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 from tests.support.consumer_jobs import Seen, consuming
 from tests.support.group_admin_jobs import GroupAdminJobs, administering, behind, described
 
@@ -18,6 +18,7 @@ class TestNewest(GroupAdminJobs):
         return apache_5.nameserver.address
 
 
+@pytest.mark.soak
 class TestOlder(GroupAdminJobs):
     is_old = True
 
@@ -26,7 +27,6 @@ class TestOlder(GroupAdminJobs):
         return apache_4.nameserver.address
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 async def test_tables_are_those_of_mqadmin(apache: ApacheCluster) -> None:
     """A member is connected, since 4.9's tool shows no progress of a group without a retry topic."""
     nameserver = apache.nameserver.address

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from pyrmq_core.client.admin.message_tracks import TrackType
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 from tests.support.consumer_jobs import Seen, consuming, fresh, made_topic
 from tests.support.group_admin_jobs import administering
 from tests.support.message_admin_jobs import MessageAdminJobs, eventually, found, of_group, sent
@@ -27,7 +27,6 @@ class TestOlder(MessageAdminJobs):
         return apache_4.nameserver.address
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 async def test_tracks_are_those_of_mqadmin(apache: ApacheCluster) -> None:
     nameserver = apache.nameserver.address
     topic, here, gone = await made_topic(nameserver, 1), fresh("here"), fresh("gone")

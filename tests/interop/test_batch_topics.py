@@ -130,6 +130,7 @@ def test_javas_consumer_gives_back_the_message_that_failed(nameserver: str, topi
     assert sorted(map(tuple, rows)) == sorted([(str(n), topic, "0") for n in range(10)] + [("7", topic, "1")])
 
 
+@pytest.mark.soak
 def test_a_4_9_broker_is_refused_before_anything_is_made(apache_4: ApacheCluster, topic: str) -> None:
     with Admin(nameserver=apache_4.nameserver.address, timeout=20) as admin:
         with pytest.raises(InvalidArgument, match=r"was not made: broker-a .* is older than 5\.0"):

@@ -14,6 +14,7 @@ class TestNewest(BrokerAdminJobs):
         return apache_5.nameserver.address
 
 
+@pytest.mark.soak
 class TestOlder(BrokerAdminJobs):
     has_topic_config = False
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.support.apache import VERSIONS
+from tests.support.apache import NEWEST_AND_LONG_OLDER
 from tests.support.client_jobs import ClientJobs, client, consumer, producer, topic
 from tests.support.our_cluster import boot_our_cluster
 
@@ -17,7 +17,7 @@ def ours() -> Iterator[str]:
         yield cluster.nameserver.address
 
 
-@pytest.fixture(params=("ours", *VERSIONS))
+@pytest.fixture(params=("ours", *NEWEST_AND_LONG_OLDER))
 def make(request: pytest.FixtureRequest) -> str:
     """The maker of the servers: ours, or a release of RocketMQ's."""
     return str(request.param)

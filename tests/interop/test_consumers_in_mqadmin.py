@@ -45,7 +45,6 @@ async def check_progress_and_members(version: str, nameserver: str) -> None:
     assert re.search(r"Consume Diff Total: 2\b|Diff Total: 2\b", progress), progress
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 async def test_progress_and_members_at_apaches_brokers(apache: ApacheCluster) -> None:
     await check_progress_and_members(apache.version, apache.nameserver.address)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
 import trio
 
 from pyrmq_core import Admin, Client, Message, MessageQueue, Producer, PullConsumer
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 async def test_consumer_progress_shows_what_a_pull_consumer_commits(apache: ApacheCluster) -> None:
     """The group has a retry topic then, and no member: Java's members would leave a member's share unread."""
     topic, group = f"t_{uuid.uuid4().hex[:8]}", f"g_{uuid.uuid4().hex[:8]}"

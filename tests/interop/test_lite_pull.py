@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from pyrmq_core import LitePullConsumer
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 from tests.support.consumer_jobs import fresh
 from tests.support.java_programs import start_java
 from tests.support.lite_pull_jobs import (
@@ -25,8 +25,6 @@ from tests.support.lite_pull_jobs import (
 from tests.support.waiting import until
 
 JAVA = Path(__file__).parent / "java" / "PollTopic.java"
-
-pytestmark = pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from tests.support.apache import NEWEST_AND_LONG_OLDER, VERSIONS, ApacheCluster
+from tests.support.apache import VERSIONS, ApacheCluster
 from tests.support.go_programs import built
 from tests.support.groups.java_members import JavaMembers, open_go_members, open_java_members
 from tests.support.groups.mixed_group import SECONDS, MixedGroup, change_at_random
@@ -26,7 +26,6 @@ RATE = 80.0  # messages a second over all queues
 LONG_SECONDS = 240.0
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 async def test_members_of_both_kinds_join_and_leave(apache: ApacheCluster) -> None:
     """One group concurrent and one orderly, on the same topic."""
     async with two_groups(apache.version, apache.nameserver.address) as groups, trio.open_nursery() as nursery:

@@ -54,6 +54,7 @@ async def test_a_receipt_survives_a_restart_of_its_broker(newest: ApacheCluster)
         assert await consumer.receive(topic, 32, wait=1.0) == []
 
 
+@pytest.mark.soak
 async def test_a_broker_before_5_0_is_refused_by_name(apache_4: ApacheCluster) -> None:
     nameserver = apache_4.nameserver.address
     topic = await made_topic(nameserver)

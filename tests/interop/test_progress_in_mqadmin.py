@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyrmq_core import MessageQueue
 from pyrmq_core.blocking import PullConsumer
 from pyrmq_spark import OffsetPublisher, commit_offsets
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 from tests.support.spark import spark
 from tests.support.spark_batches import topic
 from tests.support.spark_streams import Topic, run, sender, sent, stream, wait_until
@@ -34,7 +34,6 @@ def progress_of(apache: ApacheCluster, group: str) -> dict[MessageQueue, tuple[i
     }
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 def test_consumer_progress_shows_where_a_query_stands(
     spark: SparkSession, apache: ApacheCluster, sent: Topic, tmp_path: Path
 ) -> None:

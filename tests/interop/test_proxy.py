@@ -151,16 +151,6 @@ class TestConsumers:
         assert [message.reconsume_times for message in seen.messages if message.body == b"b"] == [0, 1]
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-class TestSpark:
-    """A batch and a stream."""
-
-    ROWS = 3000
-    test_rows_come_back_as_they_went = BatchJobs.test_rows_come_back_as_they_went
-    test_everything_once = StreamJobs.test_everything_once_over_stops_and_starts
-
-
 class TestErrors:
     """The errors of a proxy's refusals and of its other port, which say what to do."""
 

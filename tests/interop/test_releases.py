@@ -17,7 +17,7 @@ from tests.support.release_steps import STEPS, Walk
 pytestmark = pytest.mark.timeout(900)
 
 PAGE = Path(__file__).parents[2] / "docs" / "releases.md"
-OTHER_RELEASES = ("4.3.2", "4.5.2", "4.8.0", "4.9.0", "4.9.7", "5.0.0", "5.1.4", "5.3.3", "5.4.0")
+OTHER_RELEASES = ("4.3.2", "4.5.2", "4.8.0", "4.9.0", "5.0.0", "5.1.4", "5.3.3", "5.4.0")
 
 
 def words_of(release: str) -> dict[str, str]:
@@ -44,7 +44,7 @@ def outcome(error: Exception) -> str:
 
 
 @pytest.mark.parametrize(
-    "release", [NEWEST, *(pytest.param(release, marks=pytest.mark.soak) for release in OTHER_RELEASES)]
+    "release", [NEWEST, "4.9.7", *(pytest.param(release, marks=pytest.mark.soak) for release in OTHER_RELEASES)]
 )
 def test_a_release_does_what_the_page_says(release: str, tmp_path: Path) -> None:
     expected = words_of(release)

@@ -18,10 +18,9 @@ from pyrmq_core import (
     Producer,
     PushConsumer,
 )
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 @pytest.mark.parametrize("namespace", [None, "tenant"])
 async def test_a_handler_answers_requests(apache: ApacheCluster, namespace: str | None) -> None:
     """At the first delivery, and at the second after the handler gave the message back: its properties stay."""

@@ -14,6 +14,7 @@ class TestNewest(ResetJobs):
         return apache_5.nameserver.address
 
 
+@pytest.mark.soak
 class TestOlder(ResetJobs):
     @pytest.fixture
     async def nameserver(self, apache_4: ApacheCluster) -> str:

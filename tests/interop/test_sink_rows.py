@@ -14,7 +14,7 @@ from pyrmq_spark.spark_errors import RocketMQSparkError
 from pyrmq_spark.write.columns import SinkSchema
 from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
 from pyrmq_spark.write.write_task import PartitionWrite
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 from tests.support.spark import wait_readable
 from tests.support.spark_batches import topic
 from tests.support.spark_streams import wait_until
@@ -55,12 +55,12 @@ def test_rows_are_delivered_at_their_time(apache_5: ApacheCluster, topic: str) -
     assert min(stored) >= due
 
 
+@pytest.mark.soak
 def test_a_broker_before_5_is_not_asked_to_deliver_later(apache_4: ApacheCluster, topic: str) -> None:
     with pytest.raises(RocketMQSparkError, match=r"need brokers of 5\.0 or later; .* is older"):
         write_rows(apache_4, topic, delayed(timedelta(seconds=3)))
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 def test_rows_go_by_key_and_are_found_by_ids_of_content(apache: ApacheCluster, topic: str) -> None:
     nameserver = apache.nameserver.address
     with Admin(nameserver=nameserver, timeout=20) as admin:

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyrmq_core.blocking import Admin
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 from tests.support.spark import read, spark, wait_readable, write
 from tests.support.spark_batches import BatchJobs, some_rows, topic
 
@@ -19,7 +19,7 @@ def nameserver(apache: ApacheCluster) -> str:
 
 
 class TestBatchJobs:
-    """The jobs that need from a broker what each release does by itself."""
+    """The jobs in which a broker's part is larger than that of Spark and of the plan."""
 
     ROWS = 5_000
     queues = BatchJobs.queues
@@ -27,12 +27,6 @@ class TestBatchJobs:
     test_offsets_bound_what_is_read = BatchJobs.test_offsets_bound_what_is_read
     test_times_bound_what_is_read = BatchJobs.test_times_bound_what_is_read
     test_tags_are_filtered_at_the_broker_and_again = BatchJobs.test_tags_are_filtered_at_the_broker_and_again
-
-
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
-class TestBatchJobsOfTheNewest:
-    """The jobs in which a broker's part is larger than that of Spark and of the plan."""
-
     test_a_topic_is_copied_by_a_read_and_a_write = BatchJobs.test_a_topic_is_copied_by_a_read_and_a_write
     test_topics_come_from_the_column = BatchJobs.test_topics_come_from_the_column
     test_large_and_compressed_bodies = BatchJobs.test_large_and_compressed_bodies

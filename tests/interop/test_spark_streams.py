@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 from tests.support.spark import spark
 from tests.support.spark_batches import topic
 from tests.support.spark_streams import StreamJobs, sender, sent
@@ -20,16 +20,10 @@ def nameserver(apache: ApacheCluster) -> str:
 
 
 class TestStreamJobs:
-    """The jobs that need from a broker what each release does by itself."""
+    """The jobs in which a broker's part is larger than that of Spark and of the plan."""
 
     test_sql_over_properties = StreamJobs.test_sql_over_properties
     test_times_start_a_stream = StreamJobs.test_times_start_a_stream
-
-
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
-class TestStreamJobsOfTheNewest:
-    """The jobs in which a broker's part is larger than that of Spark and of the plan."""
-
     test_everything_once_over_stops_and_starts = StreamJobs.test_everything_once_over_stops_and_starts
     test_new_queues_from_their_beginning = StreamJobs.test_new_queues_from_their_beginning
     test_a_deleted_topic_fails_the_query_by_name = StreamJobs.test_a_deleted_topic_fails_the_query_by_name

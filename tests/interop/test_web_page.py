@@ -19,7 +19,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from pyrmq_core import Client, Message, Producer, PullConsumer
 from pyrmq_core.tools.web import topic_figures
 from pyrmq_core.tools.web.server import WebSettings, serve_web
-from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
+from tests.support.apache import ApacheCluster
 from tests.support.browser import browser, missing
 
 TOPIC = "web_page_orders"
@@ -30,7 +30,6 @@ MESSAGES = 12
 WITHIN_SECONDS = 120  # the end of a wait that hangs
 
 
-@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 async def test_every_page(apache: ApacheCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_figures, "PATIENCE_SECONDS", 60.0)  # the list of topics waits for its rows' figures
     nameserver = apache.nameserver.address

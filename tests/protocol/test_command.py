@@ -51,3 +51,4 @@ def test_a_broker_that_is_taken_for_a_nameserver_is_called_a_broker() -> None:
     route = response_error(answer, RequestCode.GET_ROUTEINFO_BY_TOPIC, "127.0.0.1:10911", "topic T")
     assert str(route).endswith("name a NameServer's address, whose port is 9876 by default")
     assert "is older than this request" in str(response_error(answer, RequestCode.LITE_PULL_MESSAGE, "127.0.0.1:10911"))
+    assert "needs a broker of 5.0 or later" in str(response_error(answer, RequestCode.POP_MESSAGE, "127.0.0.1:10911"))

@@ -74,6 +74,7 @@ def connect_environment() -> dict[str, str]:
     return job_environment(ROOT, client) | {"PYRMQ_SERVER_PATH": str(ROOT)}
 
 
+@pytest.mark.soak  # a pipeline is a client of Spark Connect, too (`test_pipelines.py`)
 def test_from_spark_connect(nameserver: str, tmp_path: Path, connect_environment: dict[str, str]) -> None:
     check("connect", nameserver, tmp_path, connect_environment)
 
