@@ -38,8 +38,8 @@ FOUND = {
 }
 # `tests/spark/test_committed_faults.py` finds it.
 OF_STREAMS = "whole queues"
-# The plants of the default tier: those of a line are in the processes of one run of a step, each with words of its own.
-# `tests/simulated` finds most of the others.
+# Those of a line are in the processes of one run of a step, each with words of its own.
+# `make soak` has the first line, and `tests/simulated` finds most of the others.
 TOGETHER = (
     (ClusterKind.OURS, Kind.CUT, ("lost members", "committed rollbacks", "early deliveries", "second calls")),
     (ClusterKind.PAIRS, Kind.JOIN, ("spoiled copies", "second deliveries")),
@@ -71,7 +71,10 @@ def test_a_plant_takes_the_calls_of_what_it_replaces(name: str) -> None:
 
 
 @pytest.mark.timeout(len(SEEDS) * KILLED_AFTER_SECONDS)
-@pytest.mark.parametrize(("cluster", "kind", "names"), TOGETHER, ids=[row[0] for row in TOGETHER])
+@pytest.mark.parametrize(
+    ("cluster", "kind", "names"),
+    [pytest.param(*row, id=row[0], marks=[pytest.mark.soak] * (row[0] is ClusterKind.OURS)) for row in TOGETHER],
+)
 def test_planted_faults_are_found(
     cluster: ClusterKind, kind: Kind, names: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

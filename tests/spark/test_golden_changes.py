@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 PLACEHOLDER: Final = debezium_values.Placeholder
 POSTGRESQL_4: Final = "debezium_postgresql_4"
 FILES: Final = sorted(GOLDEN.glob("*.jsonl"))
-# One of each tool and database. All of the others take minutes.
-ALWAYS: Final = ("canal_mariadb_5", "debezium_mariadb_5", "debezium_postgresql_6")
+# One of each tool, and of each database; a stream judges one of Debezium over MariaDB. All of the others take minutes.
+ALWAYS: Final = ("canal_mariadb_5", "debezium_postgresql_6")
 MIN_CHANGES: Final = 5  # of rows that were there
 
 
