@@ -34,7 +34,6 @@ from pyrmq_core.tools.web.tails import TailPart, TailPlace, read_tail
 from pyrmq_core.tools.web.topic_figures import TopicFigures
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.admin.health_rules import Health
     from pyrmq_core.client.admin.message_queries import MessageList
     from pyrmq_core.client.admin.message_tracks import MessageTrack
     from pyrmq_core.client.admin.messages import MessageTrace
@@ -91,10 +90,11 @@ class LookUps:
     def __init__(self, admin: Admin, consumer: PullConsumer, masks: Masks) -> None:
         self.masks = masks
         self.history = History()
-        self.figures = TopicFigures(self._stats_once, self.groups)
-        self.health = HealthLooks(self._health_once)
         self._admin = admin
         self._shared = SharedAnswers()
+        once = self._shared.once
+        self.figures = TopicFigures(lambda topic: once(partial(admin.topics.stats, topic)), self.groups)
+        self.health = HealthLooks(lambda before: once(partial(admin.health, groups=True, before=before)))
         self._address = ""
         self._searches = SharedAnswers(LookUpQueue(SEARCHES_AT_ONCE, SEARCH_WAIT_SECONDS))
         self._reads = MessageReads(admin, consumer, masks)
@@ -136,12 +136,6 @@ class LookUps:
 
     async def topic_stats(self, topic: str) -> TopicStats:
         return await self._get(("stats", topic), partial(self._admin.topics.stats, topic))
-
-    async def _stats_once(self, topic: str) -> TopicStats:
-        return await self._shared.once(partial(self._admin.topics.stats, topic))
-
-    async def _health_once(self, before: Health | None) -> Health:
-        return await self._shared.once(partial(self._admin.health, groups=True, before=before))
 
     async def consumers(self, topic: str) -> TopicConsumers:
         """Returns the groups of the topic, most lag first, and keeps their offsets to compute their rates."""

@@ -290,7 +290,8 @@ class MessageReads:
             if item.message is None:
                 faults[queue.broker_name, queue.queue_id, item.offset] = str(item.error)
                 return None
-            faults[_key_of(item.message)] = _fault_text(item, item.message)
+            values = {"size": len(item.message.body), "error": str(item.error)}
+            faults[_key_of(item.message)] = Text("cannot be read, {size:,} bytes as stored: {error}", **values)
             return shortened(item.message)
 
         while start < end:
@@ -439,11 +440,6 @@ def _cell(value: object) -> str:
             return "…"
     text = one_line(value)
     return text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"
-
-
-def _fault_text(record: UnreadableRecord, message: MessageExt) -> str:
-    values = {"size": len(message.body), "error": str(record.error)}
-    return Text("cannot be read, {size:,} bytes as stored: {error}", **values)
 
 
 def _key_of(message: MessageExt) -> MessageKey:

@@ -49,9 +49,9 @@ async def groups_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the list of groups whose names or topics contain a text, with their members and lag."""
     listed = await look_ups.groups()
     kind = query(request, "kind") or KINDS[0]
-    of_kind = {
-        kind_name: [group for group in listed.groups if group_kind(group.group) == kind_name] for kind_name in KINDS
-    }
+    own, systems = KINDS
+    of_kind = {own: [group for group in listed.groups if not is_system_group(group.group)]}
+    of_kind[systems] = [group for group in listed.groups if is_system_group(group.group)]
     groups = matching(request, of_kind.get(kind, ()), lambda group: (group.group, *group.topics))
     shown = part(request, ordered(request, groups, GROUP_ORDERS))
     values = {
@@ -63,10 +63,6 @@ async def groups_page(request: Request, look_ups: LookUps) -> Shown:
         "kinds": {kind_name: len(there) for kind_name, there in of_kind.items()},
     }
     return Shown("groups.html", {**values, "failures": listed.failures})
-
-
-def group_kind(name: str) -> str:
-    return KINDS[1] if is_system_group(name) else KINDS[0]
 
 
 async def group_page(request: Request, look_ups: LookUps) -> Shown:
