@@ -19,7 +19,7 @@ def nameserver(apache: ApacheCluster) -> str:
 
 
 class TestBatchJobs:
-    """The jobs in which a broker's part is larger than that of Spark and of the plan."""
+    """Jobs in which a broker's part is larger than Spark's; `test_arrow.py` has long bodies and many topics."""
 
     ROWS = 5_000
     queues = BatchJobs.queues
@@ -27,9 +27,6 @@ class TestBatchJobs:
     test_offsets_bound_what_is_read = BatchJobs.test_offsets_bound_what_is_read
     test_times_bound_what_is_read = BatchJobs.test_times_bound_what_is_read
     test_tags_are_filtered_at_the_broker_and_again = BatchJobs.test_tags_are_filtered_at_the_broker_and_again
-    test_a_topic_is_copied_by_a_read_and_a_write = BatchJobs.test_a_topic_is_copied_by_a_read_and_a_write
-    test_topics_come_from_the_column = BatchJobs.test_topics_come_from_the_column
-    test_large_and_compressed_bodies = BatchJobs.test_large_and_compressed_bodies
 
 
 @pytest.mark.soak

@@ -20,14 +20,13 @@ def nameserver(apache: ApacheCluster) -> str:
 
 
 class TestStreamJobs:
-    """The jobs in which a broker's part is larger than that of Spark and of the plan."""
+    """Jobs in which a broker's part is larger than Spark's; `test_progress_in_mqadmin.py` has the progress."""
 
     test_sql_over_properties = StreamJobs.test_sql_over_properties
     test_times_start_a_stream = StreamJobs.test_times_start_a_stream
     test_everything_once_over_stops_and_starts = StreamJobs.test_everything_once_over_stops_and_starts
     test_new_queues_from_their_beginning = StreamJobs.test_new_queues_from_their_beginning
     test_a_deleted_topic_fails_the_query_by_name = StreamJobs.test_a_deleted_topic_fails_the_query_by_name
-    test_progress_shows_lag_and_is_published = StreamJobs.test_progress_shows_lag_and_is_published
 
 
 @pytest.mark.soak
