@@ -1,4 +1,4 @@
-"""`Turns`: long steps of many tasks, one in each pass of the event loop.
+"""`Turns`: long steps of many tasks, a few in each pass of the event loop.
 
 Trio runs every runnable task before it looks for received bytes. If all steps were made in one pass, every other
 request would wait for all of them.
@@ -6,34 +6,37 @@ request would wait for all of them.
 
 from __future__ import annotations
 
+from typing import Final
+
 import trio
+
+# The steps in one pass. With more, other requests wait longer; with fewer, more passes look for received bytes.
+AT_ONCE: Final = 16
 
 
 class Turns:
-    """The turns of one loop. One `is_free` if none was taken in this pass, and no task waits."""
-
-    __slots__ = ("_waiting", "is_free")
+    __slots__ = ("_left", "_waiting")
 
     def __init__(self) -> None:
-        self.is_free = True
+        self._left = AT_ONCE
         self._waiting = trio.lowlevel.ParkingLot()
 
     def take_nowait(self) -> bool:
-        """Takes the turn of this pass of the event loop. Returns False if it was taken, or other tasks wait for it."""
-        if not self.is_free:
+        """Takes a turn in this pass of the event loop. Returns False if none is left, or other tasks wait for one."""
+        if not self._left:
             return False
-        self.is_free = False
-        trio.lowlevel.current_trio_token().run_sync_soon(self._pass_on)
+        if self._left == AT_ONCE:
+            trio.lowlevel.spawn_system_task(self._pass_on)
+        self._left -= 1
         return True
 
     async def take(self) -> None:
-        """Waits for a turn, behind all tasks that wait already. If one is free, returns without a checkpoint."""
+        """Waits for a turn, behind all tasks that wait already. If one is left, returns without a checkpoint."""
         if not self.take_nowait():
             await self._waiting.park()
 
-    def _pass_on(self) -> None:
-        if self._waiting:
-            self._waiting.unpark()
-            trio.lowlevel.current_trio_token().run_sync_soon(self._pass_on)
-        else:
-            self.is_free = True
+    async def _pass_on(self) -> None:
+        while self._waiting:
+            self._waiting.unpark(count=AT_ONCE)
+            await trio.lowlevel.checkpoint()
+        self._left = AT_ONCE

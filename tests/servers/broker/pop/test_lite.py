@@ -35,7 +35,7 @@ from pyrmq_core.protocol.requests.pop.settle import AckMessage, ChangeInvisibleT
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.processors.pops.lite import LiteGroupRequests
 from pyrmq_core.servers.broker.processors.table import families_of
-from tests.servers.broker.serving import Served, serving, until
+from tests.servers.broker.serving import Served, serving
 
 ON = {"enableLmq": "true", "enableMultiDispatch": "true"}
 ADD, REMOVE, ALL, LEAVE = LiteAction
@@ -235,9 +235,7 @@ async def test_one_pop_of_a_group_is_woken_and_the_next_one_if_its_client_is_gon
         await made(served)
         assert await control(served, *(change(ADD, "a", client=client) for client in "cde")) == (0, None)
         lite, peer, woken = requests_of(served), cast("Peer", object()), list[LateAnswer]()
-        first = cast("LateAnswer", lite.pop(pop_of("d"), peer))
-        await next_turn(served)
-        second = cast("LateAnswer", lite.pop(pop_of("e"), peer))
+        first, second = (cast("LateAnswer", lite.pop(pop_of(client), peer)) for client in "de")
         first.wait(woken.append)
         second.wait(woken.append)
         await sent(served, "a1")
@@ -274,11 +272,6 @@ async def test_a_renewal_takes_no_lite_topic_of_an_exclusive_group_from_another(
         assert [client.client_id for client in lite.clients.subscribers("%LMQ%$T$a")] == ["c"]
 
 
-async def next_turn(served: Served) -> None:
-    turns = served.running.broker.deliveries.reviver.waits.turns
-    await until(lambda: turns.is_free)
-
-
 def requests_of(served: Served) -> LiteGroupRequests:
     (lite,) = [each for each in families_of(served.running.broker) if isinstance(each, LiteGroupRequests)]
     return lite
@@ -291,13 +284,10 @@ async def test_a_pop_of_no_message_waits_for_none_and_hides_none_from_others(tmp
         assert await control(served, change(ADD, "a")) == (0, None)
         lite, peer = requests_of(served), cast("Peer", object())
         plain = PopMessage("G", "T", -1, messages, 60_000, 20_000, 0).to_command()
-        for pops, request in ((lite.pops, plain), (lite, pop_of("c", messages))):
-            await next_turn(served)
-            answer = pops.pop(request, peer)
+        for answer in (lite.pops.pop(plain, peer), lite.pop(pop_of("c", messages), peer)):
             assert isinstance(answer, Command)
             assert answer.code == POLLING_TIMEOUT
         await sent(served, "a1")
-        await next_turn(served)
         assert isinstance(lite.pop(pop_of("c", messages), peer), Command)
         assert bodies(await pop(served)) == ["a1"]
 

@@ -1,70 +1,84 @@
-"""Acknowledgements and extensions behind many pops on one connection are answered before the work of those pops."""
+"""Acknowledgements and extensions that arrive behind many pops are answered before the work of those pops."""
 
-from dataclasses import replace
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
 
-from pyrmq_core.network import parse_address
+from pyrmq_core.network import Peer
+from pyrmq_core.network.connection.peer import PeerConnection
+from pyrmq_core.network.turns import AT_ONCE
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.protocol.framing.frame import FrameDecoder, encode_frame
 from pyrmq_core.protocol.requests.pop.settle import AckMessage, BatchAckMessage, ChangeInvisibleTime, ack_entries
+from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.processors.handlers import Answer
+from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests
+from pyrmq_core.servers.broker.processors.pops.settle import SettleRequests
+from pyrmq_core.servers.broker.processors.table import families_of
+from pyrmq_core.servers.broker.store.appending import Append
+from pyrmq_core.servers.broker.store.batch_pieces import piece
 from tests.servers.broker.pop.popping import BROKER, pop, pop_message
-from tests.servers.broker.serving import Served, message, serving, until
+from tests.servers.broker.serving import Served, serving, until
 
-POPS = 60
-POPPED_AHEAD = 10
+POPS, SETTLED = 120, 12
 
 
 async def settling(served: Served) -> list[Command]:
-    """Returns the requests that settle three popped messages: by an acknowledgement, in a batch, by an extension."""
-    for number in range(3):
-        await served.send("T", b"%d" % number)
-    first, second, third = [each.receipt for each in await pop(served)]
-    return [
-        AckMessage("G", "T", first.queue_id, first.encode(), first.queue_offset).to_command(),
-        BatchAckMessage(BROKER, ack_entries("T", "G", [second])).to_command(),
-        ChangeInvisibleTime("G", "T", third.queue_id, third.encode(), third.queue_offset, 60_000).to_command(),
-    ]
+    """Returns the requests that settle popped messages: acknowledgements, also in batches, and extensions."""
+    for _ in range(SETTLED):
+        await served.send("T")
+    receipts, requests = [each.receipt for each in await pop(served)], list[Command]()
+    for first, second, third in zip(receipts[::3], receipts[1::3], receipts[2::3], strict=True):
+        requests += [
+            AckMessage("G", "T", first.queue_id, first.encode(), first.queue_offset).to_command(),
+            BatchAckMessage(BROKER, ack_entries("T", "G", [second])).to_command(),
+            ChangeInvisibleTime("G", "T", third.queue_id, third.encode(), third.queue_offset, 60_000).to_command(),
+        ]
+    return requests
 
 
-async def answers_to(
-    stream: trio.SocketStream, decoder: FrameDecoder, requests: list[Command], count: int
-) -> list[Command]:
-    await stream.send_all(b"".join(map(encode_frame, requests)))
-    answers: list[Command] = []
-    with trio.fail_after(60):
-        while len(answers) < count:
-            while (answer := decoder.next_command()) is not None:
-                answers.append(answer)
-            if len(answers) < count:
-                decoder.feed(await stream.receive_some())
-    return answers
+def put(served: Served, messages: int) -> None:
+    host = served.running.broker.identity.store_host
+    for _ in range(messages):
+        served.running.broker.store.put(Append("T", 0, [piece(0, b"x", b"")], 0, host, host), clock.now_ms())
 
 
-def numbered(first: int, requests: list[Command]) -> list[Command]:
-    return [replace(request, opaque=first + at) for at, request in enumerate(requests)]
+class Drained:
+    """A connection whose answers are all written."""
+
+    async def wait_answer_turn(self) -> None: ...
 
 
 @pytest.mark.parametrize("is_woken", [False, True])
 async def test_what_settles_messages_does_not_wait_for_the_pops_before_it(tmp_path: Path, is_woken: bool) -> None:
     async with serving(tmp_path) as served:
-        settles = numbered(1000, await settling(served))
-        pops = numbered(0, [pop_message(messages=1, poll_time_ms=20_000).to_command() for _ in range(POPS)])
-        sends = numbered(2000, [message("T").to_command() for _ in range(POPS)])
-        stream, decoder = await trio.open_tcp_stream(*parse_address(served.running.address)), FrameDecoder()
-        async with stream:
+        settles, broker, order = await settling(served), served.running.broker, list[str]()
+        families = [each for each in families_of(broker) if isinstance(each, PopRequests | SettleRequests)]
+        handlers = {code: handler for family in families for code, handler in family.handlers().items()}
+        peer = Peer(cast("PeerConnection", Drained()), "127.0.0.1:1", "127.0.0.1:2")
+
+        async def note(name: str, answer: Answer) -> None:
+            command = answer if isinstance(answer, Command) else await cast("Awaitable[Command]", answer)
+            assert command.code == ResponseCode.SUCCESS
+            order.append(name)
+
+        def ask(requests: list[Command], name: str) -> None:
+            for request in requests:
+                answer = handlers[request.code](request, peer)
+                nursery.start_soon(note, name, answer)
+
+        pops = [pop_message(messages=1, poll_time_ms=20_000 * is_woken).to_command()] * POPS
+        async with trio.open_nursery() as nursery:
             if is_woken:
-                held = served.running.broker.deliveries.reviver.waits.held
-                await stream.send_all(b"".join(map(encode_frame, pops)))
-                await until(lambda: held.count == POPS)
-                answers = await answers_to(stream, decoder, sends + settles, 2 * POPS + 3)
+                ask(pops, "pop")
+                await until(lambda: broker.deliveries.reviver.waits.held.count == POPS)
+                put(served, POPS)
             else:
-                for _ in range(POPS):
-                    await served.send("T")
-                answers = await answers_to(stream, decoder, pops + settles, POPS + 3)
-        assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
-        order = [answer.opaque for answer in answers if answer.opaque < 2000]
-        assert {number for number in order[: POPPED_AHEAD + 3] if number >= 1000} == {1000, 1001, 1002}
+                put(served, POPS)
+                ask(pops, "pop")
+            ask(settles, "settled")
+        last = len(order) - order[::-1].index("settled")
+        assert last <= SETTLED + 2 * AT_ONCE
