@@ -33,6 +33,9 @@ class PopDelivery(AsyncOnly):
     or `give_back`, once. `message.reconsume_times` counts the earlier deliveries.
     """
 
+    _is_settled = _is_dead = _is_leaving = False
+    _lock: trio.Lock | None = None
+
     def __init__(
         self, message: MessageExt, receipt: Receipt, topic: str, requests: PopRequests, most_tries: int
     ) -> None:
@@ -41,8 +44,6 @@ class PopDelivery(AsyncOnly):
         self._topic = topic
         self._requests = requests
         self._most_tries = most_tries
-        self._is_settled = self._is_dead = self._is_leaving = False
-        self._lock: trio.Lock | None = None
         self._starts_now(receipt.invisible_ms)
 
     @property
@@ -181,20 +182,23 @@ async def acknowledge(deliveries: Sequence[PopDelivery]) -> None:
 
     They are not extended meanwhile. No other task may settle one of them.
     """
+    locks = []
     for delivery in deliveries:
         delivery._is_leaving = True
+        if delivery._lock is not None:
+            locks.append(delivery._lock)
     try:
-        for delivery in deliveries:
-            if delivery._lock is not None:
-                async with delivery._lock:  # behind an extension under way
-                    pass
+        for lock in locks:
+            async with lock:  # behind an extension under way
+                pass
         first = deliveries[0]
         await first._requests.ack(first._topic, [delivery._receipt for delivery in deliveries])
-        for delivery in deliveries:
-            delivery._is_settled = True
-    finally:
+    except BaseException:
         for delivery in deliveries:
             delivery._is_leaving = False
+        raise
+    for delivery in deliveries:
+        delivery._is_settled = True
 
 
 async def give_back_unused(deliveries: Iterable[PopDelivery]) -> None:

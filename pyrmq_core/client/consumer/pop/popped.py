@@ -89,6 +89,7 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
     # Reading the properties of a message parses its whole record.
     has_receipts, popped = POP_CK.encode() in bytes(answer.records), []
     times = (answer.pop_time_ms, answer.invisible_ms, answer.revive_queue_id)
+    queue, mark, start = ("", -1), POPPED_TOPIC, None
     for item in items:
         message, error = (item.message, item.error) if isinstance(item, UnreadableRecord) else (item, None)
         if message is None:
@@ -97,12 +98,16 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
         if text is not None:
             receipt = Receipt.decode(text)
         else:
-            mark, queue_id, offset = topic_mark(message.topic), message.queue_id, message.queue_offset
-            start = starts.get((mark, queue_id), offset) if starts else offset
-            if starts and (mark, queue_id) not in starts:
-                raise HeaderError(f"{broker_name} popped a message of queue {queue_id} of {topic} without its receipt")
-            check_spread(start, offset)
-            receipt = make_receipt(start, *times, mark, broker_name, queue_id, offset, None)
+            queue_id, offset = message.queue_id, message.queue_offset
+            if queue != (message.topic, queue_id):  # messages of a queue follow each other
+                queue, mark = (message.topic, queue_id), topic_mark(message.topic)
+                start = starts.get((mark, queue_id))
+                if starts and start is None:
+                    what = f"a message of queue {queue_id} of {topic} without its receipt"
+                    raise HeaderError(f"{broker_name} popped {what}")
+            first = offset if start is None else start
+            check_spread(first, offset)
+            receipt = make_receipt(first, *times, mark, broker_name, queue_id, offset, None)
             tries = counts.get((mark, queue_id, offset), counts.get((mark, queue_id, None), 0)) if counts else 0
             if tries > 0:
                 message = replace(message, reconsume_times=tries)

@@ -243,7 +243,7 @@ class Receiving:
         namespace, most_tries = self._settings.namespace, self._settings.max_reconsume_times
         deliveries = []
         for entry in popped:
-            message = message_without_namespace(entry.message, namespace)
+            message = message_without_namespace(entry.message, namespace) if namespace else entry.message
             delivery = PopDelivery(message, entry.receipt, options.topic, self._requests, most_tries)
             if not options.filter.passes_all and not options.filter.matches(message.tags):
                 self._nursery.start_soon(self._quietly, delivery.ack)

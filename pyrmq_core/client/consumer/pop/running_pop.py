@@ -116,7 +116,13 @@ class RunningPop:
             if waiting and not has_next:
                 nursery.start_soon(self._handle_next, nursery, waiting)
                 has_next = True
-            await self._handle_in_turn(nursery, [delivery])
+            is_handled = False
+            try:
+                await self._handle(nursery, delivery)
+                is_handled = True
+            finally:
+                if not is_handled:
+                    await self._leave([delivery])
 
     async def _handle_in_turn(self, nursery: trio.Nursery, deliveries: Sequence[PopDelivery]) -> None:
         left = list(deliveries)
@@ -128,12 +134,15 @@ class RunningPop:
                     break
         finally:
             if left:  # a scope for each message would cost more than a fast handler
-                with trio.move_on_after(LEAVING_SECONDS, shield=True):
-                    for delivery in left:
-                        await delivery._fail(NotHandled())
-                for delivery in left:
-                    self.free += not self.order
-                    self._end(delivery)
+                await self._leave(left)
+
+    async def _leave(self, deliveries: Sequence[PopDelivery]) -> None:
+        with trio.move_on_after(LEAVING_SECONDS, shield=True):
+            for delivery in deliveries:
+                await delivery._fail(NotHandled())
+        for delivery in deliveries:
+            self.free += not self.order
+            self._end(delivery)
 
     async def _handle(self, nursery: trio.Nursery, delivery: PopDelivery) -> bool:
         outcome = await self.calls.call([delivery.message])
@@ -162,7 +171,8 @@ class RunningPop:
                 await self._acknowledge(deliveries[start : start + MOST_ACKS])
         finally:
             for delivery in deliveries:
-                self._end(delivery)
+                del self.handled[delivery]
+            self.changed.set()
 
     async def _acknowledge(self, deliveries: Sequence[PopDelivery]) -> bool:
         while True:

@@ -160,8 +160,11 @@ def ack_entries(topic: str, group: str, receipts: Iterable[Receipt]) -> tuple[Ac
     """Returns the acknowledgements of messages that `group` popped from `topic`: one entry for each pop and queue."""
     offsets: dict[tuple[str, int, int, int, int, int], set[int]] = {}
     for receipt in receipts:
-        key = (receipt.mark, receipt.start_offset, receipt.queue_id, receipt.revive_queue_id, receipt.pop_time_ms)
-        offsets.setdefault((*key, receipt.invisible_ms), set()).add(receipt.queue_offset)
+        times = receipt.pop_time_ms, receipt.invisible_ms
+        key = (receipt.mark, receipt.start_offset, receipt.queue_id, receipt.revive_queue_id, *times)
+        if (numbers := offsets.get(key)) is None:
+            numbers = offsets[key] = set()
+        numbers.add(receipt.queue_offset)
     return tuple(AckEntry(group, topic, *key, tuple(sorted(numbers))) for key, numbers in offsets.items())
 
 
