@@ -47,8 +47,9 @@ class HealthLooks:
         """Keeps health checks running for `VIEWED_SECONDS`. Waits up to `PATIENCE_SECONDS` for the first result."""
         self._viewed_until = trio.current_time() + VIEWED_SECONDS
         self._viewed.set()
-        with trio.move_on_after(PATIENCE_SECONDS):
-            await self._looked.wait()
+        if not self._looked.is_set():
+            with trio.move_on_after(PATIENCE_SECONDS):
+                await self._looked.wait()
 
     async def look_up(self) -> None:
         while True:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+
+import trio
+from trio.testing import assert_no_checkpoints
 
 from pyrmq_core import Admin, Command, RequestCode
+from pyrmq_core.client.admin.health_rules import Health
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
+from pyrmq_core.tools.web.health_looks import HealthLooks
 from tests.support.message_admin_jobs import dead
 from tests.tools.web.serving import served
 
@@ -44,3 +50,19 @@ async def test_the_first_page_begins_with_what_is_wrong() -> None:
     assert text.index("What is wrong") < text.index("DefaultCluster")
     assert "97% of the log&#39;s disk are used" in text
     assert "Nothing is wrong." not in text
+
+
+async def test_a_known_check_keeps_no_page_waiting() -> None:
+    """Not for one turn of the loop: a flood of connections makes turns long."""
+
+    async def take(before: Health | None) -> Health:
+        return Health((), datetime.now(UTC))
+
+    looks = HealthLooks(take)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(looks.look_up)
+        await looks.view()
+        assert looks.latest is not None
+        with assert_no_checkpoints():
+            await looks.view()
+        nursery.cancel_scope.cancel()
