@@ -37,7 +37,7 @@ test-all: ## every test but the long ones: make test, then make test-rest
 	@$(MAKE) --no-print-directory test-rest
 
 test-rest: site pure class-archives ## what make test-all adds to make test: the site, the pure rooms, the other tier
-	@.ci/env --browser --go $(PYTEST) --tier rest --without '$(PURE_TESTS)' --durations-file $(DURATIONS)/rest.json
+	@.ci/env --browser --databases --go $(PYTEST) --tier rest --without '$(PURE_TESTS)' --durations-file $(DURATIONS)/rest.json
 
 class-archives: # no fault without them; made once in .venv/classes, by which Spark and Apache's servers start sooner
 	-@.ci/env python -m tests.support.class_archives
