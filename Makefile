@@ -67,8 +67,9 @@ site: ## the site of documentation, into build/site
 demo: ## what works so far, on real data; NAMESRV_ADDR=host:port runs it on another cluster
 	@.ci/env python examples/demo.py
 
-soak: ## the long tests
-	@.ci/env --databases --go python -m pytest -m soak $(ARGS)
+soak: ## the long tests, and properties with examples of other seeds
+	@.ci/env --databases --go python -m pytest -m 'soak or (hypothesis and not interop and not spark and not browser)' \
+	  --hypothesis-profile=random $(ARGS)
 
 fuzz: native-if-possible ## inputs that coverage guides, for every parser of bytes from others; MINUTES=60 by default, ARGS='SQL' for some
 	@.ci/env --python python -m tests.hostile.guided_fuzzing $(or $(MINUTES),60) $(ARGS)

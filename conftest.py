@@ -29,11 +29,12 @@ for number in (signal.SIGINT, signal.SIGHUP):
 os.environ["JDK_JAVA_OPTIONS"] = " ".join([*class_archives.QUICK, *class_archives.mapped(class_archives.SPARK)])
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "tests" / "support" / "spark_conf")
 
-# No example is failed for being slow: machines are shared, and the test as a whole has its time-out. Examples are the
-# same in each run, so that a red test is red for the next one, too; `make soak` draws others.
+# No example is failed for being slow: machines are shared, and the test as a whole has its time-out. Beside the same
+# other tests a test has the same examples, so that it is red for the next one, too; `make soak` draws others (random).
 TIMELESS = hypothesis.settings(deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("quick", TIMELESS, max_examples=25)
 hypothesis.settings.register_profile("thorough", TIMELESS, max_examples=60)
+hypothesis.settings.register_profile("random", TIMELESS, max_examples=200, derandomize=False, print_blob=True)
 hypothesis.settings.load_profile("quick")
 
 DEFAULT_SECONDS = pytest.StashKey[float]()

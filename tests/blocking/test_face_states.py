@@ -28,7 +28,7 @@ from tests.support.wrong_sends import WRONG_SENDS
 
 CLOSE_SECONDS = 60.0
 SEND_SECONDS = 0.5
-SHORT = hypothesis.settings(derandomize=True, max_examples=15, stateful_step_count=25, deadline=None, print_blob=True)
+SHORT = hypothesis.settings(max_examples=15, stateful_step_count=25, deadline=None, print_blob=True)
 LONG = hypothesis.settings(max_examples=1500, stateful_step_count=60, deadline=None, print_blob=True)
 TROUBLES = {"refuses": refuse(1, "no"), "is silent": silence, "cuts": cut}
 wrong_names = st.sampled_from(sorted(WRONG_SENDS))
@@ -249,7 +249,7 @@ async def run_steps(steps: list[tuple[str, Any]], batching: bool, max_in_flight:
         assert not parts.in_flight._entered
 
 
-@hypothesis.settings(derandomize=True, max_examples=25, deadline=None, print_blob=True)
+@hypothesis.settings(max_examples=25, deadline=None, print_blob=True)
 @hypothesis.given(steps=STEPS, batching=st.booleans(), max_in_flight=st.sampled_from([1, 3, 10_000]))
 def test_the_async_face_in_any_state(steps: list[tuple[str, Any]], batching: bool, max_in_flight: int) -> None:
     trio.run(run_steps, steps, batching, max_in_flight)

@@ -35,7 +35,7 @@ from tests.support.changing_cluster import (
 )
 from tests.support.stream_queries import Offset
 
-SHORT = hypothesis.settings(derandomize=True, max_examples=12, stateful_step_count=30, deadline=None, print_blob=True)
+SHORT = hypothesis.settings(max_examples=12, stateful_step_count=30, deadline=None, print_blob=True)
 LONG = hypothesis.settings(max_examples=1000, stateful_step_count=80, deadline=None, print_blob=True)
 UNAVAILABLE, LOST = "[RMQ_BROKER_UNAVAILABLE]", "[RMQ_DATA_LOSS]"
 UNREADABLE, REFUSED, UNKNOWN = "[RMQ_NOT_READABLE]", "[RMQ_REFUSED]", "[RMQ_TOPIC_NOT_FOUND]"

@@ -31,7 +31,7 @@ def test_javas_file_is_read_and_written(tmp_path: Path) -> None:
 
 
 @given(st.dictionaries(TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=3), max_size=3))
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_table_survives_its_file(table: dict[str, dict[str, str]]) -> None:
     kv = KvConfig()
     for namespace, values in table.items():
