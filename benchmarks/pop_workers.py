@@ -7,6 +7,9 @@ filled behind the start of the consumers. A handler only counts. The ratio is th
 and by the processor time of both processes for one message, which is the firmer one where others use the machine.
 `fairness` is the number of messages of the busiest worker to that of the least busy. The broker's memory is read at a
 tenth of the messages and at the end. A quick run has 200 workers.
+
+The last lines are of Java's consumers on a broker of RocketMQ 5.4.0: 8 members with 20 threads each, which push, pop,
+pop, push.
 """
 
 from __future__ import annotations
@@ -23,10 +26,16 @@ from typing import TypeAlias
 import trio
 
 from pyrmq_core import Admin, ConsumeFromWhere, Message, MessageExt, PopConsumer, Producer, PushConsumer, RocketMQError
+from pyrmq_core.protocol.requests.pop.assignments import RequestMode, SetRequestMode
+from tests.support.apache import ApacheCluster, ask, boot_cluster
+from tests.support.java_programs import run_java
 from tests.support.our_cluster import boot_our_cluster
 
+VERSION = "5.4.0"
+POP_RATES = Path(__file__).parent / "java" / "PopRates.java"
+
 QUEUES, BROKER = 8, "broker-a"
-WORKERS, MEMBERS = 1000, 8
+WORKERS, MEMBERS, THREADS = 1000, 8, 20
 MESSAGES, FILL, BODY_BYTES = 400_000, 1000, 100
 PATIENT_SECONDS, TRIES = 60.0, 5
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -41,6 +50,45 @@ def main(*, quick: bool) -> None:
         assert pid is not None
         workers, messages = (WORKERS // 5, MESSAGES // 20) if quick else (WORKERS, MESSAGES)
         trio.run(compare, cluster.nameserver.address, pid, workers, messages)
+    with boot_cluster(VERSION, (BROKER,)) as apache:
+        rates = [
+            java_rate(apache, number, pops, messages // 2) for number, pops in enumerate((False, True, True, False))
+        ]
+    walls, processors = ([rate[number] for rate in rates] for number in (0, 1))
+    print(
+        f"Java's pop to its push: {(walls[1] + walls[2]) / (walls[0] + walls[3]):.2f} by wall time, "
+        f"{(processors[0] + processors[3]) / (processors[1] + processors[2]):.2f} by processor time"
+    )
+
+
+def java_rate(cluster: ApacheCluster, number: int, pops: bool, messages: int) -> tuple[float, float]:
+    """Returns the messages a second, and the microseconds of processor for each, of both processes."""
+    broker, nameserver, topic = cluster.brokers[BROKER], cluster.nameserver.address, f"java{number}"
+    pid = broker.process.pid
+    assert pid is not None
+    trio.run(fill, nameserver, topic, messages)
+    if pops:
+        assert ask(broker.address, SetRequestMode(topic, topic, RequestMode.POP).to_command()).code == 0
+    _, spent = processor_seconds(pid)
+    arguments = (nameserver, topic, topic, str(pops).lower(), str(MEMBERS), str(THREADS), str(messages))
+    output = run_java(VERSION, POP_RATES, *arguments, timeout=300, java_options=())
+    rate, client, all_came = output.split()[-3:]
+    assert all_came == "true", output
+    at_broker = (processor_seconds(pid)[1] - spent) / messages * 1e6
+    print(
+        f"Java {'pop' if pops else 'push'}: {float(rate):8,.0f} /s, processor for a message {client} us at the client "
+        f"and {at_broker:.1f} us at the broker",
+        flush=True,
+    )
+    return float(rate), float(client) + at_broker
+
+
+async def fill(nameserver: str, topic: str, messages: int) -> None:
+    async with Admin(nameserver=nameserver) as admin:
+        await admin.create_topic(topic, queues=QUEUES)
+    async with Producer("fill", nameserver=nameserver) as producer:
+        for _ in range(messages // FILL):
+            await producer.send_batch([Message(topic, b"x" * BODY_BYTES) for _ in range(FILL)])
 
 
 async def compare(nameserver: str, pid: int, workers: int, messages: int) -> None:
