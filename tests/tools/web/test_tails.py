@@ -155,8 +155,8 @@ async def test_an_end_that_moved_back_shows_what_came_since_the_begin(
 ) -> None:
     await send(page, "before")
     queues = [MessageQueue("orders", name, queue_id) for name in ("broker-a", "broker-b") for queue_id in (0, 1)]
-    place = TailPlace(began_ms, dict.fromkeys(queues, 99))
-    answer = await page.get("/tail", topic="orders", place=place.text())
+    reached = TailPlace(began_ms, dict.fromkeys(queues, 99))
+    answer = await page.get("/tail", topic="orders", place=reached.text())
     assert bodies(answer) == shown
     assert 'data-behind="0"' in answer.text
     assert ".99" not in following(answer)

@@ -70,9 +70,9 @@ async def tail_page(request: Request, look_ups: LookUps) -> Shown:
             Text("a tail has no key, id or end: take where, as properties.KEYS == 'k1', and times from")
         )
     topic, text = needed(request, "topic"), request.query_params.get("place", "")
-    place = TailPlace.parse(text, topic) if text else None
+    reached = TailPlace.parse(text, topic) if text else None
     wanted = wanted_of(request)
-    part = await look_ups.tail(wanted if place is None else replace(wanted, since=None), place)
+    part = await look_ups.tail(wanted if reached is None else replace(wanted, since=None), reached)
     conditions = {"topic": wanted.topic} | _conditions(wanted)
     return Shown(
         "tail.html",

@@ -82,3 +82,16 @@ async def test_what_settles_messages_does_not_wait_for_the_pops_before_it(tmp_pa
             ask(settles, "settled")
         last = len(order) - order[::-1].index("settled")
         assert last <= SETTLED + 2 * AT_ONCE
+
+
+async def test_a_pop_is_checked_when_its_turn_comes(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await served.send("T")
+        (pops,) = (each for each in families_of(served.running.broker) if isinstance(each, PopRequests))
+        peer = Peer(cast("PeerConnection", Drained()), "127.0.0.1:1", "127.0.0.1:2")
+        taken = [pops.reviver.waits.turns.take_nowait() for _ in range(AT_ONCE)]
+        assert all(taken)
+        waiting = pops.pop(pop_message().to_command(), peer)
+        pops.topics.remove("T", clock.now_ms())
+        answer = await cast("Awaitable[Command]", waiting)
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST

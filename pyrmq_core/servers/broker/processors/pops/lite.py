@@ -99,20 +99,20 @@ class LiteGroupRequests:
         return self.pops.reviver.waits.lite
 
     def pop(self, request: Command, peer: Peer) -> Answer:
-        header, now_ms = PopLiteMessage.from_command(request), clock.now_ms()
-        ends_ms = (header.born_time_ms or now_ms) + header.poll_time_ms
+        header = PopLiteMessage.from_command(request)
+        ends_ms = (header.born_time_ms or clock.now_ms()) + header.poll_time_ms
+        return in_turn(self.pops.reviver.waits, peer, partial(self._begin, request, header, ends_ms, peer))
+
+    def _begin(self, request: Command, header: PopLiteMessage, ends_ms: int, peer: Peer) -> Answer:
+        now_ms, wanted = clock.now_ms(), _as_pop(header)
         if now_ms - ends_ms > TOO_LATE_MS:
             ip = self.pops.settings.config.advertised_ip
             return refusal(POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
-        wanted = _as_pop(header)
         refused = self._refuse(header, wanted, peer)
         if refused is not None:
             return refused
-        return in_turn(self.pops.reviver.waits, peer, partial(self._begin, request, header, wanted, ends_ms, peer))
-
-    def _begin(self, request: Command, header: PopLiteMessage, wanted: PopMessage, ends_ms: int, peer: Peer) -> Answer:
         outcome = self._take(header, wanted)
-        left_ms = min(ends_ms - clock.now_ms(), header.poll_time_ms)
+        left_ms = min(ends_ms - now_ms, header.poll_time_ms)
         if outcome.queues or left_ms <= ENDS_SOON_MS or header.max_messages <= 0:
             return _answer(header, outcome, POLLING_TIMEOUT)
         waits, size_bytes = self.pops.reviver.waits, held_bytes(request, None)

@@ -138,8 +138,12 @@ class PopRequests:
 
     def pop(self, request: Command, peer: Peer) -> Answer:
         header = PopMessage.from_command(request)
+        ends_ms = (header.born_time_ms or clock.now_ms()) + header.poll_time_ms
+        return in_turn(self.reviver.waits, peer, partial(self._begin, request, header, ends_ms, peer))
+
+    def _begin(self, request: Command, header: PopMessage, ends_ms: int, peer: Peer) -> Answer:
+        # All is checked here, since the pop may have waited for its turn.
         now_ms = clock.now_ms()
-        ends_ms = (header.born_time_ms or now_ms) + header.poll_time_ms
         if now_ms - ends_ms > TOO_LATE_MS:
             ip = self.settings.config.advertised_ip
             return refusal(POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
@@ -150,10 +154,6 @@ class PopRequests:
         chosen = filter_of_expression(self.settings.config, header.expression or "*", expression_type)
         if isinstance(chosen, Command):
             return chosen
-        return in_turn(self.reviver.waits, peer, partial(self._begin, request, header, chosen, ends_ms, peer))
-
-    def _begin(self, request: Command, header: PopMessage, chosen: PullFilter, ends_ms: int, peer: Peer) -> Answer:
-        now_ms = clock.now_ms()
         try:
             outcome = self.take(header, chosen, now_ms)
         except RequestRefused as error:
