@@ -89,8 +89,8 @@ async def test_a_pop_is_checked_when_its_turn_comes(tmp_path: Path) -> None:
         await served.send("T")
         (pops,) = (each for each in families_of(served.running.broker) if isinstance(each, PopRequests))
         peer = Peer(cast("PeerConnection", Drained()), "127.0.0.1:1", "127.0.0.1:2")
-        taken = [pops.reviver.waits.turns.take_nowait() for _ in range(AT_ONCE)]
-        assert all(taken)
+        turns = pops.reviver.waits.turns
+        assert all(turns.take_nowait() for _ in range(AT_ONCE))
         waiting = pops.pop(pop_message().to_command(), peer)
         pops.topics.remove("T", clock.now_ms())
         answer = await cast("Awaitable[Command]", waiting)
