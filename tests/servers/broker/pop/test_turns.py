@@ -12,10 +12,11 @@ from pyrmq_core.network.connection.peer import PeerConnection
 from pyrmq_core.network.turns import AT_ONCE
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.pop.pop_message import POLLING_TIMEOUT
 from pyrmq_core.protocol.requests.pop.settle import AckMessage, BatchAckMessage, ChangeInvisibleTime, ack_entries
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.processors.handlers import Answer
-from pyrmq_core.servers.broker.processors.pops.pop_message import PopRequests
+from pyrmq_core.servers.broker.processors.pops.pop_message import TOO_LATE_MS, PopRequests
 from pyrmq_core.servers.broker.processors.pops.settle import SettleRequests
 from pyrmq_core.servers.broker.processors.table import families_of
 from pyrmq_core.servers.broker.store.appending import Append
@@ -70,7 +71,8 @@ async def test_what_settles_messages_does_not_wait_for_the_pops_before_it(tmp_pa
                 answer = handlers[request.code](request, peer)
                 nursery.start_soon(note, name, answer)
 
-        pops = [pop_message(messages=1, poll_time_ms=20_000 * is_woken).to_command()] * POPS
+        # So long that no pop is refused for having waited too long for its turn, however slow the machine is.
+        pops = [pop_message(messages=1, poll_time_ms=600_000).to_command()] * POPS
         async with trio.open_nursery() as nursery:
             if is_woken:
                 ask(pops, "pop")
@@ -81,10 +83,13 @@ async def test_what_settles_messages_does_not_wait_for_the_pops_before_it(tmp_pa
                 ask(pops, "pop")
             ask(settles, "settled")
         last = len(order) - order[::-1].index("settled")
-        assert last <= SETTLED + 2 * AT_ONCE
+        assert last < SETTLED + POPS / 2
 
 
-async def test_a_pop_is_checked_when_its_turn_comes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("change", "code"), [("topic", ResponseCode.TOPIC_NOT_EXIST), ("time", POLLING_TIMEOUT)])
+async def test_a_pop_is_checked_when_its_turn_comes(
+    change: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(tmp_path) as served:
         await served.send("T")
         (pops,) = (each for each in families_of(served.running.broker) if isinstance(each, PopRequests))
@@ -92,6 +97,10 @@ async def test_a_pop_is_checked_when_its_turn_comes(tmp_path: Path) -> None:
         turns = pops.reviver.waits.turns
         assert all(turns.take_nowait() for _ in range(AT_ONCE))
         waiting = pops.pop(pop_message().to_command(), peer)
-        pops.topics.remove("T", clock.now_ms())
+        if change == "topic":
+            pops.topics.remove("T", clock.now_ms())
+        else:
+            late = clock.now_ms() + TOO_LATE_MS + 1
+            monkeypatch.setattr(clock, "now_ms", lambda: late)
         answer = await cast("Awaitable[Command]", waiting)
-        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+        assert answer.code == code
