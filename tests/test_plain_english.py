@@ -13,25 +13,21 @@ def sources() -> dict[str, str]:
     return python_sources(*PACKAGES, "tests", "benchmarks", "examples", "docs") | top
 
 
-def test_docstrings_begin_with_their_verb_or_subject(sources: dict[str, str]) -> None:
-    assert plain_english.docstring_faults(sources) == []
+def test_docstrings_begin_with_their_verb_or_subject_and_locals_are_nouns(sources: dict[str, str]) -> None:
+    assert plain_english.faults(sources) == []
 
 
 def test_no_word_stands_where_the_field_has_a_better_one(sources: dict[str, str]) -> None:
     assert plain_english.word_faults(sources) == []
 
 
-def test_locals_have_a_noun_for_a_name(sources: dict[str, str]) -> None:
-    assert plain_english.nameless_locals(sources) == []
-
-
 def test_a_local_without_a_noun_is_reported() -> None:
     source = "def f(one):\n    found = one.found\n    for made in found:\n        queue = made\n"
-    assert plain_english.nameless_locals({"m.py": source}) == ["m.py:1: one", "m.py:2: found", "m.py:3: made"]
+    assert plain_english.faults({"m.py": source}) == ["m.py:1: one", "m.py:2: found", "m.py:3: made"]
 
 
 def test_a_field_of_an_output_is_no_local() -> None:
-    assert plain_english.nameless_locals({"m.py": "class Check:\n    found: str\n"}) == []
+    assert plain_english.faults({"m.py": "class Check:\n    found: str\n"}) == []
 
 
 @pytest.mark.parametrize(
@@ -46,7 +42,7 @@ def test_a_field_of_an_output_is_no_local() -> None:
     ],
 )
 def test_a_function_without_its_verb_is_reported(text: str) -> None:
-    assert plain_english.docstring_faults({"m.py": f'def f():\n    """{text}"""'})
+    assert plain_english.faults({"m.py": f'def f():\n    """{text}"""'})
 
 
 @pytest.mark.parametrize(
@@ -60,7 +56,7 @@ def test_a_function_without_its_verb_is_reported(text: str) -> None:
     ],
 )
 def test_a_verb_a_value_or_a_test_is_plain(source: str) -> None:
-    assert plain_english.docstring_faults({"m.py": source}) == []
+    assert plain_english.faults({"m.py": source}) == []
 
 
 @pytest.mark.parametrize("word", plain_english.UNPLAIN)

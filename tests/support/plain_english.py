@@ -38,36 +38,31 @@ NAMELESS = frozenset({"made", "found", "known", "some", "one", "taken"})
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def nameless_locals(sources: Sources) -> list[str]:
-    """Returns the locals and parameters whose name says nothing about the value; fields may be names of an output."""
-    faults = []
-    for path, source in sources.items():
-        nodes = list(ast.walk(ast.parse(source)))
-        bodies = (node.body for node in nodes if isinstance(node, ast.ClassDef))
-        fields = {field.target for body in bodies for field in body if isinstance(field, ast.AnnAssign)}
-        for node in nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NAMELESS:
-                if node in fields:
-                    continue
-                faults.append(f"{path}:{node.lineno}: {node.id}")
-            elif isinstance(node, ast.arg) and node.arg in NAMELESS:
-                faults.append(f"{path}:{node.lineno}: {node.arg}")
-    return faults
+def faults(sources: Sources) -> list[str]:
+    """Returns the docstrings without their subject or verb, and the locals whose name says nothing about the value.
+
+    Both by one reading of each file, since parsing takes most of the time.
+    """
+    trees = ((path, ast.parse(source)) for path, source in sources.items())
+    return sorted(fault for path, tree in trees for fault in _faults(path, list(ast.walk(tree))))
 
 
-def docstring_faults(sources: Sources) -> list[str]:
-    """Returns the docstrings that begin without their subject, or a function's without a verb."""
-    faults = []
-    for path, source in sources.items():
-        for node in ast.walk(ast.parse(source)):
-            if not isinstance(node, Documented) or not (text := ast.get_docstring(node)):
-                continue
+def _faults(path: str, nodes: list[ast.AST]) -> Iterator[str]:
+    bodies = (node.body for node in nodes if isinstance(node, ast.ClassDef))
+    fields = {field.target for body in bodies for field in body if isinstance(field, ast.AnnAssign)}  # of an output
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            if node.id in NAMELESS and node not in fields:
+                yield f"{path}:{node.lineno}: {node.id}"
+        elif isinstance(node, ast.arg):
+            if node.arg in NAMELESS:
+                yield f"{path}:{node.lineno}: {node.arg}"
+        elif isinstance(node, Documented) and (text := ast.get_docstring(node)):
             line = node.body[0].lineno
             if match := HIDDEN_SUBJECTS.match(text):
-                faults.append(f"{path}:{line}: a docstring begins with {match[0]!r}")
+                yield f"{path}:{line}: a docstring begins with {match[0]!r}"
             elif _is_function(node) and not VERB.match(text):
-                faults.append(f"{path}:{line}: a function's docstring begins with {text.split()[0]!r}, not with a verb")
-    return sorted(faults)
+                yield f"{path}:{line}: a function's docstring begins with {text.split()[0]!r}, not with a verb"
 
 
 def _is_function(node: Documented) -> bool:
