@@ -1,11 +1,13 @@
 """RocketMQ for Python on trio: a client, a NameServer and a broker.
 
-Every name here is public, and loaded when it is first used. `blocking` has the same client for threads without a loop,
-`aio` for asyncio, `columnar` messages as Arrow columns, `embedded` a cluster in this process, `testing` the names that
-tests need, `servers` the NameServer and the broker, and `tools` the command `pyrmq` and the web page.
+All names here are public. Each is loaded at its first use. `blocking` has the same client for threads without a loop,
+and `aio` has it for asyncio. `columnar` has messages as Arrow columns, `embedded` runs a cluster in this process, and
+`testing` has the names that tests need. `servers` has the NameServer and the broker, `tools` the command `pyrmq` and
+the web page.
 
-Imports inside the package run one way: `model`, `errors` and `filtering` are plain values, `protocol` is bytes and
-values without sockets or clocks, and `network` has the connections. `client` and the two servers use these.
+Imports inside the package run in one direction: `client` and `servers` import `network` (connections) and `protocol`
+(bytes and values, without sockets or clocks), and all of them import the plain values of `model`, `errors` and
+`filtering`.
 """
 
 from __future__ import annotations
@@ -300,5 +302,5 @@ _LAZY: Final = {
     "pyrmq_core.protocol.messages.split_payload": "readdressed",
 }
 
-if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name
+if not TYPE_CHECKING:  # without this, a type checker would accept any attribute name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

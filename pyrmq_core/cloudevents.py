@@ -1,7 +1,7 @@
-"""Reads and writes CloudEvents in messages, in the dialects that Java programs write.
+"""CloudEvents (a standard form of events) in messages, read and written in the dialects that Java programs use.
 
 CloudEvents has no standard form for RocketMQ: its Java SDK, Spring and EventMesh each name the attributes in their own
-way. `read_event` reads all of them, and `event_message` writes one.
+way. `read_event` reads all of them, and `event_message` writes one of them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Dialect = Literal["java", "spring", "eventmesh", "structured"]
 
 STRUCTURED: Final = "application/cloudevents"
 STRUCTURED_JSON: Final = "application/cloudevents+json"
-# What the Java binding stores for an event without data: brokers take no empty body.
+# The body that the Java SDK writes for an event without data, since brokers refuse an empty body.
 NO_DATA: Final = b"\0"
-# By dialect: what stands before an attribute's name, and the property of the content type.
+# By dialect: the prefix of the properties with attributes, and the property with the content type.
 NAMES: Final = {
     "java": ("CE_", "CE_contenttype"),
     "spring": ("ce_", "contentType"),
     "eventmesh": ("", "datacontenttype"),
 }
-# Numbers stay texts: of any length, and with the digits that they have.
+# Numbers are kept as texts, so that they keep all their digits.
 JSON: Final = json.JSONDecoder(parse_int=str, parse_float=str)
 BLANKS: Final = re.compile(r"[ \t\n\r]*")
 EXTENSION: Final = re.compile(r"[a-z0-9]+")
@@ -60,15 +60,18 @@ ATTRIBUTES: Final = tuple(each.name for each in fields(CloudEvent) if each.name 
 def read_event(message: MessageExt) -> CloudEvent | None:
     """Returns the event in a message, or None if it has none.
 
-    A structured event keeps the text of its JSON data, numbers included. Raises `InvalidArgument` for an event that
-    lacks a required attribute, and for an unreadable structured one.
+    The data of a structured event (one JSON text) are the bytes that the text has, so that numbers keep their digits.
+    Raises `InvalidArgument` for an event without a required attribute, and for a structured event that cannot be
+    parsed.
     """
     queue = f"{message.topic}/{message.broker_name}/{message.queue_id}"
     return event_in(message.user_properties, message.body, f"message {message.queue_offset} of {queue}")
 
 
 def event_in(properties: Mapping[str, str], body: bytes, place: str = "the message") -> CloudEvent | None:
-    """Returns the event in these properties and body as `read_event` does. `place` names the message in errors."""
+    """Returns the event in a message's properties and body, as `read_event` does. `place` is the message's name in
+    errors.
+    """
     if any(properties.get(name, "").startswith(STRUCTURED) for _, name in NAMES.values()):
         return _from_json(body, place)
     for dialect, (before, content_type) in NAMES.items():
@@ -79,10 +82,11 @@ def event_in(properties: Mapping[str, str], body: bytes, place: str = "the messa
 
 
 def event_message(topic: str, event: CloudEvent, *, dialect: Dialect = "java", keys: str | None = None) -> Message:
-    """Returns a message with the event, for `Producer.send`. `keys` become those of the message.
+    """Returns a message with the event, for `Producer.send`. `keys` become the message's keys.
 
-    Dialect `java` is the binding of CloudEvents' Java SDK, `spring` and `eventmesh` use those programs' names in the
-    same form, and `structured` is one JSON text. Raises `InvalidArgument` for an event that cannot be written.
+    Dialect `java` is that of CloudEvents' Java SDK. Like `spring` and `eventmesh`, it has the attributes as properties,
+    under names of its own. `structured` is one JSON text as the body. Raises `InvalidArgument` for an event that cannot
+    be written.
     """
     if dialect != "structured" and dialect not in NAMES:
         raise InvalidArgument(f"dialect={shown(dialect)}: it is one of {', '.join((*NAMES, 'structured'))}")
@@ -161,7 +165,7 @@ def _as_json(event: CloudEvent) -> bytes:
 
 
 def _members(text: str) -> Iterator[tuple[str, Any, str]]:
-    JSON.decode(text)  # raises for what is no JSON; what follows relies on it
+    JSON.decode(text)  # raises for a text that is not JSON, since the loop below does not check it
     position = _next(text, 0)
     if text[position] != "{":
         raise ValueError("it is no object")
@@ -182,9 +186,6 @@ def _next(text: str, position: int) -> int:
 
 
 def _is_json(content_type: str | None) -> bool:
-    """Returns whether a structured event has data of this content type as a JSON value, not as a string.
-
-    None counts as `application/json`.
-    """
+    """Returns whether the data of a structured event is a JSON value, as its content type says. None means JSON."""
     kind = (content_type or "application/json").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json") or kind == "text/json"

@@ -267,7 +267,7 @@ class CallTimeout(NetworkError):
 
 
 class RequestTimeout(RocketMQError):
-    """A request message is stored, and no reply arrived in time (RequestTimeoutException.java, code 10006)."""
+    """A request message is stored, but no reply arrived in time (RequestTimeoutException.java, code 10006)."""
 
     condition = "RMQ_REQUEST_TIMEOUT"
     outcome = Outcome.STORED
@@ -293,7 +293,7 @@ class DataLost(RocketMQError):
 
 
 class ManifestError(RocketMQError):
-    """A topic's manifest, the topic in which committed writes record their batches, cannot be used.
+    """The topic in which committed writes record their batches (the manifest) cannot be used.
 
     It has several queues, too many ranges, or a faulty record.
     """
@@ -334,7 +334,7 @@ BatchPart: TypeAlias = "Sequence[SendResult] | StoredRows | RocketMQError"
 class BatchFailed(SendFailed):
     """Some parts of a divided batch failed. `parts` has, in order, each part's results or its error.
 
-    After `send_arrow`, `parts` are the summary of the stored rows, and the error.
+    After a failed `send_arrow`, `parts` has two elements: a summary of the stored rows, and the error.
     """
 
     condition = "RMQ_BATCH_FAILED"

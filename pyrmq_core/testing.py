@@ -1,4 +1,4 @@
-"""Names for tests of programs that use RocketMQ: an embedded cluster, and the requests that tests can answer.
+"""Names for tests of programs that use RocketMQ: an embedded cluster, and the requests that a test may intercept.
 
 `EmbeddedCluster.control` takes functions that answer, drop, delay or cut chosen requests.
 """

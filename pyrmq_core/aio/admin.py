@@ -26,10 +26,10 @@ F = TypeVar("F", bound=AdminFamily)
 
 
 class AsyncioFamily(Generic[F]):
-    """A descriptor for an attribute of the asyncio `Admin`, such as `topics`, with methods about one subject.
+    """An attribute of the asyncio `Admin` that groups methods about one subject, such as `topics`.
 
-    Reading the attribute returns an object with the coroutine methods of `kind`, the class of the trio `Admin`'s
-    attribute. Each method may be awaited in an asyncio program.
+    It returns an object with the methods of `kind`, the class of the same attribute of the trio `Admin`. Each method
+    may be awaited in an asyncio program.
     """
 
     def __init__(self, kind: type[F], family_of: Callable[[TrioAdmin], F]) -> None:

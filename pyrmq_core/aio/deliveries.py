@@ -21,8 +21,8 @@ from pyrmq_core.model import MessageExt
 class Delivery:
     """One received message, for `async with delivery as message:`. It is acknowledged when the block ends.
 
-    If the block raises an exception, the message is delivered again. A cancelled block leaves the message
-    unacknowledged: the group gets it again when its queue is read again.
+    If the block raises an exception, the message is delivered again. After a cancelled block the message is not
+    acknowledged. The group receives it again when another consumer, or this one later, reads the queue.
     """
 
     def __init__(self, delivery: TrioDelivery) -> None:
@@ -32,7 +32,7 @@ class Delivery:
     async def __aenter__(self) -> MessageExt:
         try:
             return await on_library_loop(self._delivery.__aenter__)
-        except asyncio.CancelledError as cancelled:  # the message was perhaps handed over, but the block does not run
+        except asyncio.CancelledError as cancelled:  # the message may have been handed over, but its block does not run
             with suppress(InvalidState):
                 portal().soon(self._delivery._settle, cancelled)
             raise
@@ -40,7 +40,7 @@ class Delivery:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        portal().soon(self._delivery._settle, error)  # without a wait, which could be cancelled
+        portal().soon(self._delivery._settle, error)  # does not wait, since a wait could be cancelled
         return is_order(error)
 
 

@@ -26,10 +26,10 @@ T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
 
 class AsyncioFace(AsyncOnly, Generic[T]):
-    """The base of the asyncio classes: a wrapper of a trio object, which `make` creates, on the library's trio loop.
+    """The base of the asyncio classes: a wrapper of a trio object that runs on the library's trio loop.
 
-    `async with`, `await open()` or the first call opens the object. Several asyncio loops may share one wrapper. In a
-    child process after `fork`, a wrapper that the parent opened raises `InvalidState`: create another one there.
+    `async with`, `await open()` or the first call opens the trio object. Several asyncio loops may share one wrapper.
+    In a child process after `fork`, a wrapper that the parent opened raises `InvalidState`: create another one there.
     """
 
     def __init__(self, make: Callable[[TrioClient | None], T], client: AsyncioFace[TrioClient] | None) -> None:
@@ -38,7 +38,7 @@ class AsyncioFace(AsyncOnly, Generic[T]):
         self._held: HeldContext[T] | None = None
         self._closed = False
         if client is None:
-            make(None)  # raises for wrong arguments now, not at the first call
+            make(None)  # raises for wrong arguments now, instead of at the first call
 
     async def open(self) -> Self:
         """Opens the wrapped object now. Otherwise `async with` or the first call of another method opens it."""
@@ -125,7 +125,7 @@ def asyncio_form(
 ) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
     """Returns a method for an asyncio class, which awaits the trio `method` on the library's trio loop.
 
-    It has the same arguments, result and docstring.
+    The two methods have the same arguments, result and docstring.
     """
 
     @wraps(method)
@@ -162,8 +162,8 @@ def asyncio_form_of_context(
 ) -> Callable[Concatenate[AsyncioFace[T], P], R]:
     """Returns a method for an asyncio class, made from a trio `method` that returns a context manager.
 
-    The made method returns `form(make)`. Awaiting `make()` opens the trio object if needed and calls `method`, which
-    returns a context manager that is not entered yet.
+    A call of the new method returns `form(make)`. Awaiting `make()` opens the trio object if needed, and returns the
+    context manager, which is not entered yet.
     """
 
     @wraps(method)
@@ -183,14 +183,14 @@ _END: Final = _End()
 
 
 class LoopElements(Generic[R]):
-    """A reader, for asyncio tasks, of an async iterator that runs on the library's trio loop: each `next` is one call.
+    """An async iterator of the library's trio loop, which tasks of an asyncio loop can read.
 
     If a task is cancelled while it waits for an element, the next call of `next` returns this element, so none is lost.
     """
 
     def __init__(self, elements: AsyncIterator[R]) -> None:
         self._elements = elements
-        self._left: deque[Future[R | _End]] = deque()  # elements of cancelled waits
+        self._left: deque[Future[R | _End]] = deque()  # elements for which a cancelled task waited
 
     async def next(self) -> R:
         """Returns the next element. Raises `StopAsyncIteration` after the last."""
@@ -213,7 +213,7 @@ class LoopElements(Generic[R]):
 
 
 class LoopContext(Generic[R]):
-    """The asyncio form of an async context manager that has to be entered on the library's trio loop."""
+    """The asyncio form of an async context manager that must be entered on the library's trio loop."""
 
     _USE = "read it in its block: async with ... as pulls: async for pull in pulls"
 

@@ -33,20 +33,22 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
 
     @property
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that this consumer reads now, none before it is open."""
+        """The queues that this consumer reads now. There are none before it is open."""
         held = self._held
         return held.value.assigned_queues if held is not None and held.has_opened else ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
+        """Background requests of this consumer and its client that failed twice or more in a row, and are being
+        retried.
+        """
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 
     async def close(self) -> None:
-        """Stores offsets and leaves the group. A second call does nothing.
+        """Stores the consumer offsets and leaves the group. A second call does nothing.
 
-        The messages of the last poll count as consumed, unless the `async with` block raised an exception.
+        The messages of the last poll are stored as consumed, unless the `async with` block raised an exception.
         """
         held = self._held
         if held is not None and held.has_opened:
@@ -55,20 +57,22 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
         await super().close()
 
     async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue, in their order, or an empty list if none came in time.
+        """Returns up to `pull_batch_size` messages of one queue in their order, or an empty list after `timeout`
+        seconds.
 
-        The messages of the previous poll count as consumed from now on. If a poll is cancelled, the next poll returns
-        the messages that it would have returned.
+        The call marks the messages of the previous poll as consumed. If a poll is cancelled, its messages are returned
+        by the next poll.
         """
         received = self._received
         self._received, messages = await self._run(lambda consumer: consumer._poll(timeout, received))
         return messages
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
+        """Stores the consumer offsets of all messages that polls have returned, or the given `offsets` of assigned
+        queues.
 
-        Returns when they are stored, and raises the first failure. The offset to store is that of the next message.
-        Raises `InvalidArgument` for a queue that this consumer does not read.
+        Each offset is that of the next message to read. The call returns when they are stored, and raises the first
+        failure. Raises `InvalidArgument` for a queue that this consumer does not read.
         """
         received = self._received
         await self._run(lambda consumer: consumer._commit(offsets, received))

@@ -1,4 +1,4 @@
-"""Passes results of calls, and calls of the user's functions, from the library's loop to an asyncio loop."""
+"""The way back from the library's loop to an asyncio loop, for results of calls and calls of the user's functions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pyrmq_core.loop_thread.portal import CLOSE_SECONDS, HeldContext, LoopEnded,
 
 R = TypeVar("R")
 
-# A cancelled call ends at once, unless a function of the user blocks the library's loop.
+# The time to wait for a cancelled call. It ends at once, unless a function of the user blocks the library's loop.
 CANCEL_SECONDS: Final = CLOSE_SECONDS
 
 
 class LoopReturns:
-    """A queue of functions that other threads schedule on an asyncio loop. One wake of the loop runs them all."""
+    """A queue of functions that other threads schedule on an asyncio loop. The loop is woken once for all that wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -35,7 +35,7 @@ class LoopReturns:
         self._woken = True
         try:
             self.loop.call_soon_threadsafe(self._run_queue)
-        except RuntimeError:  # closed: no task waits there any more
+        except RuntimeError:  # the loop is closed: no task waits there any more
             self._queue.clear()
             self._woken = False
             return False
@@ -43,7 +43,7 @@ class LoopReturns:
 
     def _run_queue(self) -> None:
         self._woken = False
-        for _ in range(len(self._queue)):  # a function added meanwhile wakes the loop again
+        for _ in range(len(self._queue)):  # a function that is added during this loop wakes the asyncio loop again
             function, args = self._queue.popleft()
             function(*args)
 
@@ -66,7 +66,10 @@ def here() -> LoopReturns:
 
 
 async def on_library_loop(call: Callable[..., Awaitable[R]], *args: Any) -> R:
-    """Runs the call on the library's loop and returns its result. Cancellation cancels the call and waits for it."""
+    """Runs a call on the library's loop and returns its result.
+
+    If the task is cancelled, it cancels the call and waits for its end.
+    """
     returns = here()
     running = _LoopCall(returns, call)
     future = portal().submit(running.run, *args)
@@ -104,8 +107,8 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
         raise
     except Exception as error:
         if held.opening.done() and held.opening.exception() is error:
-            return  # the opening failed, and its caller got the error
-        if left.done():  # raises the exception of closing the context
+            return  # opening had failed, and raised this error to its caller
+        if left.done():  # closing the context raised this error
             raise
         held.close_timed_out(seconds)
 
@@ -121,7 +124,9 @@ class _LoopCall(Generic[R]):
         try:
             return await self._call(*args)
         finally:
-            self._is_over = True  # set before `_waiting` is read; `wait_ended` does it the other way round
+            # `_is_over` is set before `_waiting` is read. `wait_ended` sets `_waiting` first, so one of the two sees
+            # the other.
+            self._is_over = True
             if self._waiting is not None:
                 self._returns.soon(_end, self._waiting)
 

@@ -28,8 +28,8 @@ from pyrmq_core.model import ConsumeFromWhere, MessageExt, Problem
 class PopDelivery(AsyncOnly):
     """A popped message, for `async with delivery as message:`. It is acknowledged when the block ends.
 
-    If the block raises an exception, the message is given back, and delivered again. Without a block, call either `ack`
-    or `give_back`, once.
+    If the block raises an exception, the message is given back, and the broker delivers it again. Without a block, call
+    either `ack` or `give_back`, once.
     """
 
     def __init__(self, delivery: TrioPopDelivery) -> None:
@@ -59,9 +59,9 @@ class PopDelivery(AsyncOnly):
         await on_library_loop(partial(self._delivery.give_back, delay))
 
     def _extend_on(self, seconds: float) -> Future[None]:
-        """Keeps the message invisible to other workers until it is acknowledged or given back, `seconds` at a time.
+        """Extends the message's invisible time by `seconds`, again and again until it is acknowledged or given back.
 
-        This runs on the library's loop, and so even while a task blocks the asyncio loop.
+        It runs on the library's loop, so it works even while a task blocks the asyncio loop.
         """
         return portal().submit(self._delivery._extend_on, seconds)
 
@@ -142,9 +142,9 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
         order: bool = False,
         lite: bool = False,
     ) -> None:
-        """Receives messages until `stop`, and calls `handler(message)` for up to `at_once` of them at a time.
+        """Receives messages until `stop`, and calls `handler(message)` for up to `at_once` messages at a time.
 
-        A coroutine function runs in tasks of this asyncio loop, a plain one in worker threads. A message is
+        A coroutine function runs in tasks of this asyncio loop, any other function in worker threads. A message is
         acknowledged when the handler returns, and delivered again if it raises, as `pyrmq_core.PopConsumer.run` says.
         """
         consumer = await self._async()
@@ -177,7 +177,9 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
+        """Background requests of this consumer and its client that failed twice or more in a row, and are being
+        retried.
+        """
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 

@@ -1,4 +1,4 @@
-"""The asyncio `Producer` and its `SendWindow`. The caller's thread checks and encodes, the library's loop sends."""
+"""The asyncio `Producer` and its `SendWindow`. The caller's thread encodes messages, the library's loop sends them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SendFuture(asyncio.Future[Any]):
         self._futures.failed.add(self)
 
     def note_look(self) -> None:
-        """Stops counting this send's failure as unread, if asyncio has recorded that the program read the exception."""
+        """Reports this send's failure as read if asyncio has recorded that the program read the exception."""
         if self._unseen is not None and not self._log_traceback:
             self._unseen.look()
 
@@ -87,14 +87,14 @@ class SendFuture(asyncio.Future[Any]):
 
 R = TypeVar("R")
 
-# A task that sends in a loop without waiting lets other tasks run after this many calls.
+# A task that sends in a loop without waiting yields to other tasks after this many calls.
 CALLS_BETWEEN_TURNS: Final = 64
 
 
 class SendWindow(LoopContext[TrioSendWindow]):
-    """The asyncio form of `pyrmq_core.SendWindow`, which sends many payloads with a limited number under way.
+    """The asyncio form of `pyrmq_core.SendWindow`, which sends many payloads and limits how many are sent at once.
 
-    `put` passes a payload to the library's loop without waiting for that loop.
+    A payload is one or more encoded messages. `put` passes it to the library's loop without waiting for that loop.
     """
 
     _USE = "a window is used in its block: async with producer.open_window() as window"
@@ -116,11 +116,14 @@ class SendWindow(LoopContext[TrioSendWindow]):
             portal().soon(window.start_more)
 
     async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged. Raises the first failure once all other requests have ended."""
+        """Waits until every payload is acknowledged. If one failed, waits for all requests, and raises the first
+        failure.
+        """
         return await on_library_loop(self._entered().drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Removes and returns the messages that brokers refused since the last call, if the window has `keep_refused`.
+        """Removes and returns the messages that brokers refused since the last call. The window must have
+        `keep_refused`.
 
         The other messages of their batches are stored.
         """
@@ -130,8 +133,8 @@ class SendWindow(LoopContext[TrioSendWindow]):
 class Producer(OwnerFace[TrioProducer]):
     """The asyncio form of `pyrmq_core.Producer`. `client` is an asyncio `Client`.
 
-    After a cancelled send it is unknown whether the message is stored. `transaction_listener` may have a coroutine
-    function, which runs on the asyncio loop that opened the producer.
+    After a cancelled send it is unknown whether the message is stored. The method of `transaction_listener` may be a
+    coroutine function, which runs on the asyncio loop that opened the producer.
     """
 
     @parameters_of(ProducerSettings[Client])
@@ -177,8 +180,9 @@ class Producer(OwnerFace[TrioProducer]):
     ) -> SendResult:
         """Sends a message, and returns when it is stored. Raises the errors of `pyrmq_core.Producer.send`.
 
-        `select` is a plain function, called on the library's own loop: it must not wait. If the task is cancelled
-        before the request is written to the connection, nothing is sent. After that, the message may be stored.
+        `select` is not a coroutine function, and must not wait, since it is called on the library's own loop. If the
+        task is cancelled before the request is written to the connection, nothing is sent. After that, the message may
+        be stored.
         """
         producer = await self._async()
         if select is not None or self._batches:
@@ -204,8 +208,8 @@ class Producer(OwnerFace[TrioProducer]):
     ) -> asyncio.Future[SendResult]:
         """Starts a send in the background, and returns the future of its result.
 
-        Waits first while `max_in_flight` messages or `max_in_flight_bytes` are being sent, or with `wait=False` raises
-        `WindowFull` then. Cancelling the future does not cancel the send.
+        While `max_in_flight` messages or `max_in_flight_bytes` are being sent, the call waits, or raises `WindowFull`
+        with `wait=False`. Cancelling the future does not cancel the send.
         """
         producer = await self._async()
         if select is not None:
@@ -226,7 +230,7 @@ class Producer(OwnerFace[TrioProducer]):
         queue: MessageQueue | None = None,
         wait: bool = True,
     ) -> asyncio.Future[Sequence[SendResult]]:
-        """Starts a `send_batch` in the background. The future has one result for each message."""
+        """Starts a `send_batch` in the background, and returns the future of one result for each message."""
         producer = await self._async()
         return await self._begun_send(
             partial(producer.send_batch_soon, messages, timeout=timeout, queue=queue, wait=wait)
@@ -239,11 +243,12 @@ class Producer(OwnerFace[TrioProducer]):
         *,
         timeout: float | None = None,
     ) -> TransactionSendResult:
-        """Calls `begin_transaction`, your function, and `end_transaction` with the state that it returned.
+        """Calls `begin_transaction`, `execute_local_transaction`, and `end_transaction` with the state that it
+        returned.
 
-        A coroutine function runs in this task, a plain function in a worker thread of asyncio's. If it raises, the
-        state is UNKNOW, and the result's `error` is the exception. If the task is cancelled, the broker queries the
-        listener.
+        A coroutine function runs in this task, any other function in a worker thread of asyncio. If it raises an
+        exception, the state is UNKNOW, and the result's `error` is the exception. If the task is cancelled, the broker
+        later asks the producer's `transaction_listener` for the state.
         """
         transaction = await self.begin_transaction(message, timeout=timeout)
         if not transaction.is_safe:

@@ -49,7 +49,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
             if kind is not None and self._service_state() is ServiceState.RUNNING:
                 await self.stop(0)
         finally:
-            await self.close()  # in order after a failure too: offsets are stored
+            await self.close()  # leaves the group in order after a failure too, so that offsets are stored
 
     def _closing_seconds(self, held: HeldContext[TrioPushConsumer]) -> float:
         return self._stop_seconds + LEAVING_SECONDS
@@ -57,10 +57,10 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     async def run(self, handler: Handler, *, orderly: bool = False) -> None:
         """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
 
-        A coroutine function runs in tasks of this asyncio loop, a plain one in worker threads, up to `consume_threads`
-        at once. Messages are acknowledged when the handler returns, and delivered again if it raises, as
-        `pyrmq_core.PushConsumer.run` says. When the call is cancelled, handlers are cancelled too, and acknowledged
-        offsets are stored.
+        A coroutine function runs in tasks of this asyncio loop, any other function in worker threads. Up to
+        `consume_threads` calls run at once. Messages are acknowledged when the handler returns, and delivered again if
+        it raises, as `pyrmq_core.PushConsumer.run` says. When the call is cancelled, handlers are cancelled too, and
+        acknowledged offsets are stored.
         """
         consumer = await self._async()
         if is_async(handler):
@@ -71,7 +71,8 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
         """Ends `run` or the iteration, and waits until it has ended. In a handler it returns at once.
 
         No more messages are pulled. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish, then
-        they are cancelled and their messages are delivered again. Offsets are stored and the group is left.
+        they are cancelled and their messages are delivered again. Then the consumer stores its offsets and leaves the
+        group.
         """
         await on_library_loop(stop_consumer, await self._async(), timeout, self._is_handler())
 
@@ -83,13 +84,15 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
     @property
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that this consumer reads now, none before it is open."""
+        """The queues that this consumer reads now. There are none before it is open."""
         held = self._held
         return held.value.assigned_queues if held is not None and held.has_opened else ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
+        """Background requests of this consumer and its client that failed twice or more in a row, and are being
+        retried.
+        """
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 
@@ -99,9 +102,9 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages whose block did
-        not begin, or did not end, are delivered again. A wait for the next delivery may be cancelled, by
-        `asyncio.timeout` too, and loses no message.
+        Up to `consume_threads` deliveries are open at once, with `orderly` only one for each queue. A message whose
+        block did not begin or end before `stop` is delivered again. Cancelling the wait for the next delivery, such as
+        by `asyncio.timeout`, loses no message.
         """
 
         async def made(consumer: TrioPushConsumer) -> TrioDeliveries:
@@ -134,7 +137,6 @@ class HandlerOnLoop:
         self._context.run(HANDLING.set, consumer)
 
     async def handle(self, received: Any) -> object:
-        """Calls the user's handler with a list of messages, or, for a pop consumer, with one message."""
         call: UserCall[object] = UserCall(self._returns, self._loop, self._context_here())
         try:
             return await call.call(self._handler, received)
@@ -144,7 +146,7 @@ class HandlerOnLoop:
                 await stop_consumer(self._consumer, 0, is_handler=True)
 
     def _context_here(self) -> Context:
-        """Returns a copy of the context variables of `run`, with those that hooks set in this task, such as a span."""
+        """Returns the context variables of `run`, with those that hooks changed in this task, such as a span."""
         context = self._context.copy()
         for variable, value in copy_context().items():
             if context.get(variable) is not value:

@@ -1,4 +1,4 @@
-"""Runs coroutine functions of the user on their asyncio loop, while the library's loop awaits their result."""
+"""Calls of the user's coroutine functions on their asyncio loop, for which the library's loop waits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pyrmq_core.loop_thread.portal import Portal
 
 R = TypeVar("R")
 
-# The time to wait for a cancelled function.
+# The time to wait for the end of a cancelled function.
 CANCEL_SECONDS: Final = 5.0
-# The interval of checks for a closed asyncio loop, on which a function would never end.
+# The interval of checks whether the asyncio loop was closed, because its functions then never end.
 LOOK_SECONDS: Final = 1.0
 
 
 class UserCall(Generic[R]):
-    """A call of a coroutine function as a task of an asyncio loop. Raises `NotHandled` if that loop ends the task."""
+    """A call of a user's coroutine function, as a task of an asyncio loop."""
 
     def __init__(self, returns: LoopReturns, portal: Portal, context: Context) -> None:
         self._returns = returns
@@ -35,7 +35,11 @@ class UserCall(Generic[R]):
         self._task: asyncio.Task[R] | None = None
 
     async def call(self, function: Callable[..., Awaitable[R]], *args: Any) -> R:
-        """Runs the function on the asyncio loop and returns its result. On cancellation, cancels its task and waits."""
+        """Runs the function on the asyncio loop and returns its result. If cancelled, cancels the function and waits
+        for it.
+
+        Raises `NotHandled` if the asyncio loop cancels the function or is closed.
+        """
         if not self._returns.soon(self._start, function, args):
             raise self._loop_closed()
         try:
@@ -81,7 +85,9 @@ class UserCall(Generic[R]):
 
     def _done(self, task: asyncio.Task[R] | None) -> None:
         if task is not None and not task.cancelled():
-            task.exception()  # marks the exception as read: the library's loop raises it, or the call was cancelled
+            # Reading the exception keeps asyncio from logging it: the library's loop raises it, unless the call was
+            # cancelled.
+            task.exception()
         with suppress(InvalidState):  # the library's loop has ended
             self._portal.soon(self._ended.set)
 

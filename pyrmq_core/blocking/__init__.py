@@ -1,7 +1,8 @@
 """The client for threads without an event loop: the same names and arguments as `pyrmq_core`'s, without `await`.
 
-All calls of a process run on one trio loop in one daemon thread. They are safe from many threads, and when the
-interpreter exits. A child process after `fork` leaves the parent's connections alone, and opens its own on first use.
+All calls of a process run on one trio loop in one daemon thread. They may be made from many threads, and while the
+interpreter exits. A child process after `fork` does not touch the parent's connections, and opens its own at its first
+call.
 """
 
 from __future__ import annotations
@@ -46,5 +47,5 @@ _LAZY: Final = {
     "pyrmq_core.blocking.push_consumer": "Deliveries Delivery PushConsumer",
 }
 
-if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name
+if not TYPE_CHECKING:  # without this, a type checker would accept any attribute name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

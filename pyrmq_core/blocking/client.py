@@ -25,7 +25,7 @@ class Client(BlockingFace[AsyncClient]):
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__()
         self._settings = settings
-        self._named = repr(self._make())  # raises for wrong arguments now, not at the first call
+        self._named = repr(self._make())  # raises for wrong arguments now, instead of at the first call
 
     @property
     def client_id(self) -> str:
@@ -57,7 +57,7 @@ class OwnerFace(BlockingFace[Owner]):
         self._kind = kind
         self._choice = settings
         if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
-            self._make()  # raises for wrong arguments now, not at the first call
+            self._make()  # raises for wrong arguments now, instead of at the first call
 
     def __repr__(self) -> str:
         return f"<blocking {type(self).__name__} {self.group}>"

@@ -48,7 +48,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
             forgetful=forgetful,
             directory=directory,
         )
-        self._make()  # raises for wrong arguments now, not at the first call
+        self._make()  # raises for wrong arguments now, instead of at the first call
 
     def __repr__(self) -> str:
         return "<blocking EmbeddedCluster>"
@@ -56,7 +56,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()  # in order after a failure too: brokers first, so that they can unregister
+        self.close()  # ends in order after a failure too: brokers first, so that they can unregister
 
     def _make(self) -> AsyncEmbeddedCluster:
         return self._make_cluster()

@@ -22,9 +22,9 @@ V = TypeVar("V")
 
 
 class BlockingFace(Generic[T]):
-    """The base of the blocking classes: a wrapper of an async object, created by `_make`, on the library's trio loop.
+    """The base of the blocking classes: a wrapper of an async object that runs on the library's trio loop.
 
-    `open`, `with` or the first call opens the object.
+    `open`, `with` or the first call opens the async object.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Runner(Protocol[T_co]):
 def blocking_form(method: Callable[Concatenate[T, P], Awaitable[R]]) -> Callable[Concatenate[Runner[T], P], R]:
     """Returns a method for a blocking class, which runs the async `method` on the library's loop and waits for its end.
 
-    It has the same parameters, result and docstring.
+    The two methods have the same parameters, result and docstring.
     """
 
     @wraps(method)
@@ -132,13 +132,13 @@ def blocking_form_of_function(method: Callable[Concatenate[T, P], R]) -> Callabl
 
 
 class OpenContext(Generic[T]):
-    """A `with` block around an async context manager that is already open on the library's loop."""
+    """A context manager that closes an async context manager, which is already open on the library's loop."""
 
     def __init__(self, opened: HeldContext[T]) -> None:
         self._opened = opened
 
     def close(self) -> None:
-        """Cancels the open requests of the context manager, and closes it."""
+        """Cancels the requests that still run in the async context manager, and closes it."""
         self._opened.abandon()
         self._opened.close()
 
@@ -160,8 +160,8 @@ def blocking_form_of_context(
 ) -> Callable[Concatenate[BlockingFace[T], P], R]:
     """Returns a method for a blocking class, made from a `method` that returns an async context manager.
 
-    The made method enters the context manager on the library's loop, and returns `form(opened)`. The object that `form`
-    returns has to close `opened`.
+    A call of the new method enters the context manager on the library's loop, and returns `form(opened)`. The object
+    that `form` returns must close `opened`.
     """
 
     @wraps(method)

@@ -32,9 +32,9 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
         return LEAVING_SECONDS
 
     def close(self) -> None:
-        """Stores offsets and leaves the group. A second call does nothing.
+        """Stores the consumer offsets and leaves the group. A second call does nothing.
 
-        The messages of the last poll count as consumed, unless the `with` block raised an exception.
+        The messages of the last poll are stored as consumed, unless the `with` block raised an exception.
         """
         if self._opened is not None:
             with suppress(InvalidState):
@@ -53,7 +53,9 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
+        """Background requests of this consumer and its client that failed twice or more in a row, and are being
+        retried.
+        """
 
         async def read(consumer: AsyncLitePullConsumer) -> tuple[Problem, ...]:
             return consumer.problems
@@ -61,19 +63,21 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
         return self._run(read)
 
     def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue, in their order, or an empty list if none came in time.
+        """Returns up to `pull_batch_size` messages of one queue in their order, or an empty list after `timeout`
+        seconds.
 
-        The messages of the previous poll count as consumed from now on. If Ctrl-C interrupts a poll, the next poll
-        returns the messages that it would have returned.
+        The call marks the messages of the previous poll as consumed. If Ctrl-C interrupts a poll, its messages are
+        returned by the next poll.
         """
         self._received, messages = self._run(lambda consumer: consumer._poll(timeout, self._received))
         return messages
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
+        """Stores the consumer offsets of all messages that polls have returned, or the given `offsets` of assigned
+        queues.
 
-        Returns when they are stored, and raises the first failure. The offset to store is that of the next message.
-        Raises `InvalidArgument` for a queue that this consumer does not read.
+        Each offset is that of the next message to read. The call returns when they are stored, and raises the first
+        failure. Raises `InvalidArgument` for a queue that this consumer does not read.
         """
         self._run(lambda consumer: consumer._commit(offsets, self._received))
 

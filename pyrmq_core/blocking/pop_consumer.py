@@ -27,8 +27,8 @@ R = TypeVar("R")
 class PopDelivery:
     """A popped message, for `with delivery as message:`. It is acknowledged when the block ends.
 
-    If the block raises an exception, the message is given back, and delivered again. Without a block, call either `ack`
-    or `give_back`, once. Safe to use from many threads.
+    If the block raises an exception, the message is given back, and the broker delivers it again. Without a block, call
+    either `ack` or `give_back`, once. Safe to use from many threads.
     """
 
     def __init__(self, delivery: AsyncPopDelivery) -> None:
@@ -96,7 +96,7 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
             return [PopDelivery(delivery) for delivery in self._run(receive.run)]
         except RocketMQError:
             raise
-        except BaseException:  # an interrupt
+        except BaseException:  # an interrupt, such as Ctrl-C
             portal().run(receive.leave)
             raise
 
@@ -132,8 +132,8 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
 
         A message is acknowledged when the handler returns, and delivered again if it raises, as
         `pyrmq_core.PopConsumer.run` says. In the main thread Ctrl-C, SIGTERM and SIGHUP stop it: running handlers have
-        `stop_timeout` seconds. Then `KeyboardInterrupt` or `SystemExit` is raised. A second signal does not wait for
-        handlers.
+        `stop_timeout` seconds to finish. Then `KeyboardInterrupt` or `SystemExit` is raised. A second signal raises it
+        at once.
         """
         if is_async(handler):
             raise InvalidArgument(
@@ -152,7 +152,7 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
         """Ends every `run`, and waits until all have ended. In a handler it returns at once.
 
         No more messages are received. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish,
-        then their messages come again at once. It may be called from any thread.
+        then the broker delivers their messages again at once. It may be called from any thread.
         """
         portal().run(stop_consumer, self._async(), timeout, self._is_handler())
 
@@ -164,7 +164,9 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
+        """Background requests of this consumer and its client that failed twice or more in a row, and are being
+        retried.
+        """
 
         async def read(consumer: AsyncPopConsumer) -> tuple[Problem, ...]:
             return consumer.problems

@@ -40,9 +40,9 @@ R = TypeVar("R")
 
 
 class SendWindow(OpenContext[AsyncSendWindow]):
-    """The blocking form of `pyrmq_core.SendWindow`, which sends many payloads with a limited number under way.
+    """The blocking form of `pyrmq_core.SendWindow`, which sends many payloads and limits how many are sent at once.
 
-    `put` passes a payload to the library's loop without waiting for that loop.
+    A payload is one or more encoded messages. `put` passes it to the library's loop without waiting for that loop.
     """
 
     @property
@@ -64,12 +64,13 @@ class SendWindow(OpenContext[AsyncSendWindow]):
                 loop.soon(window.start_more)
         except RocketMQError:
             raise
-        except BaseException:  # interrupted
+        except BaseException:  # an interrupt, such as Ctrl-C
             loop.soon(window.interrupted, payload.topic)
             raise
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Removes and returns the messages that brokers refused since the last call, if the window has `keep_refused`.
+        """Removes and returns the messages that brokers refused since the last call. The window must have
+        `keep_refused`.
 
         The other messages of their batches are stored.
         """
@@ -122,7 +123,7 @@ class Producer(OwnerFace[AsyncProducer]):
             if not loop.run_if_idle(draft.start_waited_for, pending, loop.access_here):
                 loop.soon(draft.start_waited_for, pending, ON_LOOP, ended=pending.set_error)
             ended.acquire()
-        except BaseException:  # interrupted: no caller waits for the call any more
+        except BaseException:  # an interrupt, such as Ctrl-C: no caller waits for the result any more
             draft.give_up(pending, loop.soon)
             raise
         return pending.result
@@ -138,13 +139,12 @@ class Producer(OwnerFace[AsyncProducer]):
     ) -> Future[SendResult]:
         """Starts a send in the background, and returns the future of its result.
 
-        Waits first while `max_in_flight` messages or `max_in_flight_bytes` are being sent, or with `wait=False` raises
-        `WindowFull` then. A broker's refusal is final, as in Java's async send, and network failures are retried. With
-        a `sharding_key` or `lite_topic` a temporary refusal is also retried, which may store a second copy. In asyncio,
-        `pyrmq_core.aio` has the same with `await`.
+        While `max_in_flight` messages or `max_in_flight_bytes` are being sent, the call waits, or raises `WindowFull`
+        with `wait=False`. Network failures are retried, a broker's refusal is not, as in Java's async send. With a
+        `sharding_key` or `lite_topic` a temporary refusal is also retried, which may store a second copy.
         """
         future: SendFuture[SendResult] = SendFuture()
-        if select is not None:  # the user's function chooses the queue, on the loop
+        if select is not None:  # the user's function, which chooses the queue, runs on the loop
 
             async def start(producer: AsyncProducer) -> None:
                 begun = await producer.send_soon(message, timeout=timeout, queue=queue, select=select, wait=wait)
@@ -177,8 +177,8 @@ class Producer(OwnerFace[AsyncProducer]):
     ) -> Future[Sequence[SendResult]]:
         """Starts a `send_batch` in the background, and returns the future of one result for each message.
 
-        The future raises the errors of `send_batch`. While there is no room the call waits, or with `wait=False` raises
-        `WindowFull`. The whole list counts as one message for the limit `max_in_flight`. Refusals are as in
+        The future raises the errors of `send_batch`. The call waits, or raises `WindowFull`, as `send_soon` does. The
+        list counts as one message for the limit `max_in_flight`. A broker's refusal is retried in the same cases as in
         `send_soon`.
         """
         future: SendFuture[Sequence[SendResult]] = SendFuture()
@@ -197,9 +197,10 @@ class Producer(OwnerFace[AsyncProducer]):
         *,
         timeout: float | None = None,
     ) -> TransactionSendResult:
-        """Calls `begin_transaction`, your function in this thread, and `end_transaction` with the state it returned.
+        """Calls `begin_transaction`, `execute_local_transaction` in this thread, and `end_transaction` with its
+        returned state.
 
-        If the function raises, the state is UNKNOW, and the result's `error` is the exception.
+        If the function raises an exception, the state is UNKNOW, and the result's `error` is the exception.
         """
         transaction = self.begin_transaction(message, timeout=timeout)
         if not transaction.is_safe:

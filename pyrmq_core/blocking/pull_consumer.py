@@ -13,8 +13,8 @@ from pyrmq_core.client.parameters import parameters_of
 class PullConsumer(OwnerFace[AsyncPullConsumer]):
     """The blocking `pyrmq_core.PullConsumer`. `client` is a blocking `Client`. Safe to use from many threads.
 
-    Iterating over `read` costs a call to the library's loop, in another thread, for each pull. `read_joined` and
-    `read_arrow` return the messages of many pulls by one such call.
+    Iterating over `read` calls the library's loop, in another thread, for each pull. `read_joined` and `read_arrow` are
+    cheaper: one call returns the messages of many pulls.
     """
 
     @parameters_of(ConsumerSettings[Client])

@@ -44,7 +44,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     ) -> None:
         if kind is not None and self._service_state() is ServiceState.RUNNING:
             self.stop(0)
-        self.close()  # in order after a failure too: offsets are stored
+        self.close()  # leaves the group in order after a failure too, so that offsets are stored
 
     def _opened_now(self, opened: HeldContext[AsyncPushConsumer]) -> None:
         for topic, (tags, sql) in self._subscribed.items():  # subscribes again in a child after `fork`
@@ -71,9 +71,9 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         """Consumes until `stop`: calls `handler(messages)` in up to `consume_threads` threads.
 
         Messages are acknowledged when the handler returns, and delivered again if it raises, as
-        `pyrmq_core.PushConsumer.run` says. In the main thread Ctrl-C, SIGTERM and SIGHUP stop it in the same orderly
-        way: pulling ends, running handlers have `stop_timeout` seconds, offsets are stored, the group is left. Then
-        `KeyboardInterrupt` or `SystemExit` is raised. A second signal does not wait for handlers.
+        `pyrmq_core.PushConsumer.run` says. In the main thread Ctrl-C, SIGTERM and SIGHUP stop it as `stop` does:
+        pulling ends, running handlers have `stop_timeout` seconds to finish, offsets are stored, and the consumer
+        leaves the group. Then `KeyboardInterrupt` or `SystemExit` is raised. A second signal raises it at once.
         """
         if is_async(handler):
             raise InvalidArgument(
@@ -88,7 +88,8 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
         """Ends `run` or the iteration, and waits until it has ended. In a handler it returns at once.
 
         No more messages are pulled. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish, then
-        their messages are delivered again. Offsets are stored and the group is left. It may be called from any thread.
+        their messages are delivered again. Then the consumer stores its offsets and leaves the group. It may be called
+        from any thread.
         """
         portal().run(stop_consumer, self._async(), timeout, self._is_handler())
 
@@ -105,7 +106,9 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
+        """Background requests of this consumer and its client that failed twice or more in a row, and are being
+        retried.
+        """
         return self._on_loop(lambda consumer: consumer.problems)
 
     def __iter__(self) -> Deliveries:
@@ -114,8 +117,8 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages whose block did
-        not begin, or did not end, are delivered again.
+        Up to `consume_threads` deliveries are open at once, with `orderly` only one for each queue. A message whose
+        block did not begin or end before `stop` is delivered again.
         """
         return Deliveries(self._on_loop(lambda consumer: consumer.deliveries(orderly=orderly)))
 

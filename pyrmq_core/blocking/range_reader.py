@@ -34,8 +34,8 @@ class RangeReader(OpenContext[AsyncIterator[R]]):
     def decoded_in_parts(self, decode: Callable[[R], Iterable[T]]) -> Iterator[T]:
         """Decodes each element with `decode`, which returns several values, and yields the values one at a time.
 
-        No value may be None. `decode` is called in the loop's thread, and must not wait. A second thread for decoding
-        would read a tenth to a sixth slower, since both threads share the interpreter.
+        No value may be None. `decode` is called in the loop's thread, and must not wait. Decoding in a second thread
+        made reading slower, since both threads share the interpreter.
         """
         decoding = _Decoding(self._opened.value, decode)
         while (value := portal().run(decoding.next)) is not None:

@@ -1,4 +1,4 @@
-"""`StopSignals`: at Ctrl-C, SIGTERM or SIGHUP a blocking `run` stops in order, before the process ends."""
+"""`StopSignals`: Ctrl-C, SIGTERM or SIGHUP stops a blocking `run` in order before the process ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 log = logging.getLogger(__name__)
 
-# The signals, each with its default handler in Python or the system.
+# By signal: its default handler, in Python or the system.
 DEFAULTS: Final[dict[signal.Signals, Any]] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
@@ -22,10 +22,11 @@ if hasattr(signal, "SIGHUP"):  # Windows has no SIGHUP
 
 
 class StopSignals:
-    """A `with` block in the main thread that calls `stop` at the first signal. A second signal ends the block at once.
+    """A context manager, for the main thread, that calls `stop` at the first signal. A second signal ends its block at
+    once.
 
-    The program's own signal handlers stay in place. `stop` may interrupt the main thread at any point: it must not
-    wait.
+    Signals for which the program has its own handler are left to it. `stop` must not wait, since it may interrupt the
+    main thread at any point.
     """
 
     def __init__(self, stop: Callable[[], object]) -> None:
@@ -52,7 +53,7 @@ class StopSignals:
             raise ending_of(self._received)
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:  # a child after fork does not run this
+        if os.getpid() != self._pid:  # in a child after fork the signal has its default effect
             signal.signal(number, DEFAULTS[signal.Signals(number)])
             os.kill(os.getpid(), number)
             return

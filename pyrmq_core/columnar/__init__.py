@@ -1,8 +1,8 @@
 """Messages as Arrow columns (extra `arrow`).
 
-`encoding` encodes rows as the payloads of send requests, and `decoding` decodes the records of pulls to record batches.
-`arrays` has functions over Arrow's arrays and NumPy's vectors for both. The results equal those of
-`protocol/messages/payload.py`, which handles one message at a time.
+`encoding` turns rows into the bodies of send requests. `decoding` turns the answers of pull requests into record
+batches. `arrays` has functions over Arrow's arrays and NumPy's vectors for both. The results equal those of
+`protocol/messages`, which handles one message at a time.
 """
 
 from __future__ import annotations
@@ -77,5 +77,5 @@ _LAZY: Final = {
     "pyrmq_core.protocol.messages.compression": "CompressionType",
 }
 
-if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept any name
+if not TYPE_CHECKING:  # without this, a type checker would accept any attribute name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -20,24 +20,24 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 # Arrow's binary and string arrays count bytes in 32 bits.
 MAX_ARRAY_BYTES: Final = 2**31 - 1
 FIRST_BEYOND_ASCII: Final = 0x80
-# The most different names for which the sum of `1 << code` over a message's thousands of pairs stays below 2**64.
+# The most different names for which each name can be one bit of 64, and a sum over a message's properties stays below
+# 2**64.
 MAX_NAMES_IN_BITS: Final = 48
 
-# Arrow's function itself, called without checks of the indices, which are right here: a tenth cheaper.
+# Arrow's function without the check of the indices, which are right here. It is a tenth faster.
 _TAKE: Final = pc.get_function("array_take")
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
-# Freed blocks up to this size are kept for reuse: the memory of the largest batch that is common in jobs.
+# Freed blocks up to this size are kept for reuse: it is the memory of the largest usual batch.
 KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Makes glibc keep freed blocks of up to 16 MiB for the next batch. Call it before columns are encoded or decoded.
+    """Makes glibc keep freed blocks of up to 16 MiB for reuse. Call it before columns are encoded or decoded.
 
-    glibc keeps blocks up to the size of the largest block that was ever freed (its dynamic mmap threshold), so one of
-    16 MiB is allocated and freed. Otherwise each batch's memory returns to the system, and allocating it again takes a
-    third of the time.
+    Otherwise each batch's memory returns to the system, and allocating it again takes a third of the time. glibc keeps
+    blocks up to the size of the largest block that was ever freed, so this function allocates and frees one of 16 MiB.
     """
     np.empty(KEPT_BYTES, np.uint8)
 
@@ -59,7 +59,7 @@ def windows(octets: Octets, width: int) -> npt.NDArray[np.void]:
 
 
 def take_unchecked(array: pa.Array, places: pa.Array) -> pa.Array:
-    """Returns `array[index]` for each index in `places`, null for a null index. A wrong index reads other memory."""
+    """Returns `array[index]` for each index in `places`, null for a null index. A wrong index is not noticed."""
     return _TAKE.call([array, places], _UNCHECKED)
 
 
@@ -71,7 +71,7 @@ def strided_indices(step: int, first: int, count: int) -> pa.Array:
 def slices_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
     """Returns the binary array whose element i is `data[bounds[i]:bounds[i + 1]]`. Nothing is copied.
 
-    Elements with descending bounds, and so a negative length, are allowed as long as no caller reads them.
+    Bounds may descend, so that an element has a negative length, as long as no caller reads that element.
     """
     if bounds[0] > bounds[-1]:  # Arrow refuses an array whose first bound is above its last
         bounds = np.append(bounds, np.int32(data.size))
@@ -84,7 +84,10 @@ def fixed_spans(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def offsets_of(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Returns the bounds of a binary or string array: element i is `byte_view(array)[bounds[i]:bounds[i + 1]]`."""
+    """Returns the bounds of a binary or string array's elements in its data.
+
+    Element i is `byte_view(array)[bounds[i]:bounds[i + 1]]`.
+    """
     offsets = array.buffers()[1]
     if offsets is None or not offsets.size:  # Arrow may leave the bounds out of an array without elements
         return np.zeros(len(array) + 1, np.int32)
@@ -98,7 +101,9 @@ def byte_view(array: pa.Array) -> Octets:
 
 
 def encoded(texts: pa.Array) -> pa.DictionaryArray:
-    """Returns the texts as an Arrow dictionary array, in which equal texts have one index, and nulls a null index."""
+    """Returns the texts as an Arrow dictionary array, in which equal texts have the same index. The index of a null is
+    null.
+    """
     if not pa.types.is_dictionary(texts.type):
         return texts.dictionary_encode()
     # A caller's dictionary may contain a text twice, or a null.
@@ -143,7 +148,7 @@ def is_utf8(array: pa.Array) -> bool:
 
 
 def not_utf8(array: pa.Array) -> Bools:
-    """Returns a mask of the elements that are not UTF-8. Only elements that are not ASCII are decoded."""
+    """Returns a mask of the elements that are not UTF-8. It decodes only elements that are not ASCII."""
     bounds, octets = offsets_of(array), byte_view(array)
     wrong = np.zeros(len(array), np.bool_)
     beyond = np.flatnonzero(octets[: bounds[-1]] >= FIRST_BEYOND_ASCII)
@@ -157,7 +162,7 @@ def not_utf8(array: pa.Array) -> Bools:
 
 
 def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Returns a vector of native numbers as an Arrow array of `kind`. A contiguous vector is not copied."""
+    """Returns a NumPy vector of numbers as an Arrow array of type `kind`. A contiguous vector is not copied."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
@@ -170,15 +175,15 @@ def constant(text: str, count: int) -> pa.Array:
 def name_twice(codes: Int32s, counts: Ints, name_count: int) -> Bools:
     """Returns a mask of the messages that have a property name more than once.
 
-    `codes` has a number for each pair's name, for all messages in order. `counts` has each message's number of pairs.
-    `name_count` is the number of names.
+    `codes` has the number of each property's name, message after message. `counts` has each message's number of
+    properties. `name_count` is the number of different names.
     """
     twice = np.zeros(len(counts), np.bool_)
     filled = np.flatnonzero(counts)
     firsts = (np.cumsum(counts) - counts)[filled]
     if not len(filled):
         return twice
-    if name_count <= MAX_NAMES_IN_BITS:  # bits that differ have a sum equal to their union
+    if name_count <= MAX_NAMES_IN_BITS:  # the sum and the union of bits differ if a bit occurs twice
         bits = np.left_shift(np.uint64(1), codes.astype(np.uint64))
         twice[filled] = np.add.reduceat(bits, firsts) != np.bitwise_or.reduceat(bits, firsts)
         return twice

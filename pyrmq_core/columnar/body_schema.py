@@ -1,7 +1,7 @@
-"""Infers the columns of message bodies from a sample of them, which may be JSON objects, texts or bytes. Pure.
+"""Inference of columns from sampled message bodies, which may be JSON objects, texts or bytes.
 
-Types are Spark's, as text, and can represent every sampled value. Numbers that no number type represents exactly,
-and values of several kinds, become `string`.
+Types are texts in Spark's syntax, and can represent every sampled value. The type is `string` for numbers that no
+number type represents exactly, and for values of several kinds.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any, Final, Literal, TypeAlias
 
 Form: TypeAlias = Literal["json", "text", "bytes", "empty"]
 
-# A message's own columns in a table, beside its body's columns; Spark compares names without regard to case.
+# The columns of the message itself, which a table has beside those of its body.
 MESSAGE_COLUMNS: Final = (
     *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "body", "properties"),
     *("bornTimestamp", "storeTimestamp", "reconsumeTimes"),
 )
 CORRUPT: Final = "_corrupt"
 TEXT_COLUMN: Final = "text"
-# The fraction of bodies that must be JSON objects for a topic to count as JSON: a single test message is too few.
+# The fraction of bodies that must be JSON objects for a topic to be read as JSON. One test message is too few.
 LEAST_JSON: Final = 0.1
 MAX_DEPTH: Final = 32
-# An object with more names counts as a map; at the top level, further names get no column.
+# An object with more names is read as a map. At the top level, the further names get no column.
 MAX_NAMES: Final = 2000
-# Of all objects together; further names get no column.
+# The most names of all objects together. Further names get no column.
 MAX_ALL_NAMES: Final = 10_000
 MAX_SCHEMA_BYTES: Final = 256 * 1024
-# What a type takes beside its name, and an array or a map around a type.
+# The bytes of schema for a type beside its name, and for an array or a map around a type.
 TYPE_BYTES: Final = 16
 MAP_BYTES: Final = 12
-# Larger bodies are counted and not looked into: it is the most that a broker takes by default.
+# Larger bodies are counted but not parsed. A broker's default limit is the same.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-# An inner object counts as a map if there are this many names and each object has few of them.
+# An inner object is read as a map if there are this many names, of which each object has only a few.
 MAP_NAMES: Final = 64
 MAP_SHARE: Final = 0.1
 
@@ -50,10 +50,10 @@ PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class BodyColumn:
-    """A column of JSON bodies. `bodies` is the number of sampled bodies that have a value there.
+    """A column of JSON bodies. `bodies` is the number of sampled bodies that have a value for it.
 
-    `name` and `type` describe the column. `json_name` and `json_type` have the names as they are in the bodies. They
-    differ where two names, or a name and one of a message's own columns, would differ by case only.
+    `name` and `type` are those of the column in a table. `json_name` and `json_type` have the names as they are in the
+    bodies. They differ if two names in the bodies, or a name and a column of the message, are equal except for case.
     """
 
     name: str
@@ -65,11 +65,11 @@ class BodyColumn:
 
 @dataclass(frozen=True, slots=True)
 class BodySchema:
-    """The columns of a topic's bodies, inferred from `sampled` bodies, of which `fitting` have this form.
+    """The columns of a topic's message bodies, inferred from a sample.
 
-    The form is `json`, `text` (one column, `text`), `bytes` (no column but the body), or `empty` without a body.
-    `is_cut` is True if the bodies have more names than columns are made for: 10,000, of which 2,000 at the top, or 256
-    KiB of schema. The values of further names stay in the body.
+    `form` is `json`, `text` (one column, `text`), `bytes` (no columns), or `empty` if no body was sampled. Of `sampled`
+    bodies, `fitting` have this form. `is_cut` is True if some names have no column, because there are more than 10,000
+    names, more than 2,000 at the top level, or more than 256 KiB of schema.
     """
 
     form: Form
@@ -85,15 +85,14 @@ class BodySchema:
 
     @property
     def json_ddl(self) -> str:
-        """The typed columns by their names in the bodies, for `from_json`."""
+        """The typed columns by their names in the bodies, as DDL for Spark's `from_json`."""
         return ", ".join(f"{quoted(column.json_name)} {column.json_type}" for column in self.columns)
 
 
 class BodySampler:
     """A collector of sampled message bodies, from which `schema` infers columns.
 
-    It keeps the names and types that occur, not the bodies. So its memory grows with the number of different names, up
-    to a limit.
+    It keeps the names and types that occur, but no bodies, and limits the number of names.
     """
 
     def __init__(self) -> None:
@@ -102,7 +101,7 @@ class BodySampler:
         self._sampled = self._objects = self._texts = 0
 
     def add(self, body: bytes) -> None:
-        """Adds a body. An empty body has no form and is not counted."""
+        """Adds a body. An empty body is ignored."""
         if not body:
             return
         self._sampled += 1
@@ -130,7 +129,9 @@ class BodySampler:
 
 
 def infer_body_schema(bodies: Iterable[bytes]) -> BodySchema:
-    """Returns columns inferred from the bodies. A body of another form than most is counted, but adds no column."""
+    """Returns columns inferred from the bodies. A body of another form than the result's is counted, but adds no
+    column.
+    """
     sampler = BodySampler()
     for body in bodies:
         sampler.add(body)
@@ -154,7 +155,7 @@ class _Room:
 
     def __init__(self) -> None:
         self.names_left, self.bytes_left = MAX_ALL_NAMES, MAX_SCHEMA_BYTES
-        self.is_over = False  # whether a name got no column for want of room
+        self.is_over = False  # whether a name got no column because the limit was reached
 
     def takes_name(self, name: str) -> bool:
         size = _name_bytes(name)
@@ -202,7 +203,7 @@ class _Shape:
         self.kinds: set[str] = set()
         self.values = self.objects = 0
         self.whole_digits = self.fraction_digits = 0
-        self.is_exact = True  # whether a double represents all numbers so far exactly
+        self.is_exact = True  # whether a double represents every number so far exactly
         self.names: dict[str, _Shape] = {}
         self.element: _Shape | None = None
         self.is_map = False
@@ -258,7 +259,7 @@ class _Shape:
         _, digits, exponent = value.as_tuple()
         if "e" not in number.lower() and value.is_finite():
             self.is_exact &= abs(value) <= EXACT[-1]
-        if not isinstance(exponent, int) or abs(exponent) > DECIMAL_DIGITS:  # not finite, too large or too small
+        if not isinstance(exponent, int) or abs(exponent) > DECIMAL_DIGITS:  # NaN, infinite, too large or too small
             self.whole_digits = DECIMAL_DIGITS + 1
             return
         self.whole_digits = max(self.whole_digits, len(digits) + exponent)
@@ -331,7 +332,7 @@ class _Shape:
     def _object_types(self) -> tuple[str, str]:
         if self.is_like_a_map():
             self._become_map()
-        if self.is_map or not self.names:  # no file format takes a struct without fields
+        if self.is_map or not self.names:  # no file format stores a struct without fields
             inner, json_inner = self._element_types()
             return f"map<string,{inner}>", f"map<string,{json_inner}>"
         inner_types = [shape.types() for shape in self.names.values()]
@@ -361,7 +362,7 @@ def _columns_of(row: _Shape, room: _Room) -> tuple[BodyColumn, ...]:
     for name, (json_name, shape) in zip(names, row.names.items(), strict=True):
         own, json_type = shape.types()
         room_left -= max(len(part.encode()) for part in (quoted(name) + own, quoted(json_name) + json_type)) + 3
-        if room_left < 0:  # numbers behind names are longer than was expected
+        if room_left < 0:  # types are longer than was estimated when their names were accepted
             room.is_over = True
             break
         columns.append(BodyColumn(name, own, json_name, json_type, shape.values))
@@ -369,20 +370,21 @@ def _columns_of(row: _Shape, room: _Room) -> tuple[BodyColumn, ...]:
 
 
 def distinct_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[str]:
-    """Returns the names, changed so that none differs from another, or from a reserved name, by case alone.
+    """Returns the names, changed so that they differ from each other, and from the reserved names, by more than case.
 
-    A reserved name gets the prefix `body_`, a repeated name a number as suffix.
+    A reserved name gets the prefix `body_`, and a repeated name a number as suffix.
     """
     names = list(names)
     barred, free = {name.lower() for name in reserved}, {name.lower() for name in names}
     given, next_number = set(barred), dict[str, int]()
     distinct: dict[str, str] = {}
-    for name in sorted(names, key=str.swapcase):  # sorted, so that names do not depend on the order of the queues
+    for name in sorted(names, key=str.swapcase):  # the order in which queues are read must not change the result
         stem = f"body_{name}" if name.lower() in barred else name
         candidate, number = stem, next_number.get(stem.lower(), 2)
         while candidate.lower() in given or (candidate != name and candidate.lower() in free):
             candidate, number = f"{stem}_{number}", number + 1
-        next_number[stem.lower()] = number  # all before it are given, so that many names of one spelling take no longer
+        # The search for the next free number starts here, so that many names of one spelling take no longer.
+        next_number[stem.lower()] = number
         given.add(candidate.lower())
         distinct[name] = candidate
     return [distinct[name] for name in names]

@@ -1,4 +1,4 @@
-"""Parquet files of messages, with the columns of a read: written batch by batch, and read back in small parts."""
+"""Parquet files of messages, with the columns of a read: written batch by batch, and read in small parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyrmq_core.columnar.decoding.columns import schema_of
 from pyrmq_core.errors import InvalidArgument
 
-# All parts with which a message can be sent again, and where and when it was stored.
+# The columns that are needed to send a message again, and those that say where and when it was stored.
 COLUMNS: Final = (
     *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "shardingKey", "liteTopic", "flag"),
     *("bornTimestamp", "storeTimestamp", "reconsumeTimes", "properties", "body"),
@@ -32,7 +32,8 @@ ROWS_AT_ONCE: Final = 512
 BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
 SCHEMA: Final = schema_of(COLUMNS)
-# A dictionary or statistics of bodies would hold further copies of them: 600 MiB for a body of 60 MiB, in place of 300.
+# Columns with a dictionary and statistics. For bodies, these would be further copies: a body of 60 MiB would take 600
+# MiB instead of 300.
 SHORT_COLUMNS: Final = [
     *(name for name in COLUMNS if name not in ("body", "properties")),
     *("properties.key_value.key", "properties.key_value.value"),
@@ -54,15 +55,14 @@ class ParquetWriter:
         try:
             self._writer.close()
         finally:
-            self._writer.is_open = False  # otherwise its finalizer closes it again and prints the failure
+            self._writer.is_open = False  # otherwise the writer's finalizer closes it again and prints the failure
 
 
 def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a file by `ParquetWriter`, or of any file with columns of the same names.
+    """Yields the rows of a file that a `ParquetWriter` wrote, or of any file with columns of the same names.
 
-    Values have the types of the file's columns. At most 512 rows are in memory at once, fewer if they are large on
-    average. Equal bodies of these rows are one object. Raises `InvalidArgument`, which names the file, if it
-    cannot be read or lacks the column `body`.
+    At most 512 rows are in memory at once, and fewer if they are large. Equal bodies of these rows are one object.
+    Raises `InvalidArgument`, which names the file, if it cannot be read or lacks the column `body`.
     """
     try:
         schema = pq.ParquetFile(file).schema_arrow

@@ -1,4 +1,4 @@
-"""Replaces rows that are batch records by rows of the messages inside them (`protocol/messages/batch.py`)."""
+"""Splits batch records, which hold all messages of a batch, into their messages (`protocol/messages/batch.py`)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pyrmq_core.columnar.decoding.rows import SHORT_BYTES, Rows, bounds_at, gath
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.sysflag import COMPRESSED
 
-# The part of a message inside a batch record before its body.
+# The header of a message inside a batch record.
 INNER_HEAD: Final = np.dtype(
     [("size", ">i4"), ("magic", ">i4"), ("body_crc", ">i4"), ("flag", ">i4"), ("body_bytes", ">i4")]
 )
 
 
 def unwrapped(rows: Rows, batches: Bools) -> Rows:
-    """Returns the rows with each batch record, which `batches` marks, replaced by its messages.
+    """Returns the rows with each batch record, as marked by `batches`, replaced by its messages.
 
-    Messages have their own offset, flag, body and properties. All other fields are those of the record.
+    Messages have their own offset, flag, body and properties, and the record's other fields.
     """
     if (batches & (rows.head("sys_flag") & COMPRESSED != 0)).any():
         raise Unreadable  # no broker stores a compressed batch record

@@ -1,7 +1,7 @@
-"""Finds bodies that contain bytes or match a regular expression, by whole columns.
+"""Searches message bodies for bytes or a regular expression, a column at a time.
 
 The batches have the columns `queueOffset` and `body`, as bytes. Regular expressions are those of RE2, which is part of
-Arrow: the time of a comparison grows with the body alone, whatever the pattern.
+Arrow. Its time grows linearly with the body, whatever the pattern.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.shown_values import shown
 
-# The bytes of a body in which a pattern is searched, and of a part of a batch: the worst pattern takes 2.5 s for them.
+# The bytes of a body in which a pattern is searched, and the bytes of bodies in a slice: the slowest pattern takes 2.5
+# s for them.
 MATCHED_BYTES: Final = 64 * 1024
-# RE2 repeats the part of a pattern that is wrong, which may be the rest of a long one.
+# RE2's error repeats the faulty part of a pattern, which may be long.
 MAX_REASON_CHARS: Final = 100
 
 
@@ -48,7 +49,9 @@ def parts_to_match(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def offsets_matching(part: pa.RecordBatch, pattern: str) -> list[int]:
-    """Returns the offsets of the messages whose body matches `pattern` in its first 64 KiB. Only UTF-8 can match."""
+    """Returns the offsets of the messages whose body matches `pattern` in its first 64 KiB. A body that is not UTF-8
+    does not match.
+    """
     begins = pc.binary_slice(part.column("body"), 0, MATCHED_BYTES)
     return _offsets(part, pc.match_substring_regex(begins.view(pa.string()), pattern))
 

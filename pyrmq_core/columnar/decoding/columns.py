@@ -1,4 +1,4 @@
-"""The possible columns of a read (name, Arrow type, attribute of a message), and the type of a decoded batch."""
+"""The possible columns of a read: their names, their Arrow types, and the attributes of a message that they show."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 # The largest time whose microseconds fit into Arrow's 64 bits.
 MAX_MS: Final = (2**63 - 1) // 1000
 MAX_INT: Final = 2**31 - 1
-# The properties with the time of a delayed message, of which the first present one counts: set by its producer, or
-# rounded by a broker.
+# The properties with the time of a delayed message: as set by its producer, or as rounded by a broker. The first
+# property that a message has is used.
 DELIVER_AT_NAMES: Final = (TIMER_DELIVER_MS, TIMER_OUT_MS)
 
 Value = Callable[[MessageExt], object]
@@ -28,7 +28,7 @@ Value = Callable[[MessageExt], object]
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A possible column of a read: its Arrow type, the function for its value in a message, and if it may be null."""
+    """A possible column of a read: its Arrow type, the function that returns its value, and whether it may be null."""
 
     type: pa.DataType
     value: Value
@@ -69,15 +69,15 @@ SOURCE_COLUMNS: Final[Mapping[str, SourceColumn]] = {
     "liteTopic": SourceColumn(pa.string(), lambda message: message.properties.get(LITE_TOPIC), nullable=True),
     "producerHost": SourceColumn(pa.string(), lambda message: message.properties.get(BORN_HOST), nullable=True),
 }
-# The columns of a read without named columns.
+# The columns of a read that names no columns.
 DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
 
 
 def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
     """Returns the schema of the named columns, or of the default ones for None.
 
-    A `pa.Schema` is returned unchanged. It may have other types that hold the same values. Raises `InvalidArgument` for
-    an unknown name.
+    A `pa.Schema` is returned unchanged, even with other types that can hold the values. Raises `InvalidArgument` for an
+    unknown name.
     """
     if isinstance(columns, pa.Schema):
         for name in columns.names:
@@ -107,7 +107,7 @@ def source_column(name: str) -> SourceColumn:
 
 
 class DecodedBatch(NamedTuple):
-    """A batch of messages, and the pulls that contain the messages after it. The last batch has no `rest`."""
+    """A decoded batch of messages, and `rest`: the pulls with the messages after it. The last batch has no `rest`."""
 
     batch: pa.RecordBatch
     rest: tuple[RawPull, ...] = ()

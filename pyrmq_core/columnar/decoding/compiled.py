@@ -1,7 +1,7 @@
-"""Decodes pulls by the compiled decoder of the extra `native`, if it is installed and can read them.
+"""The compiled decoder of the extra `native`, for pulls that it can read.
 
-The result is the batch that `decode` would make, or None for records and requests of another kind: filters, other
-columns, compressed or damaged bodies, gaps, namespaces, several brokers. The decoder's source is `native/`.
+It cannot read filters, other columns than the default ones, compressed or damaged bodies, gaps, namespaces, and pulls
+of several brokers. Its source is `native/`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyrmq_core.protocol.messages.payload import NO_BATCHES, RawPull
 
 # The version of pyrmq-native that belongs to this code.
 VERSION: Final = "0.1.0"
-# With the value 0 the pure decoder runs, installed or not.
+# The value 0 chooses the decoder in Python, even if pyrmq-native is installed.
 SETTING: Final = "PYRMQ_NATIVE"
 READABLE: Final = frozenset(DEFAULT_COLUMNS)
 OF_PROPERTIES: Final = frozenset({"msgId", "tags", "keys", "properties"})
@@ -36,10 +36,10 @@ logger: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The decoder of records in this process. `decode` is the compiled one, or None if they are decoded in Python.
+    """The choice of this process between the compiled decoder and the one in Python.
 
-    `reason` says why it was chosen. `is_refused` is True if pyrmq-native is installed, but cannot be loaded or has
-    another version.
+    `decode` is the compiled decoder, or None. `reason` says why it was chosen. `is_refused` is True if pyrmq-native is
+    installed, but cannot be loaded or has another version.
     """
 
     decode: Callable[..., Mapping[str, Any] | None] | None
@@ -53,7 +53,7 @@ class Decoder:
 
 @cache
 def decoder() -> Decoder:
-    """Returns the decoder of this process, compiled or pure. The first call chooses it and logs the choice."""
+    """Returns the decoder of this process. The first call chooses it and logs the choice."""
     choice = _choice()
     logger.log(logging.WARNING if choice.is_refused else logging.INFO, "the decoder of records is %s", choice.text)
     return choice
@@ -77,10 +77,7 @@ def _choice() -> Decoder:
 def decode_compiled(
     pulls: Sequence[RawPull], columns: pa.Schema, within: OffsetRange, tags: TagFilter, rules: BodyRules
 ) -> pa.RecordBatch | None:
-    """Returns the messages that `decode_batches` yields as one batch, decoded by the compiled decoder.
-
-    Returns None if the compiled decoder is missing, or cannot read these pulls or columns.
-    """
+    """Returns the messages of the pulls as one batch, decoded by the compiled decoder."""
     decode = decoder().decode
     if decode is None or not pulls or tags.tags or not READABLE.issuperset(columns.names):
         return None
@@ -93,7 +90,7 @@ def decode_compiled(
         return None
     rows = vectors["rows"]
     texts = {"topic": vectors["topic"].decode(), "brokerName": pulls[0].queue.broker_name}
-    if rows * max(map(len, texts.values())) > MAX_DECOMPRESSED_BYTES // 4:  # the pure decoder bounds the repeated text
+    if rows * max(map(len, texts.values())) > MAX_DECOMPRESSED_BYTES // 4:  # Python's decoder limits it
         return None
     arrays = [
         constant(texts[field.name], rows) if field.name in texts else _array(field.name, rows, vectors)

@@ -1,6 +1,7 @@
-"""Decodes pulls to record batches: only the requested columns are built, each for all messages at once.
+"""Decodes the answers of pull requests to record batches.
 
-Times of Arrow and Spark are microseconds, those of RocketMQ are milliseconds.
+Only the requested columns are built, each for all messages at once. Times of Arrow and Spark are microseconds, those of
+RocketMQ are milliseconds.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ from pyrmq_core.protocol.messages.properties import (
 from pyrmq_core.protocol.messages.record import unpack_host
 
 ALL_TAGS: Final = TagFilter()
-# Fewer messages than about this number are decoded faster by a loop: columns have a fixed cost of a few hundred
+# Fewer messages than this are decoded faster one by one: building columns has a fixed cost of some hundred
 # microseconds.
 BREAK_EVEN_MESSAGES: Final = 64
 SYSTEM: Final = frozenset(name.encode() for name in SYSTEM_NAMES)
 
-# Two upper-case hexadecimal digits for each byte, as one number.
+# For each byte, its two upper-case hexadecimal digits as one 16-bit number.
 HEX: Final = np.frombuffer(b"".join(b"%02X" % value for value in range(256)), np.uint16)
 
 
@@ -83,13 +84,14 @@ def decode_records(
     max_body_bytes: int = MAX_BODY_BYTES,
     allow_gaps: bool = False,
 ) -> pa.RecordBatch:
-    """Returns the messages of `pulls` that lie in `within` and have one of `tags`, as a batch of exactly `columns`.
+    """Returns the messages of `pulls` with offsets of `within` and one of the `tags`, as a batch with exactly
+    `columns`.
 
-    A broker filters by hashes of tags, so the texts of tags are compared here. `body` may have the type string: it is
-    then read as in Java. Faulty bodies are found only if `body` is one of `columns`.
+    Tags are compared here again, since a broker compares only their hashes. `body` may have the type string: bytes that
+    are not UTF-8 then become U+FFFD, as in Java. Faulty bodies are found only if `body` is one of `columns`.
 
     Raises the errors of `decode`, `InvalidArgument` for an unknown column, and `BodyTooLarge` if decompression adds
-    more than 256 MiB. `decode_batches` yields such pulls in parts.
+    more than 256 MiB. For pulls with more, `decode_batches` yields several batches.
     """
     pulls = list(pulls)
     room = min(MAX_ARRAY_BYTES, MAX_DECOMPRESSED_BYTES + sum(len(pull.records) for pull in pulls))
@@ -144,7 +146,7 @@ def decode_batches(
                 rest = decoded.rest
             return
         except Unreadable:
-            pass  # the path by row reads it, or raises the error that says why not
+            pass  # `decode_messages` can read it, or raises the error that says why not
     yield from decode_messages(rest, columns, within, tags, rules, allow_gaps=allow_gaps)
 
 
@@ -157,7 +159,10 @@ def decode_columns(
     *,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """Yields the batches of `decode_batches`, decoded column by column. Raises `Unreadable` if that is impossible."""
+    """Yields the batches of `decode_batches`, decoded column by column.
+
+    Raises `Unreadable` for records that must be decoded one by one.
+    """
     keep_freed_memory()
     rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
     _check_complete(rows, pulls, within, allow_gaps=allow_gaps)
@@ -185,15 +190,15 @@ def _rest(rows: Rows, following: int, pulls: Sequence[RawPull]) -> tuple[RawPull
 def _check_complete(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, allow_gaps: bool) -> None:
     if not any(pull.is_unfiltered for pull in pulls):
         return
-    # Each row lies in its pull's own range. If the rows' offsets are dense from the first pull's start to the last
-    # pull's end, all ranges are complete and follow one another, as in a read.
+    # The usual case of a read: every offset from the first pull's start to the last pull's end has its row, so no pull
+    # has gaps.
     start, end = pulls[0].own(within).start, pulls[-1].own(within).end
     if len(rows) == end - start and (rows.queue_offset == np.arange(start, end)).all():
         return
     owns = [pull.own(within) for pull in pulls]
     sizes = np.array([max(0, own.end - own.start) for own in owns], np.int64)
     firsts = np.array([own.start for own in owns], np.int64) - (np.cumsum(sizes) - sizes)
-    if (np.bincount(rows.pull, minlength=len(pulls)) == sizes).all():  # pulls of several ranges
+    if (np.bincount(rows.pull, minlength=len(pulls)) == sizes).all():  # complete pulls of several ranges
         expected = np.repeat(firsts, sizes) + np.arange(len(rows))
         if (rows.queue_offset == expected).all():
             return
@@ -221,7 +226,7 @@ class _Columns:
         namespaces = {pull.namespace for pull in self._pulls}
         if not any(namespaces):
             return topics
-        if len(namespaces) > 1:  # pulls of several consumers, which the caller joined
+        if len(namespaces) > 1:  # a caller joined pulls of several consumers
             raise Unreadable
         (namespace,) = namespaces
         names = topics.dictionary_encode()
@@ -320,7 +325,7 @@ def _whole_numbers(texts: pa.Array, most: int) -> pa.Array:
 
 
 def host_texts(rows: Rows, name: str) -> pa.Array:
-    """Returns `ip:port` of each message's host `name`: `born_host` or `store_host`. Equal hosts are formatted once."""
+    """Returns `ip:port` of each message's `born_host` or `store_host` (`name`). Equal hosts are formatted once."""
     return _by_version(rows, name, _texts)
 
 
@@ -345,10 +350,10 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 
 
 def _by_version(rows: Rows, name: str, texts_of: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
-    """Returns a text for each message, which `texts_of` makes from IPv4 and IPv6 hosts separately.
+    """Returns a text for each message's host, which `texts_of` makes for IPv4 and IPv6 separately.
 
-    `name` is `born_host` or `store_host`. `texts_of` receives the hosts of one kind as rows of bytes, and the numbers
-    of their messages.
+    `name` is `born_host` or `store_host`. `texts_of` receives the hosts of one version as rows of bytes, and the
+    numbers of their messages.
     """
     v6 = rows.has_v6(name)
     if not v6.any():

@@ -1,7 +1,7 @@
-"""Decodes pulls to record batches one message after another.
+"""Decodes the answers of pull requests to record batches, one message after another.
 
-It is used for few messages, for which it is faster, and for input that cannot be decoded by columns. It either reads
-such input or raises the error that names its fault.
+This is faster for few messages. It also serves for input that cannot be decoded by columns, and reads it or raises the
+error that names its fault.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def decode_messages(
         for message in iterate_messages(pull, pull.own(within), rules, allow_gaps=allow_gaps):
             if not tags.matches(message.tags):
                 continue
-            # A batch record gives its topic to each of its messages, which may be tiny.
+            # The topic counts too: the messages of a batch record share its topic, which may be much longer than their
+            # bodies.
             message_bytes = len(message.body) + len(message.topic) + len(message.broker_name)
             if messages and part_bytes + message_bytes > PART_BYTES:
                 rest = replace(pull, start=message.queue_offset), *pulls[number + 1 :]
@@ -49,7 +50,7 @@ def decode_messages(
 
 
 def batch_of(messages: Sequence[MessageExt], columns: pa.Schema) -> pa.RecordBatch:
-    """Returns the messages as a batch. Raises `RecordError` for a time that no timestamp holds."""
+    """Returns the messages as a batch. Raises `RecordError` for a time beyond the range of Arrow's timestamps."""
     return pa.RecordBatch.from_arrays([_array(field, messages) for field in columns], schema=columns)
 
 

@@ -17,15 +17,16 @@ from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.compression import decompress
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED
 
-# The most bytes of decompressed bodies in a batch, unless one body alone has more: as many as the largest answers of
-# plain bodies, joined, may have.
+# The most bytes of decompressed bodies in a batch, unless one body is larger. The largest joined answers of
+# uncompressed bodies have as many.
 PART_BYTES: Final = 32 * 1024 * 1024
 
 
 def with_decompressed_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Rows, int]]:
-    """Yields all rows in parts, with decompressed bodies. Each part comes with the number of the first row after it.
+    """Yields all rows in parts, with decompressed bodies, each with the number of the first row after the part.
 
-    Raises `Unreadable` for a body that cannot be decompressed, unless the rules keep such a body as it is stored.
+    Raises `Unreadable` for a body that cannot be decompressed. With `rules.keep_undecodable` such a body stays as
+    stored.
     """
     flags = rows.head("sys_flag")
     single = flags & BATCH_RECORD != BATCH_RECORD
@@ -41,7 +42,7 @@ def with_decompressed_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Row
             first, bodies, plain_bytes = row, [], 0
         bodies.append((row, body))
         plain_bytes += len(body)
-        del body  # frees the body before the next one is made
+        del body  # frees the body before the next one is decompressed
     yield (_with_bodies(rows, first, len(rows), bodies) if bodies else rows), len(rows)
 
 

@@ -1,9 +1,8 @@
 """Reads many properties strings at once if they have few layouts. A layout is a list of property names in their order.
 
-Most topics have few layouts: one program sends the same names, with or without an optional property or two. Strings of
-one layout differ only in their values, and so in the positions of names and separators. So only the separators are
-searched for, and strings with equally many separators are compared with the names in the first of them. No name is
-copied.
+Most topics have few layouts, since one program sends all their messages. Strings of one layout differ only in their
+values. So only the separators are searched for, and strings with equally many separators are compared with the names in
+the first of them. No name is copied.
 """
 
 from __future__ import annotations
@@ -30,14 +29,15 @@ from pyrmq_core.columnar.arrays import (
 NAME_END: Final = b"\x01"
 VALUE_END: Final = b"\x02"
 LAST_SEPARATOR: Final = 2
-# The most pairs of a message, and the most layouts of a topic, that are handled by layouts; both are above the usual
-# numbers.
+# The most properties of a message, and the most layouts of a topic, for which layouts are used. Usual messages have
+# fewer.
 MOST_PAIRS: Final = 24
 MOST_LAYOUTS: Final = 16
-# The first strings mostly show whether there are many layouts: they are examined alone if they are at most 1 in 32.
+# The first 32 of more than 1,024 strings are examined beforehand, since they mostly show whether there are many
+# layouts.
 PROBED_STRINGS: Final = 32
 PROBED_OF: Final = 32
-# Any odd number: different values stay different when multiplied.
+# An odd number, since multiplying by it keeps different values different.
 MIXED_BY: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -45,7 +45,8 @@ MIXED_BY: Final = np.uint64(0x9E3779B97F4A7C15)
 class Layout:
     """A group of properties strings that have the same names in the same order.
 
-    `ends` has a row for each string: the positions at which its first name ends, its first value, its second name, ...
+    `rows` are the numbers of the strings. `ends` has a row for each string: the positions at which its first name ends,
+    its first value, its second name, ...
     """
 
     names: tuple[bytes, ...]
@@ -58,7 +59,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPairs:
-    """The properties of `count` messages, grouped by layout. Messages in no group have none."""
+    """The properties of `count` messages, grouped by layout. A message in no group has no properties."""
 
     data: pa.Buffer
     count: int
@@ -96,11 +97,11 @@ class LayoutPairs:
 
 
 def read_layouts(strings: pa.Array) -> LayoutPairs | None:
-    """Returns the properties in `strings`, grouped by layout, or None for many layouts or a string that is not plain.
+    """Returns the properties in `strings`, grouped by layout.
 
-    In a plain string every name and value has a byte or more, no name occurs twice, and there are no other separators
-    or zero bytes. `strings` is a binary array of UTF-8 without nulls, whose first element begins where its buffer
-    begins.
+    Returns None for more than 16 layouts, or if a string is not plain: every name and value has a byte or more, no name
+    occurs twice, and there are no other separators or zero bytes. `strings` is a binary array of UTF-8 without nulls,
+    whose first element begins where its buffer begins.
     """
     bounds, count = offsets_of(strings), len(strings)
     if count > PROBED_OF * PROBED_STRINGS and _show_many(strings[:PROBED_STRINGS].to_pylist()):
@@ -139,10 +140,10 @@ def _show_many(texts: list[bytes]) -> bool:
 
 
 def _separators(octets: Octets, bounds: Int32s) -> tuple[Int32s, Ints]:
-    """Returns the positions of all separators, and for each string the index of its first separator in them.
+    """Returns the positions of all separators, and for each string the index of its first separator among them.
 
-    These indices end with the number of all separators. If a string lacks its last separator, as 4.9 writes it, the
-    string's end counts as one.
+    The indices end with the number of all separators. If a string lacks its last separator, as strings of 4.9 do, the
+    string's end is used.
     """
     places: Int32s = np.flatnonzero(octets <= LAST_SEPARATOR).astype(np.int32)
     firsts: Ints = np.searchsorted(places, bounds)
@@ -181,7 +182,9 @@ def _signatures(octets: Octets, starts: Int32s, ends: Int32s) -> np.ndarray[tupl
 
 
 def _layout(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Layout | None:
-    """Returns the common layout of these strings. Returns None if their names differ or a string is not plain."""
+    """Returns the common layout of the strings from `starts` on, or None if their names differ or a string is not
+    plain.
+    """
     names, begin = [], int(starts[0])
     for name_end, value_end in ends[0].reshape(-1, 2).tolist():
         names.append(octets[begin:name_end].tobytes())

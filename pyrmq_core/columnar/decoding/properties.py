@@ -1,7 +1,7 @@
 """Reads the properties strings of many messages at once into columns: the values of one property, or maps.
 
-The format is that of `protocol/messages/properties.py`. That module reads, one by one, the strings that are not UTF-8,
-are not made of plain pairs, or have a name twice.
+The format is that of `protocol/messages/properties.py`. That module reads one by one the strings that are not UTF-8, do
+not alternate names and values, or have a name twice.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from pyrmq_core.columnar.arrays import (
 from pyrmq_core.columnar.decoding.layouts import LayoutPairs, read_layouts
 from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_properties
 
-# The separators after a name and after its value, read as one number.
+# The separators after a name and after its value, as one number.
 NAME_AND_VALUE_END: Final = int.from_bytes(b"\x01\x02", "little")
 VALUE_END: Final = 2
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The properties of messages, pair after pair in the order of messages. A message has no name twice.
+    """The properties of messages as name-value pairs, in the order of the messages. A message has no name twice.
 
-    Three messages, the second one without properties. 1 and 2 mean the separators 0x01 and 0x02:
+    An example: three messages, the second without properties. 1 and 2 mean the separators 0x01 and 0x02.
 
         place     0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17
         data      T  A  G  S  1  a  2  K  1  v  2  T  A  G  S  1  b  2
@@ -119,7 +119,7 @@ def read_pairs(strings: pa.Array) -> Pairs | LayoutPairs:
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
     """Returns the properties of all messages. If some strings are not plain, returns a mask of such messages instead.
 
-    In a plain string names and values alternate, none is empty, and no name occurs twice. The mask may lack some of the
+    In a plain string, names and values alternate, none is empty, and no name occurs twice. The mask may miss some
     strings that are not plain.
     """
     bounds = offsets_of(strings)
@@ -127,7 +127,7 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
     starts, ends = bounds[:-1], bounds[1:]
     places = np.flatnonzero(octets <= VALUE_END).astype(np.int32)
     kinds = octets[places]
-    if not kinds.all():  # 0x00 separates nothing
+    if not kinds.all():  # 0x00 is not a separator
         places, kinds = places[kinds != 0], kinds[kinds != 0]
     open_ends = ends[(ends > starts) & (octets[ends - 1] != VALUE_END)] if len(octets) else ends[:0]
     if len(open_ends):  # 4.9 leaves out the last separator
@@ -197,7 +197,7 @@ def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
     )
     all_rows = np.concatenate((read.bounds, np.array(bounds, np.int32).reshape(-1, 4)))
     merged = _named(pa.py_buffer(b"".join(parts)), all_rows[np.argsort(owner, kind="stable")], counts)
-    assert isinstance(merged, Pairs)  # a dict has no name twice
+    assert isinstance(merged, Pairs)  # names of a dict differ, so the strings are plain
     return merged
 
 

@@ -1,12 +1,11 @@
 """Splits the records of pulls into vectors: the bounds of each message's parts in one buffer, and its header fields.
 
-The layout of a record is that of `protocol/messages/record.py`. A record of another form raises `Unreadable`: the
-messages are then read one by one, and the error names the fault.
+The layout of a record is that of `protocol/messages/record.py`. A record of another form raises `Unreadable`. Then the
+messages are read one by one, and the error names the fault.
 
-Bodies are compared with the CRC-32 in their records. For a short body, taking the slice costs more time than computing
-its CRC (isal computes 50 GB/s, zlib 4). So short bodies are first copied into one array, and then taken from it some
-hundred at a time, which stay in the processor's cache. Nanoseconds for each of 10,000 bodies of 18 to 385 B, on a busy
-machine: 530 by slices, 160 together.
+Bodies are compared with the CRC-32 in their records. For a short body, slicing takes more time than computing its CRC.
+So short bodies are first copied into one array, and then sliced some hundred at a time, which fit into the processor's
+cache. Nanoseconds for each of 10,000 bodies of 18 to 385 B, on a busy machine: 530 by slices, 160 together.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from pyrmq_core.protocol.messages.payload import NO_BATCHES, RawPull
 from pyrmq_core.protocol.messages.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, STORE_HOST_V6
 
-# Bodies with a greater mean length are not copied.
+# Bodies with a greater mean length are checked without a copy.
 SHORT_BODY_BYTES: Final = 512
 BODIES_AT_ONCE: Final = 256
 
@@ -50,10 +49,11 @@ except ImportError:
 
 
 def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool = False) -> Rows:
-    """Returns the messages of `pulls` at offsets of `within` that their pull covers (`RawPull.own`).
+    """Returns the messages of `pulls` at offsets of `within`. Offsets outside a pull's own range (`RawPull.own`) are
+    skipped.
 
-    Bodies are as stored. Batch records become their messages. With `verify_crc` the batch records, but no others, are
-    first compared with their CRC.
+    Bodies are as stored. Batch records are replaced by their messages. With `verify_crc`, batch records are compared
+    with their CRC before that. All other records are not compared here.
     """
     octets, starts, ends = _joined([pull.records for pull in pulls])
     filled = np.flatnonzero(ends > starts)
@@ -72,9 +72,9 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
 
 
 def check_crcs(rows: Rows, which: Ints) -> None:
-    """Raises `Unreadable` unless the bodies of the rows with the numbers `which` match their CRC. Skips empty bodies.
+    """Raises `Unreadable` unless the bodies of the rows `which` match their CRC. Skips empty bodies.
 
-    Each row has to be a complete record, not a message inside a batch record.
+    Each row must be a complete record, not a message inside a batch record.
     """
     filled = which[rows.body[1][which] > rows.body[0][which]]
     if not have_crcs(rows.octets, rows.body[0][filled], rows.body[1][filled], rows.head("body_crc")[filled]):

@@ -58,9 +58,9 @@ class Rows:
                      |        body[0][i]
                      places[i]
 
-    `heads[i]` is a copy of that header in the form with IPv4 hosts. Hosts are read from `octets`, by `host`. `pull[i]`
-    is the number of the pull that the message came with. The messages inside a batch record share its position, header
-    and topic, and have their own spans of body and properties. A decompressed body lies after all records.
+    `heads[i]` is a copy of the header in the form with IPv4 hosts. `host` reads the hosts from `octets`. `pull[i]` is
+    the number of the message's pull. The messages inside a batch record share its position, header and topic, and have
+    their own spans of body and properties. A decompressed body lies after all records.
 
     If `record` is set, heads and places belong to records instead, and `record[i]` is the number of message i's record.
     """
@@ -92,7 +92,8 @@ class Rows:
         return spans(self.data, *bounds)
 
     def host(self, name: str, v6: bool) -> Octets:
-        """Returns the packed `born_host` or `store_host` (`name`) of each message that has it as IPv6 (`v6`) or IPv4.
+        """Returns the packed `born_host` or `store_host`, as `name` says, of the messages that have it as IPv6 (`v6`)
+        or IPv4.
 
         Each row of the result has the bytes of one host.
         """
@@ -130,7 +131,7 @@ class Rows:
 
 
 def gathered(octets: Octets, places: Ints, width: int) -> npt.NDArray[np.void]:
-    """Returns `width` bytes from each position as opaque elements. Structured types would take twenty times longer."""
+    """Returns `width` bytes from each position, as opaque elements. Structured types would be twenty times slower."""
     if not len(places):
         return np.empty(0, f"V{width}")
     return windows(octets, width)[places]

@@ -1,6 +1,7 @@
-"""Encodes rows to the payloads of send requests: `encode` has the entry points, and divides rows into requests.
+"""Encodes rows as the bodies of send requests (payloads). `encode` has the entry points, and divides rows into
+requests.
 
-`sink_rows` and `user_properties` have the rows in known Arrow types, `validate` finds faults in them, and `group_by`
-divides them by topic, queue and tag. `row_parts` makes and joins the parts of a row's bytes. `content_ids` makes
-ids from the content of rows.
+`sink_rows` and `user_properties` cast rows to a few Arrow types. `validate` finds faults in rows. `group_by` divides
+them by topic, queue and tag. `row_parts` joins the bytes of each row from its parts. `content_ids` makes message ids
+from the content of rows.
 """

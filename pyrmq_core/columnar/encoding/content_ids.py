@@ -30,7 +30,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Hashes: TypeAlias = tuple[Words, Words]
 
 WORD_BYTES: Final = 8
-# The time among the eight numbers of two bytes that make up an id.
+# The position of the time in an id, as numbers of two bytes.
 TIME: Final = slice(5, 7)
 ID_BYTES: Final = 16
 # The increment and the multipliers of the hash splitmix64 (Steele, Lea, Flood, 2014).
@@ -40,15 +40,14 @@ SECOND_FACTOR: Final = np.uint64(0x94D049BB133111EB)
 # MASKS[n] keeps the first n bytes of a word.
 MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(WORD_BYTES + 1)], np.uint64)
 NULL: Final = np.uint64(0x6E756C6C)
-# The bytes of rows that are hashed at once, so that the data stays in the processor's caches.
+# The bytes of rows that are hashed at once: they fit into the processor's cache.
 BYTES_AT_ONCE: Final = 512 * 1024
 
 
 def content_ids(rows: pa.RecordBatch, seed: bytes, first: int) -> pa.Array:
     """Returns an id of 32 hexadecimal digits for each row, made from its content, its position and `seed`.
 
-    `first` is the first row's position in its part of a write, and `seed` names that part, such as a partition of a
-    batch.
+    `seed` names a part of a write, such as a partition of a Spark job. `first` is the position of the first row in it.
     """
     position = np.arange(first, first + rows.num_rows, dtype=np.uint64)
     start = np.frombuffer(hashlib.blake2b(seed, digest_size=16).digest(), np.uint64)
@@ -118,13 +117,13 @@ def _block_end(words: Ints, start: int) -> int:
 def _words_of(octets: npt.NDArray[np.uint8], starts: Ints, length: Ints) -> Words:
     """Returns `octets[start:start + length]` of each row as a row of words, padded with zeros.
 
-    Words that differ only in their highest bits would have products that differ only in these bits. So each word's
-    upper half is mixed into its lower half.
+    Each word's upper half is mixed into its lower half. Otherwise words that differ only in their highest bits would
+    have almost equal products.
     """
     shortest = int(length.min())
     width = (int(length.max()) + WORD_BYTES - 1) // WORD_BYTES
     across = width * WORD_BYTES
-    if shortest == across and starts[-1] - starts[0] == across * (len(starts) - 1):  # the rows lie one after another
+    if shortest == across and starts[-1] - starts[0] == across * (len(starts) - 1):  # the rows' bytes are adjacent
         there: Words = octets[starts[0] : starts[-1] + across].view("<u8").reshape(len(starts), width)
         return there ^ (there >> np.uint64(32))
     if starts.max() + across > len(octets):

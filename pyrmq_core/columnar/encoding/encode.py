@@ -1,7 +1,7 @@
-"""Encodes rows as the payloads of send requests: many rows at once, divided into requests without copying.
+"""Encodes rows as the bodies of send requests (payloads): many rows at once, divided into requests without copying.
 
-Rows are divided by the size of a request, and by whether their bodies may share one. `sink_rows.py` lists the columns.
-The payloads equal those of `protocol/messages` for the same messages.
+Rows are divided by the size of a request, and by whether their bodies may share a request. `sink_rows.py` lists the
+columns. The payloads equal those of `protocol/messages` for the same messages.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ Cut: TypeAlias = tuple[int, int]
 CompressAll: TypeAlias = Callable[[Callable[[bytes], bytes], Sequence[bytes]], Iterable[bytes]]
 
 MIB: Final = 1024 * 1024
-# Fewer rows than about this number are encoded faster by a loop.
+# Fewer rows than this are encoded faster in a loop.
 BREAK_EVEN_ROWS: Final = 24
-# Brokers ignore both (protocol/messages/batch.py).
+# The magic number and CRC of a message in a batch, which brokers ignore (protocol/messages/batch.py).
 MAGIC_AND_CRC: Final = bytes(8)
-# The bytes that are joined at once, which stay in memory until the last of their requests is answered. Joins of 2 MiB
-# cost a third more.
+# The bytes that are joined at once. They stay in memory until the last of their requests is answered, but joins of only
+# 2 MiB cost a third more.
 JOIN_BYTES: Final = 16 * 1024 * 1024
 # The bytes of bodies that are compressed before the first of them is sent.
 COMPRESS_BYTES: Final = 8 * 1024 * 1024
@@ -65,11 +65,10 @@ COMPRESS_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """The limits of one request, and which bodies are compressed.
+    """The limits of one request: its messages, its bytes, and the size from which bodies are compressed.
 
     Requests of 4,000 small messages cost this process 0.7 and a broker 0.9 to 0.95 times as much as requests of 1,000.
-    With 5,000 there is no further gain, and 10,000 were slower with several requests under way. A failed request is
-    repeated in full.
+    Larger requests bring no further gain.
     """
 
     messages: int = 4000
@@ -79,12 +78,12 @@ class BatchLimit:
     max_message_bytes: int = MAX_MESSAGE_BYTES
 
     def of_batch_topic(self) -> BatchLimit:
-        """Returns the limit for a batch topic: as many messages as one record has room for, and no compression."""
+        """Returns the limit for a batch topic: as many messages as fit into one batch record, and no compression."""
         return replace(self, messages=MAX_RECORD_MESSAGES, compression=None)
 
     @property
     def max_batched_body_bytes(self) -> int:
-        """The largest body that always fits into a batch with its properties. A larger body is sent alone."""
+        """The largest body that always fits into a batch with its properties. A larger body has its own request."""
         return self.max_message_bytes - MAX_PROPERTIES_BYTES - 64
 
     @property
@@ -98,7 +97,10 @@ DEFAULT_LIMIT: Final = BatchLimit()
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows from `start` to before `end` for requests of one kind: each `alone` or in batches, `compressed` or not."""
+    """Rows from `start` to before `end` that are sent in the same way.
+
+    With `alone`, each row has its own request. With `compressed`, bodies are compressed.
+    """
 
     start: int
     end: int
@@ -107,10 +109,10 @@ class Run:
 
 
 def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
-    """Yields, in order, runs of neighbouring rows that are sent in the same way. `body_bytes` are their bodies' sizes.
+    """Yields, in order, runs of neighbouring rows that are sent in the same way. `body_bytes` are the sizes of the
+    bodies.
 
-    A `Run` says whether each of its rows has a request of its own, and whether bodies are compressed. With `alone`
-    every row has a request of its own.
+    With `alone` every row has its own request.
     """
     largest = int(body_bytes.max(initial=0))
     compressed_from = limit.compress_over_bytes if limit.compression is not None else largest + 1
@@ -126,9 +128,10 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
 
 
 def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterator[Cut]:
-    """Yields for each request its first row and the row after its last, with as many rows as `limit` allows.
+    """Yields each request's first row and the row after its last. A request has as many rows as `limit` allows.
 
-    Row i ends at byte `ends[i]` of all rows together. `stops` are ascending numbers of rows that begin a new request.
+    `ends[i]` is the byte at which row i ends, counted over all rows. A request begins at each row of `stops`, which
+    ascend.
     """
     start = before = 0
     room = limit.room_bytes
@@ -149,9 +152,11 @@ def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
 
 
 def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
-    """Yields groups of neighbouring requests with at most `most_bytes` together. A larger request is alone.
+    """Yields groups of neighbouring requests with at most `most_bytes` together. A larger request is a group of its
+    own.
 
-    Each cut is the first row of a request and the row after its last. Row i ends at byte `ends[i]` of all rows.
+    Each cut is a request: its first row and the row after its last. `ends[i]` is the byte at which row i ends, counted
+    over all rows.
     """
     group: list[Cut] = []
     for cut in cuts:
@@ -164,7 +169,10 @@ def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[C
 
 
 def pieces_of(body_bytes: Int32s, run: Run, most_bytes: int) -> Iterator[Cut]:
-    """Yields parts of a run, each with at most `most_bytes` of bodies or one larger body, as in `cuts_of`."""
+    """Yields parts of a run, each with at most `most_bytes` of bodies or with one larger body.
+
+    A part is its first row and the row after its last.
+    """
     for start, end in cuts_of(
         np.cumsum(body_bytes[run.start : run.end], dtype=np.int64), BatchLimit(run.end - run.start, most_bytes)
     ):
@@ -182,9 +190,9 @@ def encode_batches(
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Checks rows, and yields them as requests of `topic`, in order. `encode_rows` explains the arguments.
+    """Checks rows, and yields them as payloads of requests to `topic`, in order. `encode_rows` explains the arguments.
 
-    Raises `InvalidMessage` for the row that `first_fault` names, before any is encoded.
+    Raises `InvalidMessage` for the first faulty row (`first_fault`), before any row is encoded.
     """
     check_sent_topic(topic)
     parts = [(first, outgoing_rows(part)) for first, part in windows(rows)]
@@ -215,11 +223,11 @@ def encode_rows(
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Yields checked rows as requests of `topic`, in order. `ids(count)` returns the next unique ids.
+    """Yields checked rows as payloads of requests to `topic`, in order. `ids(count)` returns the next unique ids.
 
-    The bodies of payloads are views of larger buffers. `compress_all` maps a function over bodies, perhaps in threads
-    (`executor.map`). With `single_tag` all rows have the same tag or none (`by_tag`), which batch topics need.
-    `stops` are the ascending numbers of rows that begin a new request.
+    Payloads share large buffers with each other. `compress_all` maps a function over bodies, perhaps in threads
+    (`executor.map`). `single_tag` says that all rows have the same tag or none, as batch topics need (`by_tag`). A new
+    request begins at each row number of `stops`, which ascend.
     """
     check_sent_topic(topic)
     if not len(rows):
@@ -245,7 +253,7 @@ def encode_rows(
 
 
 def compresses(rows: pa.RecordBatch, limit: BatchLimit) -> bool:
-    """Returns whether `encode_batches` will compress any of the bodies, so that a thread for it pays."""
+    """Returns whether `encode_batches` will compress any body. If so, encoding in another thread is worth its cost."""
     if limit.compression is None or not rows.num_rows:
         return False
     return any(
@@ -266,9 +274,10 @@ def encode_columns(
     stops: Sequence[int] = (),
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Yields the payloads of `encode_batches` by columns, with a loop only for rows that are compressed or `alone`.
+    """Yields the payloads of `encode_batches`, built from columns. It loops only over rows that are compressed or
+    `alone`.
 
-    `waits` is its `wait_store_msg_ok`. With `alone`, each row has a request of its own.
+    `waits` is `wait_store_msg_ok` of `encode_batches`. With `alone`, each row has its own request.
     """
     keep_freed_memory()
     return _Encoder(topic, limit, waits, single_tag, compress_all).payloads(rows, ids, stops, alone=alone)

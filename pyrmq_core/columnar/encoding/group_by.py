@@ -1,4 +1,4 @@
-"""Groups the rows that share requests: by topic, by the queue of the sharding key, by tag. Rows keep their order."""
+"""Groups the rows that may share requests: by topic, by the queue of the sharding key, by tag. The order is kept."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pyrmq_core.protocol.java.string_hash import string_hash_code
 def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yields each topic with its rows, without the column `topic`. Topics are in the order of their first appearance.
 
-    The argument `topic` overrides the column. Without both, raises `InvalidArgument`. Rows whose topic is null are left
-    out (`first_fault` names them).
+    The argument `topic` overrides the column. If both are missing, raises `InvalidArgument`. Rows with a null topic are
+    left out, since `first_fault` reports them.
     """
     named = "topic" in rows.schema.names
     rest = rows.drop_columns(["topic"]) if named else rows
@@ -35,7 +35,10 @@ def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[s
 
 
 def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of each tag, and those without a tag, by first appearance, for requests to batch topics."""
+    """Yields the rows of each tag, and the rows without a tag, in the order of first appearance.
+
+    Requests to batch topics need this.
+    """
     if "tags" not in rows.schema.names or rows.num_rows < 2:
         yield rows
         return
@@ -52,9 +55,10 @@ def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yields groups of rows whose sharding keys select the same of `queues` queues in Java's SelectMessageQueueByHash.
+    """Yields groups of rows whose sharding keys select the same of `queues` queues, as Java's SelectMessageQueueByHash
+    does.
 
-    Each group of rows comes with a sharding key of its queue. The rows without a key come first, with None.
+    Each group comes with one of its sharding keys. The rows without a key come first, with None.
     """
     if "shardingKey" not in rows.schema.names:
         yield None, rows
@@ -68,7 +72,7 @@ def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa
 
 
 def string_hash_codes(texts: pa.Array) -> Ints:
-    """Returns `string_hash_code` of each text. Only texts beyond ASCII are hashed one by one."""
+    """Returns `string_hash_code` of each text. Only texts that are not ASCII are hashed one by one."""
     texts = texts.cast(pa.string())
     bounds, octets = offsets_of(texts), byte_view(texts)
     codes, lengths = np.zeros(len(texts), np.uint32), np.diff(bounds)

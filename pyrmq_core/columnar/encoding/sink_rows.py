@@ -9,7 +9,7 @@
     properties    map<string, string>                      map<string, string>
     flag          int32                                    int32
 
-`large_`, view and dictionary types of these are accepted too. Only `body` is required.
+The `large_`, view and dictionary variants of these types are accepted too. Only `body` is required.
 """
 
 from __future__ import annotations
@@ -33,19 +33,21 @@ TEXTS: Final = tuple(NAMES)
 TEXT_TYPES: Final = (pa.string(), pa.large_string(), pa.string_view())
 BINARY_TYPES: Final = (pa.binary(), pa.large_binary(), pa.binary_view())
 SINK_COLUMNS: Final = ("body", "topic", *TEXTS, "properties", "flag")
-# Rows are handled in parts no larger than these, so that their bytes can be counted in 32 bits.
+# The largest part of rows that is encoded at once: its bytes can be counted in 32 bits.
 WINDOW_ROWS: Final = 65_536
 WINDOW_BYTES: Final = 64 * 1024 * 1024
-# Smaller batches of a table are joined up to this. Encoding has a fixed cost for each batch, and a request has rows of
-# one batch: a row costs 1.7 times as much in batches of 1,000 rows as in batches of 10,000, and eleven times as much in
-# batches of 100.
+# Smaller batches of a table are joined up to this size. Encoding has a fixed cost for each batch, and a request has
+# rows of one batch only. A row costs 1.7 times as much in batches of 1,000 as in batches of 10,000, and eleven times as
+# much in batches of 100.
 JOINED_ROWS: Final = 10_000
 JOINED_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class BytesColumn:
-    """A column of bytes with its elements' sizes. The mask `there` selects non-empty elements, None means all."""
+    """A column of bytes with the sizes of its elements. The mask `there` selects the non-empty elements, None means
+    all.
+    """
 
     array: pa.Array
     sizes: Int32s
@@ -71,9 +73,8 @@ class BytesColumn:
 class SinkRows:
     """Rows to be sent, cast to known Arrow types. The values are unchecked and may be null.
 
-    `texts` has the columns `keys`, `tags` and `shardingKey`, if present. `words` has the words of `keys`, if that
-    column had lists. `own_bytes` is the number of bytes that each row's texts and `properties` take in its properties
-    string.
+    `texts` has the columns `keys`, `tags` and `shardingKey`, if present. `words` has the words of `keys` if that column
+    had lists. `own_bytes` is each row's size of `texts` and `properties` in a properties string.
     """
 
     body: BytesColumn
@@ -120,10 +121,11 @@ class SinkRows:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """Rows of a batch that passed the checks before sending: all, or those with these `numbers`, in their order.
+    """Rows of a batch that passed the checks before sending.
 
-    `take`, `filter` and `slice` select rows as in a `RecordBatch`, without copying values. `column`, `to_batch` and
-    `to_encode` copy the values of the selected rows.
+    They are all rows of the batch, or those with these `numbers`, in their order. `take`, `filter` and `slice` select
+    rows as in a `RecordBatch`, without copying values. `column`, `to_batch` and `to_encode` copy the values of the
+    selected rows.
     """
 
     batch: pa.RecordBatch
@@ -197,7 +199,7 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     waiting = [(0, rows)]
     while waiting:
         first, part = waiting.pop()
-        is_large = part.get_total_buffer_size() > WINDOW_BYTES and part.nbytes > WINDOW_BYTES  # the first is quick
+        is_large = part.get_total_buffer_size() > WINDOW_BYTES and part.nbytes > WINDOW_BYTES  # the first is faster
         if part.num_rows > 1 and (part.num_rows > WINDOW_ROWS or is_large):
             half = part.num_rows // 2
             waiting += [(first + half, part.slice(half)), (first, part.slice(0, half))]
@@ -206,7 +208,7 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def outgoing_parts(rows: pa.RecordBatch) -> Iterator[SinkRows]:
-    """Yields the rows in parts of limited size (`windows`), unchecked, in the form that `encode_rows` expects."""
+    """Yields the rows in parts of at most 65,536 rows and 64 MiB, unchecked, in the form for `encode_rows`."""
     for _, part in windows(rows):
         yield outgoing_rows(part)
 
@@ -263,7 +265,7 @@ def _own_bytes(count: int, texts: dict[str, BytesColumn], properties: UserProper
 
 
 def check_columns(rows: object) -> None:
-    """Raises `InvalidArgument` if `rows` is no batch or table, lacks a body, or has an unknown column or one twice."""
+    """Raises `InvalidArgument` unless `rows` is a batch or table with `body` and known columns, each of them once."""
     if not isinstance(rows, (pa.RecordBatch, pa.Table)):
         raise InvalidArgument(
             f"the rows to send are a {type(rows).__name__}; a pyarrow.RecordBatch or Table is sent "
@@ -319,7 +321,7 @@ def _joined_words(words: pa.Array) -> pa.Array:
 
 
 def _tidied(properties: UserProperties, sharding_keys: BytesColumn | None) -> UserProperties:
-    """Returns the properties with each name once in a row (the last value counts), without the row's sharding key."""
+    """Returns the properties without the row's sharding key, and with each name once in a row, with its last value."""
     keyed = sharding_keys is not None and SHARDING_KEY in properties.known_names()
     if not keyed and not properties.has_name_twice():
         return properties

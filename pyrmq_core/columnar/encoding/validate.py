@@ -1,7 +1,7 @@
 """Finds the first row that cannot become a message, and names its column and the reason.
 
-The rules of `payload.check_message` and `properties` are checked for a whole column at a time: first by a quick test
-that a correct column passes, then exactly.
+The rules are those of `payload.check_message`. A column is first tested as a whole, by a quick test that every correct
+column passes. Only if it fails, each row is tested.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyrmq_core.protocol.messages.properties import (
 SEPARATORS: Final = (1, 2)
 SPACE: Final = ord(" ")
 RESERVED: Final = pa.array(sorted(name.encode() for name in KEPT_NAMES), pa.binary())
-# An id as long as a UNIQ_KEY with an IPv4 address, for the check of lengths.
+# A UNIQ_KEY of usual length, for the check of lengths.
 SOME_ID: Final = (b"0" * 32,)
 
 EMPTY: Final = "{it} is empty, which is lost on the way; {instead}"
@@ -47,12 +47,12 @@ TWO_KEYS: Final = f"it sets {SHARDING_KEY} to another value than the column shar
 
 NO_TOPIC: Final = "it is null; name the topic, or give one for all rows"
 
-# For each broken rule: a mask of the elements that break it, and the reason.
+# For each broken rule, a mask of the elements that break it, and the reason.
 RowFaults = Iterator[tuple[Bools, str]]
 
 
 class Fault(NamedTuple):
-    """The reason why row `row` of a batch, counted from 0, cannot be sent. Its value in `column` is at fault."""
+    """The reason why row `row` of a batch, counted from 0, cannot be sent. `column` has the wrong value."""
 
     row: int
     column: str
@@ -86,7 +86,7 @@ def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -
 
 
 def fault_of(rows: SinkRows, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """Returns the fault of the first row that cannot be sent, or None if all can. Does not check the topics."""
+    """Returns the fault of the first row that cannot be sent, or None if all can. It does not check topics."""
     faults = [*_body_faults(rows.body, max_body_bytes)]
     for name, text in rows.texts.items():
         if name == "keys" and rows.words is not None:
@@ -155,7 +155,7 @@ def _property_faults(properties: UserProperties, sharding_key: BytesColumn | Non
     to_check = names if properties.names is None else names[: len(properties.names)]
     yield from _of_elements("properties", offsets, to_check, _name_rules(to_check))
     yield from _of_elements("properties", offsets, values, _value_rules(values))
-    if sharding_key is not None:  # equal keys are already removed from the map
+    if sharding_key is not None:  # `_tidied` has removed sharding keys from the map
         twice = pc.equal(names, pa.scalar(SHARDING_KEY.encode(), pa.binary())).to_numpy(zero_copy_only=False)
         keyed = _valid(sharding_key.array)
         row_of_pair = np.repeat(np.arange(len(keyed)), np.diff(offsets))
