@@ -1,7 +1,7 @@
 """Checks of the arguments of public functions: first the type, then the range. Errors name the argument.
 
-A check in the caller's thread keeps a wrong argument from failing later on the loop, among other callers' work. Each
-check raises `InvalidArgument`.
+A call is checked in the caller's thread, so that a wrong argument does not fail later on the loop. Each check raises
+`InvalidArgument`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def seconds_of(name: str, value: object) -> float:
 def first_millisecond(when: datetime) -> int:
     """Converts a time to milliseconds since 1970, rounded up. Raises `InvalidArgument` for a time without a zone.
 
-    A message stored at this millisecond or later was stored at `when` or later.
+    It is rounded up since messages that are stored at this millisecond are then not older than `when`.
     """
     if getattr(when, "tzinfo", None) is None:
         raise InvalidArgument(f"{shown(when)} has no time zone; write datetime(..., tzinfo=UTC)")
@@ -52,7 +52,7 @@ def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> i
 
 
 def queue_of(queue: object) -> MessageQueue:
-    """Returns `queue`, or raises `InvalidArgument` if it is no valid `MessageQueue`. Its id may be -1: any queue."""
+    """Returns `queue`, or raises `InvalidArgument` if it is no valid `MessageQueue`. The id -1 means any queue."""
     if not isinstance(queue, MessageQueue):
         raise InvalidArgument(f"queue={shown(queue)}: it is a MessageQueue(topic, broker_name, queue_id)")
     for name in (queue.topic, queue.broker_name):
@@ -84,7 +84,7 @@ def instance_of(name: str, value: object, kind: type[T], words: str) -> T:
 def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
     """Returns the values as a tuple. Raises `InvalidArgument` if they cannot be iterated.
 
-    For the text of the error, `name` is the argument's name, and `words` says what its values are.
+    In the error's text, `name` is the argument's name, and `words` says what its values are.
     """
     if not isinstance(values, Iterable):
         raise InvalidArgument(f"{name}={shown(values)}: it is a list of {words}")

@@ -1,4 +1,4 @@
-"""Loads `pyrmq_core.columnar` (extra `arrow`) when it is first used, so that other programs do not load Arrow."""
+"""The loading of `pyrmq_core.columnar` (extra `arrow`) at its first use, so that other programs do not load Arrow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyrmq_core.errors import MissingLibrary
 def columnar(users: str = "record batches") -> ModuleType:
     """Returns the package `pyrmq_core.columnar`. Raises `MissingLibrary` if numpy or pyarrow is not installed.
 
-    `users` is the feature that needs them, for the text of the error.
+    In the error's text, `users` is the feature that needs them.
     """
     try:
         for library in ("numpy", "pyarrow"):

@@ -1,4 +1,4 @@
-"""`AsyncOnly`: the base of objects that `async with` opens. A plain `with` raises an error with advice."""
+"""`AsyncOnly`: the base of classes for `async with`. A plain `with` raises an error with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Client`: connections, routes and heartbeats, shared by the producers and consumers constructed with it.
+"""`Client`: connections, routes and heartbeats, which several producers and consumers can share.
 
 A client lives as long as its `async with` block. Producers and consumers use its `ClientSession`.
 """
@@ -18,11 +18,11 @@ from pyrmq_core.client.service_state import ServiceState
 class Client(AsyncOnly):
     """Connections, routes and heartbeats, which producers and consumers can share.
 
-    `nameserver` is `"host:port;host:port"` or a list. Without it NAMESRV_ADDR is used. With `nameserver_url` instead,
-    the list is fetched from there, at the start and every 2 minutes. Times are seconds. `tls` is the context for every
-    connection. Requests are signed when `access_key` and `secret_key` are set, after all `rpc_hooks`. `namespace_v2` is
-    added to every request as 5.x's header fields. `unit_name` is appended to the client's id and, as RocketMQ's unit,
-    to `nameserver_url`. `unit_mode` is set in every message.
+    `nameserver` is `"host:port;host:port"` or a list, by default the environment variable NAMESRV_ADDR. With
+    `nameserver_url` instead, the client fetches the list from there, at the start and every 2 minutes. Times are
+    seconds. `tls` is the context of every connection. Requests are signed when `access_key` and `secret_key` are set,
+    after all `rpc_hooks`. `namespace_v2` is added to every request as header fields of 5.x. `unit_name` is appended to
+    the client's id and, as RocketMQ's unit, to `nameserver_url`. `unit_mode` is set in every message.
     """
 
     @parameters_of(ClientSettings)

@@ -1,6 +1,6 @@
 """`ClientSession`: the connections and background tasks of a `Client`, for producers, consumers and `Admin`.
 
-One session is one set of connections and one background nursery. It lives as long as its `async with` block. Source:
+Its background tasks run in one nursery and end with its `async with` block. Source:
 client/impl/factory/MQClientInstance.java (scheduled tasks).
 """
 
@@ -48,7 +48,8 @@ LEAST_SECONDS: Final = 1.0
 
 
 class Callbacks(Protocol):
-    """An object with handlers, by request code, for requests from brokers to a client, such as transaction checks."""
+    """An object with handlers, by request code, of requests that brokers send to a client, such as transaction checks.
+    """
 
     def handlers(self) -> Mapping[int, Handler]: ...
 
@@ -91,7 +92,7 @@ class ClientSession:
         self._nameservers: NameServers | None = None
         self._heartbeats: Heartbeats | None = None
         self._batch_topics: BatchTopics | None = None
-        # Locks for members' queues, by a proxy's address.
+        # By a proxy's address, locks for the queues of lite members.
         self.pull_turns: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
 
     def __repr__(self) -> str:
@@ -189,8 +190,8 @@ class ClientSession:
     ) -> Command:
         """Sends one request to the master of the queue's broker. Raises `ResponseError` for any answer but SUCCESS.
 
-        `queue.topic` does not include the `namespace`. A request that fails by the network is sent once more if the
-        broker has another address by then, as when its master died and a slave is left.
+        `queue.topic` does not include the `namespace`. After a network error the request is sent once more if the
+        broker now has another address, such as a slave's after the master died.
         """
         address = await self.master_address(queue, timeout=timeout, namespace=namespace)
         try:
@@ -207,9 +208,9 @@ class ClientSession:
     async def has_moved(
         self, queue: MessageQueue, address: str, *, timeout: float, namespace: str | None = None
     ) -> bool:
-        """Fetches the topic's route, and returns True if the queue is now to be read at another address than `address`.
+        """Fetches the topic's route, and returns True if the queue must now be read at another address than `address`.
 
-        Returns False also if the route cannot be fetched.
+        Returns False if the route cannot be fetched.
         """
         try:
             await self.routes.refresh(with_namespace(queue.topic, namespace), timeout=timeout)
@@ -219,9 +220,10 @@ class ClientSession:
         return current is not None and current != address
 
     async def master_address(self, queue: MessageQueue, *, timeout: float, namespace: str | None = None) -> str:
-        """Returns the address of the master of the queue's broker. Fetches the route when the broker is not known yet.
+        """Returns the address of the master of the queue's broker. Fetches the topic's route if the master is not
+        known.
 
-        Without a master it is the address of the slave with the lowest id. Raises `BrokerNotFound` if there is no
+        Without a master it returns the address of the slave with the lowest id. Raises `BrokerNotFound` if there is no
         slave.
         """
         try:
@@ -241,7 +243,8 @@ class ClientSession:
         return address
 
     def namespace_or_own(self, namespace: str | None) -> str | None:
-        """Returns `namespace`, or, if it is None, the one in the NameServer's address. An empty text becomes None."""
+        """Returns `namespace`, or if it is None the namespace in the NameServer's address. An empty text becomes None.
+        """
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str, *, transactional: bool = False) -> None:
@@ -257,15 +260,15 @@ class ClientSession:
     async def unregister_producer(self, group: str) -> None:
         """Reports to the brokers that this client has left the producer group.
 
-        A broker that cannot be reached removes the client when the connection ends.
+        A broker that cannot be reached removes the client itself when the connection ends.
         """
         await self.heartbeats.remove(producer=group)
 
     def callbacks(self, kind: type[C]) -> C:
         """Returns the client's one object of class `kind`, which handles some kinds of requests from brokers.
 
-        The first call creates the object and registers its handlers. A client that only pulls never calls this, and so
-        does not load the modules of these requests.
+        The first call creates the object and registers its handlers. A client that never calls this does not load the
+        modules of these requests.
         """
         if kind not in self._callbacks:
             created = self._callbacks[kind] = kind()
@@ -306,16 +309,16 @@ class ClientSession:
             await self._round("polling routes", routes.refresh_all)
 
     async def _leave_lost_masters(self, routes: Routes, caller: RemotingClient) -> None:
-        """Closes the connections to each master that is in no route any more.
+        """Closes the connections to each master that is no longer in any route.
 
-        Sends that wait for the lost master's answer then fail at once, and can be tried at the new master.
+        Sends that wait for the master's answer then fail at once, and can be retried at the new master.
         """
         masters: dict[str, str] = {}
         while True:
             changed = routes.brokers_changed
             named = {address for broker in routes.brokers for address in broker.broker_addrs.values()}
             for broker in routes.brokers:
-                if (master := broker.master) is None:  # no master is elected yet: the former master may come back
+                if (master := broker.master) is None:  # no new master is elected, and the old one may come back
                     continue
                 before = masters.get(broker.broker_name, master)
                 if before not in named:
@@ -324,7 +327,7 @@ class ClientSession:
             await changed.wait()
 
     async def _send_heartbeats(self, routes: Routes, heartbeats: Heartbeats) -> None:
-        """Sends heartbeats every `heartbeat_broker_interval` seconds, and soon after the known brokers change."""
+        """Sends heartbeats every `heartbeat_broker_interval` seconds, and soon after a change of the known brokers."""
 
         async def clean_and_send() -> None:
             routes.forget_offline_brokers()

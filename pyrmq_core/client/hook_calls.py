@@ -1,8 +1,8 @@
-"""Checks and calls hooks of every kind: the hooks of a producer, of a consumer and of a client.
+"""Checks and calls the hooks of a producer, of a consumer and of a client.
 
-Hooks are plain functions, never `async`: they run on the loop, between other work, and delay it while they run. A hook
-that takes longer than 0.1 s is logged by name. An exception of a hook is logged and changes nothing, except that a
-check-forbidden hook that raises refuses the send.
+Hooks are functions, never `async`. They run on the loop and delay all other work while they run. A hook that takes
+longer than 0.1 s is logged by name. An exception of a hook is only logged, except that a check-forbidden hook refuses
+the send by raising.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def check_hooks(hooks: Sequence[object], kinds: Sequence[Sequence[str]]) -> None:
-    """Raises `InvalidArgument` for an object without the methods of any kind of hook, or with an async one of them.
+    """Raises `InvalidArgument` for an object that is no hook of any kind, or that has an async method of a hook.
 
     Each of `kinds` has the names of the methods of one kind. An async method would never run.
     """

@@ -16,19 +16,19 @@ T = TypeVar("T")
 def parameters_of(settings: Callable[P, S]) -> Callable[[Callable[[T, S], None]], Callable[Concatenate[T, P], None]]:
     """Returns a decorator for an `__init__` that takes one settings value.
 
-    Callers pass the parameters of the settings class instead, from which the value is made. Type checkers, `help`
-    and `inspect.signature` show these parameters with their defaults.
+    Its callers pass the parameters of the settings class instead, and the decorator creates the value. Type checkers,
+    `help` and `inspect.signature` show these parameters with their defaults.
     """
 
     def decorate(initialise: Callable[[T, S], None]) -> Callable[Concatenate[T, P], None]:
         def constructed(self: T, /, *args: P.args, **kwargs: P.kwargs) -> None:
             try:
                 signature.bind(*args, **kwargs)
-            except TypeError as error:  # replaces an error that names the settings class
+            except TypeError as error:  # this error would name the settings class instead of the public class
                 raise TypeError(f"{type(self).__name__}: {error}{_belongs_to_client(kwargs, signature)}") from None
             initialise(self, settings(*args, **kwargs))
 
-        named = getattr(settings, "__origin__", settings)  # the class itself of `Settings[Client]`
+        named = getattr(settings, "__origin__", settings)  # of `Settings[Client]`, the class `Settings`
         signature = inspect.signature(named)
         constructed.__wrapped__ = named.__init__  # type: ignore[attr-defined]  # `inspect.signature` looks here
         constructed.__name__, constructed.__qualname__ = initialise.__name__, initialise.__qualname__

@@ -1,4 +1,4 @@
-"""Runs many queries at once, within a limit, for callers that need every answer."""
+"""Many queries that run at once, within a limit, for callers that need every answer."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ class ServiceState(enum.Enum):
 class Life:
     """The state of a client, producer or consumer. Its methods raise `InvalidState` for a call at the wrong time.
 
-    Errors have Java's words, and name the object by `kind`, such as `producer`, and `name`, its group or id. The state
-    is START_FAILED while the object starts, until that has succeeded (DefaultMQProducerImpl.java, start).
+    Errors have Java's words, and name the object by `kind`, such as `producer`, and by `name`, its group or id. While
+    the object starts, its state is START_FAILED, as in Java (DefaultMQProducerImpl.java, start).
     """
 
     def __init__(self, kind: str, name: str) -> None:
@@ -61,9 +61,9 @@ class Life:
 
 
 def check_trio() -> None:
-    """Raises `InvalidState` unless the caller runs under trio. The error names the package to use instead.
+    """Raises `InvalidState` unless the caller runs under trio.
 
-    That is `pyrmq_core.aio` under asyncio, and else `pyrmq_core.blocking`.
+    The error names the package to use instead: `pyrmq_core.aio` under asyncio, otherwise `pyrmq_core.blocking`.
     """
     if trio.lowlevel.in_trio_run():
         return

@@ -20,7 +20,7 @@ S = TypeVar("S", bound=ClientChoice[Any])
 class SessionOwner(AsyncOnly, Generic[S]):
     """The base of producers, consumers and `Admin`. It uses a shared client's session, or opens and closes its own."""
 
-    _KIND: ClassVar[str]  # the name of the kind in errors about its state
+    _KIND: ClassVar[str]  # the name of this kind of object in errors
 
     @classmethod
     def _of(cls, settings: S, client: Client | None) -> Self:
@@ -37,18 +37,18 @@ class SessionOwner(AsyncOnly, Generic[S]):
         self._configure()
 
     def _configure(self) -> None:
-        """Does nothing. Subclasses override it to make, at construction, the parts that need no event loop."""
+        """Does nothing. Subclasses override it to create the parts that need no event loop."""
 
     async def _opens(self, stack: AsyncExitStack) -> None:
-        """Does nothing. Subclasses override it to make the parts that need the open session. `stack` closes them.
+        """Does nothing. Subclasses override it to create the parts that need the open session. `stack` closes them.
 
-        After an `InvalidState` the object may be opened again, after any other error it may not.
+        If it raises `InvalidState`, the object may be opened again. After any other error it may not.
         """
 
     async def _closes(self, *, has_failed: bool) -> None:
         """Does nothing. Subclasses override it to finish their work before the session closes.
 
-        With `has_failed` the `async with` block raised, and they drop the work at once.
+        With `has_failed`, the `async with` block raised an exception, and the subclass drops its work at once.
         """
 
     @property

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 
 class Text(str):
-    """An English sentence, made from a pattern with `{names}` and their values, some of which may be texts too.
+    """An English sentence, made from a pattern with `{names}` and their values, some of which may be sentences too.
 
-    It compares and prints as any `str`. Several sentences are also joined by a pattern.
+    It compares and prints as any `str`.
     """
 
     __slots__ = ("pattern", "values")
@@ -16,13 +16,13 @@ class Text(str):
     values: Mapping[str, object]
 
     def __new__(cls, pattern: str, /, **values: object) -> Text:
-        """Returns the sentence. A pattern without values may have braces of its own."""
+        """Returns the sentence. A pattern without values may contain braces."""
         text = super().__new__(cls, pattern.format(**values) if values else pattern)
         text.pattern, text.values = pattern, values
         return text
 
     def __str__(self) -> str:
-        return self  # `str(error)` keeps the text that an error was raised with
+        return self  # so that `str(error)` returns this object, with its pattern and values
 
 
 def joined(texts: Sequence[str], *, by_commas: bool = False) -> str:
@@ -35,5 +35,7 @@ def joined(texts: Sequence[str], *, by_commas: bool = False) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Returns an error's text with its notes, such as a note that names the servers that were changed before it."""
+    """Returns an error's text with its notes (`__notes__`), such as one that names the servers changed before the
+    error.
+    """
     return joined([str(error), *getattr(error, "__notes__", ())])

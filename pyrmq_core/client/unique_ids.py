@@ -1,4 +1,4 @@
-"""The message ids (UNIQ_KEY) of this process, which are unique among threads and children of a `fork`."""
+"""The message ids (UNIQ_KEY) of this process, which are unique among its threads and its children after `fork`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IDS_A_MILLISECOND: Final = 0x10000
 
 
 class UniqueIds:
-    """A generator of ascending ids, 65,536 for each millisecond. Then it continues with the ids of the next one."""
+    """A generator of ascending ids, 65,536 for each millisecond. Further ids are those of the next millisecond."""
 
     def __init__(self) -> None:
         self.start_over()
@@ -70,7 +70,7 @@ class UniqueIds:
         self._now_ms, self._counter = max(now_ms, self._now_ms + 1), 0
         self._ends_ns = (self._now_ms + 1) * 1_000_000
         hour = self._now_ms // 3_600_000
-        if hour != self._month_of:  # looked up once an hour: a month begins at a full hour
+        if hour != self._month_of:  # computed once an hour, since a month begins at a full hour
             zone = time.localtime(self._now_ms / 1000).tm_gmtoff
             self._month_ms, self._month_of = month_start_ms(self._now_ms, timezone(timedelta(seconds=zone))), hour
 

@@ -1,7 +1,7 @@
 """Decompresses and decodes message bodies in a worker thread, in short steps.
 
-The sender of a body decides how long its decompression takes, so this is not done in the event loop's thread. Of all
-readers on a loop, one at a time runs a step. Other tasks run meanwhile, and a cancelled task ends after its step.
+The producer of a body decides how long its decompression takes, so the event loop's thread does not do it. Of all
+readers on a loop, only one runs a step at a time. Other tasks run meanwhile, and a cancelled task ends after its step.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ Item = TypeVar("Item", bound=Readable)
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
 
-# A step ends when its messages have this many bytes, each counted with some more for its other parts.
+# A step ends when its messages have this many bytes: their bodies, and 256 bytes for all else in each message.
 STEP_BYTES: Final = 256 * 1024
 MESSAGE_BYTES: Final = 256
-# After a step that took longer than this, other tasks have the processor for as long: parsing holds Python's lock.
+# After a step that took longer, the reader pauses for this time, since decoding keeps other threads from running
+# Python.
 LONG_STEP_SECONDS: Final = 0.05
 
-# The bodies that are unpacked at a time by one loop: the memory of a process does not grow with its readers.
+# The steps that one loop runs at once, so that memory does not grow with the number of readers.
 AT_ONCE: Final = 1
 _limiter: Final = trio.lowlevel.RunVar[trio.CapacityLimiter]("pyrmq_unpacking")
 
@@ -44,7 +45,7 @@ async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments
 async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None]) -> AsyncGenerator[list[Result], None]:
     """Calls `keep` with each item in a thread, and yields its results that are not None, in lists.
 
-    Each list has the results of one short step, so that the caller can store a large body before the next one is
+    Each list has the results of one short step. So a caller can store a large body before the next body is
     decompressed.
     """
 
@@ -73,7 +74,8 @@ async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None])
 async def unpacked_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of a pull, up to 256 MiB of bodies, and the offset of the first message beyond, or None.
+    """Returns the messages of a pull, up to 256 MiB of bodies, and the offset of the first message after these, or
+    None.
 
     Messages outside the offsets `within` are left out. An offset without a message raises `DataLost` unless
     `allow_gaps`. Compressed bodies are decompressed in a worker thread.

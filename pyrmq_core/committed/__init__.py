@@ -1,5 +1,5 @@
-"""Committed delivery: the records by which a write commits batches of messages. Pure.
+"""Committed delivery: batches of messages that readers see in full or not at all.
 
-A commit record is a message in the topic's manifest, another topic. `records` has the records as values and bytes,
-`deciding` the rule that only the first record of a batch counts, and `ranges` the messages that batches consist of.
+A batch is committed by a message in another topic, the manifest. `records` has these commit records as values and
+bytes. `deciding` has the rule that only the first record of a batch is valid. `ranges` has the messages of batches.
 """

@@ -1,15 +1,15 @@
-"""Decides which commit records in a manifest count: only the first record of each batch of a writer commits it. Pure.
+"""Decides which commit records in a manifest are valid: only the first record of each batch of a writer commits it.
 
 A manifest is the topic in which committed writes record their batches. A committer reads the manifest to its end, and
-appends a record unless it has found one of the same batch. So a second record of a batch can only lie between the end
-that its committer has read and its own offset. The entries between these two offsets show whether a record counts, and
-a reader may begin anywhere.
+appends a record unless it has read a record of the same batch. So another record of the batch can only lie between that
+end and the offset of the new record. The entries between these two offsets show whether a record is valid, so a reader
+may begin anywhere.
 
-The numbers of a writer's batches ascend. A record does not count if its writer has committed a batch with a higher
-number before, or if its ranges do not have the rows that it states.
+The numbers of a writer's batches ascend. A record is void if its writer has committed a batch with a higher number
+before, or if its ranges do not have the rows that it states.
 
-A record may list the batches committed before it, so that committers need not read all earlier records. Such a list is
-believed if the records that it names are there, or have expired.
+A record may list the batches committed before it, so that committers need not read all earlier records. The list is
+trusted if the records that it names exist, or have expired.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from pyrmq_core.committed.records import (
 )
 from pyrmq_core.errors import ManifestError
 
-# Up to this many writers, each record lists the committed batches: the next committer then reads only the last record.
-# Of more writers, a record lists them only if this many records before it do not.
+# Up to this many writers, each record lists the committed batches, so that the next committer reads only the last
+# record. With more writers, a record has a list only if none of this many records before it has a list.
 FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
-# A committer must read the manifest again if this many records were added since: its record would not count.
+# A record is void if more records than these were added since its committer read the manifest. It must read again.
 LONGEST_LOOK_BACK: Final = 1000
-# A list leaves out a writer that has committed nothing for so long: a repeat of its last batch would be another one.
+# A list leaves out a writer that has committed nothing for this time. If it repeats its last batch, that is a new
+# batch.
 REMEMBERED_MS: Final = 400 * 24 * 3600 * 1000
-# The most bytes of a list, for some 15,000 writers: a broker accepts messages of 4 MiB. The writers that committed
-# longest ago are left out first.
+# The most bytes of a list: some 15,000 writers. A broker accepts messages of 4 MiB. The writers that committed longest
+# ago are left out first.
 MOST_LIST_BYTES: Final = 1024 * 1024
-# The bytes of an entry of a list beside the writer's name.
+# The bytes of a writer in a list, without its name.
 BYTES_A_WRITER: Final = 64
 # The most ranges of one batch, and of all batches that are read together.
 MOST_RANGES: Final = 1_000_000
@@ -74,10 +75,10 @@ def next_record(
 ) -> CommitRecord | None:
     """Returns the record that commits batch `number` of `writer`, for a manifest that ends at offset `seen`.
 
-    `decided` has the batches committed before `seen`. Returns None if one of them is this batch or a later one of its
-    writer. `without_decided` is the number of entries after the last record that lists the committed batches. `commit`
-    is unique to this attempt. `named` is False for a writer that commits only once: later records do not list it.
-    Raises `ManifestError` for a batch of more than a million ranges, which no reader accepts.
+    `decided` has the batches committed before `seen`. Returns None if it has this batch or a later batch of the writer.
+    `without_decided` is the number of entries after the last record with a list of committed batches. `commit` is
+    unique to this attempt. `named` is False for a writer that commits only once, and which later records therefore do
+    not list. Raises `ManifestError` for a batch of more than a million ranges, which no reader accepts.
     """
     last = decided.get(writer)
     if last is not None and last.number >= number:
@@ -105,7 +106,7 @@ def next_record(
 def remembered(decided: CommittedBatches) -> CommittedBatches:
     """Returns the committed batches that a new record lists: the latest ones, up to 1 MiB of them.
 
-    Left out are writers that commit only once, and writers whose last batch is 400 days older than the newest batch.
+    It leaves out writers that commit only once, and writers whose last batch is 400 days older than the newest batch.
     """
     newest = max((last.stored_ms for last in decided.values()), default=0)
     listed, room = dict[str, Decided](), MOST_LIST_BYTES
@@ -117,11 +118,10 @@ def remembered(decided: CommittedBatches) -> CommittedBatches:
 
 
 def needed_from(entries: Entries, start: int, end: int) -> int:
-    """Returns the first offset that has to be read to decide which records from `start` to before `end` count.
+    """Returns the first offset that must be read to decide which records from `start` to before `end` are valid.
 
-    A record counts unless there is another record of its batch after the end of the manifest that its committer has
-    read. If that end lies before `start`, entries before `start` are needed, too. `entries` has at least the entries
-    from `start` to before `end`.
+    To decide about a record, all entries must be known from the end of the manifest that its committer read. That end
+    may lie before `start`. `entries` has at least the entries from `start` to before `end`.
     """
     records = ((offset, entries.get(offset)) for offset in range(start, end))
     seen = (
@@ -135,9 +135,8 @@ def needed_from(entries: Entries, start: int, end: int) -> int:
 def commits_between(entries: Entries, start: int, end: int) -> list[Commit]:
     """Returns the committed batches whose records lie from offset `start` to before `end`, in the order of the records.
 
-    `entries` has all entries from the offset that `needed_from` returns. Raises `ManifestError` for a record whose
-    parts are missing or belong to another record, and for one whose ranges overlap or do not have the rows that it
-    states.
+    `entries` has all entries from the offset that `needed_from` returns. Raises `ManifestError` if parts of a record
+    are missing, or if its ranges overlap or do not have the rows that it states.
     """
     return [
         Commit(offset, record.writer, record.number, record.rows, _all_ranges(entries, offset, record))
@@ -198,11 +197,11 @@ def _contradiction(fault: str, offset: int) -> ManifestError:
 def committed_at(
     entries: Entries, start: int, end: int, *, disbelieved: Container[int] = ()
 ) -> tuple[CommittedBatches, int] | None:
-    """Returns each writer's latest batch committed before offset `end`, or None if `entries` do not suffice for that.
+    """Returns each writer's latest batch committed before offset `end`, and the number of entries after the last list.
 
-    The entries begin at offset `start`. They suffice if one of them lists the batches committed before it, or if
-    `start` is 0. The second value is the number of entries after the last one with such a list. Lists of the records at
-    the offsets `disbelieved` are ignored, since they name batches without a record.
+    A list is what a record has of the batches committed before it. `entries` begin at offset `start`. Returns None if
+    they have no list and `start` is not 0. Lists of the records at the offsets `disbelieved` are ignored, since they
+    name batches without a record.
     """
     for offset in range(end - 1, start - 1, -1):
         record = entries.get(offset)
@@ -224,7 +223,7 @@ def without_record(entries: Entries, decided: CommittedBatches) -> CommittedBatc
 def known_from(entries: Entries, start: int, end: int) -> tuple[CommittedBatches, int]:
     """Returns each writer's latest batch committed from offset `start` to before `end`, and the number of offsets.
 
-    It is used if all entries before `start` have expired. Batches that only expired entries committed are missing.
+    It is used if all entries before `start` have expired. Batches whose records have expired are missing.
     """
     return _with_records(entries, start, end, {}), end - start
 
@@ -236,7 +235,7 @@ def _with_records(entries: Entries, start: int, end: int, decided: CommittedBatc
         if _may_decide(record, offset):
             last = batches.get(record.writer)
             if last is None or record.number > last.number:
-                batches.pop(record.writer, None)  # the writer moves to the end
+                batches.pop(record.writer, None)  # moves the writer to the end
                 batches[record.writer] = Decided(
                     record.number, record.rows, offset, record.stored_ms, is_named=record.is_named
                 )

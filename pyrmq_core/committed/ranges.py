@@ -1,4 +1,4 @@
-"""The ranges of queues that form committed batches, and the check that their messages are still the same."""
+"""The ranges of messages that form committed batches, and the check that their messages are still the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.protocol.messages.payload import RawPull, decode
 
 MANIFEST_SUFFIX: Final = "-committed"
-# A KV namespace of NameServers: the topic of each manifest.
+# The KV namespace of NameServers that maps each manifest to its topic.
 MANIFEST_NAMESPACE: Final = "PYRMQ_MANIFEST"
 
 
@@ -21,7 +21,8 @@ MANIFEST_NAMESPACE: Final = "PYRMQ_MANIFEST"
 class CommittedRange:
     """Committed messages of a queue from `start` to before `end`.
 
-    `ids` has the offset and the id of the first and the last message of each range that a writer stored.
+    They are one or more ranges as writers stored them. `ids` has the offsets and message ids of the first and the last
+    message of each.
     """
 
     queue: MessageQueue
@@ -31,7 +32,7 @@ class CommittedRange:
 
 
 def manifest_of(topic: str) -> str:
-    """Returns the default name of a topic's manifest, the topic in which its committed writes are recorded."""
+    """Returns the default name of a topic's manifest, the topic that records its committed batches."""
     return topic + MANIFEST_SUFFIX
 
 
@@ -39,15 +40,15 @@ def manifests_in(kinds: Iterable[str], orders: Mapping[str, str]) -> frozenset[s
     """Returns the topics that are manifests: all of `kinds`, and those that earlier releases marked in another way.
 
     `kinds` are the topics in the KV namespace of manifests. Earlier releases gave a manifest an order configuration
-    with one queue: `orders` has the order configurations by topic, and only topics with a manifest's default name
-    count.
+    with one queue. So topics of `orders`, the order configurations by topic, are included if they have one queue and
+    the default name of a manifest.
     """
     single = (name for name, order in orders.items() if ";" not in order.strip(";") and order.strip(";").endswith(":1"))
     return frozenset(kinds).union(name for name in single if name.endswith(MANIFEST_SUFFIX))
 
 
 def ranges_to_read(commits: Iterable[Commit], topic: str) -> list[CommittedRange]:
-    """Returns the ranges of messages of one topic that these batches committed, for a reader of committed messages.
+    """Returns the ranges of messages of one topic that the batches committed.
 
     They are sorted by queue and offset. Adjacent and overlapping ranges are joined.
     """
@@ -79,7 +80,7 @@ def ids_by_queue(ranges: Iterable[CommittedRange]) -> dict[MessageQueue, list[tu
 def check_ids(pull: RawPull, ids: Sequence[tuple[int, str]]) -> None:
     """Raises `DataLost` if messages of an unfiltered pull do not have their committed ids.
 
-    `ids` has offsets and ids in offset order. Offsets outside the pull are not checked.
+    `ids` has pairs of offset and id in offset order. Offsets outside the pull are not checked.
     """
     for offset, unique_id in ids[bisect_left(ids, (pull.start,)) : bisect_left(ids, (pull.next_offset,))]:
         within = OffsetRange(offset, offset + 1)

@@ -7,9 +7,9 @@ The manifest of a topic is another topic with one queue. A batch is committed by
      "decided": [["q1", 6, 90]], "decidedAt": [[40, 1777766400000]]}
 
 `seen` is the end of the manifest when the committer read it. `decided`, if present, lists the batches committed before
-it, and `decidedAt` the offset and the store time of the record of each, -1 and 0 if they are unknown. `"named": false`
-says that the writer commits once. Ranges that do not fit into one message are in messages before it, as parts. All
-these messages have the property `MANIFEST_VERSION`. Other and unreadable messages are passed over.
+it. `decidedAt` has the offset and the store time of each of their records, or -1 and 0 if they are unknown. `"named":
+false` says that the writer commits once. Ranges that do not fit into one message are in messages before it, as parts.
+All these messages have the property `MANIFEST_VERSION`. Other and unreadable messages are skipped.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from pyrmq_core.model import Message, MessageExt, MessageQueue
 
 MANIFEST_VERSION: Final = "manifestVersion"
 VERSION: Final = "1"
-# The most ranges in one message: a range takes some 100 bytes, and a broker accepts messages of 4 MiB.
+# The most ranges in one message. A range takes some 100 bytes, and a broker accepts messages of 4 MiB.
 RANGES_A_MESSAGE: Final = 10_000
-# The longest body of an entry when it is decompressed; writers make shorter ones.
+# The longest decompressed body of a manifest's message. Writers make shorter bodies.
 MAX_ENTRY_BYTES: Final = 8 * 1024 * 1024
 MAX_LONG: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRange:
-    """A range of `count` consecutive messages of one write in a queue, from offset `start` on."""
+    """A range of `count` consecutive messages of one write in a queue, starting at offset `start`."""
 
     queue: MessageQueue
     start: int
@@ -50,7 +50,7 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A writer's latest committed batch: its number and rows, and its record's offset and store time, if known.
+    """A writer's latest committed batch: its number and rows, and the offset and store time of its record, if known.
 
     `is_named` is False for a writer that commits only once.
     """
@@ -71,9 +71,9 @@ class CommitRecord:
     """The record that commits batch `number` of `writer`, whose `rows` rows are the messages in `ranges`.
 
     The committer had read the manifest up to the offset `seen`, and found no record of this batch. `decided`, if not
-    None, lists the batches committed before `seen`. If a batch has many ranges, `parts` earlier messages with the same
-    `commit` contain the others. `is_named` is False for a writer that commits only once. `stored_ms` is the time at
-    which the broker stored the record.
+    None, lists the batches committed before `seen`. If a batch has too many ranges for one message, `parts` earlier
+    messages with the same `commit` have the first ones. `is_named` is False for a writer that commits only once.
+    `stored_ms` is the time at which the broker stored the record.
     """
 
     writer: str
@@ -89,7 +89,9 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True if the ranges do not have `rows` rows, so that the record is void. False if it has further parts."""
+        """True if the ranges do not have `rows` rows, so that the record is void. False if some ranges are in other
+        messages.
+        """
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 
@@ -104,7 +106,7 @@ Entry: TypeAlias = CommitRecord | RangesPart
 
 @dataclass(frozen=True, slots=True)
 class NoEntry:
-    """A message of a manifest that is neither a commit record nor a part of one, and the reason."""
+    """A message of a manifest that is neither a commit record nor a part of a record, and the reason."""
 
     reason: str
 
@@ -150,10 +152,10 @@ def _bodies(record: CommitRecord) -> Iterator[bytes]:
 
 
 def entry_of(message: MessageExt) -> Entry | NoEntry:
-    """Returns the commit record, or the part of its ranges, that a message of a manifest has as its body.
+    """Returns the commit record, or the part of a record, in the body of a manifest's message.
 
     Returns `NoEntry`, with the reason, for any other or unreadable message. Raises `ManifestError` for a record of a
-    newer version, which may be a commit.
+    newer version, since it may commit a batch.
     """
     version = message.properties.get(MANIFEST_VERSION)
     if version is None:
@@ -229,5 +231,5 @@ def _count(value: object) -> int:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
-    value.encode()  # half a character is refused
+    value.encode()  # raises for half of a surrogate pair
     return value

@@ -4,5 +4,5 @@
     sql      an SQL92 expression as a client passes it to a broker
     sql92    the parser of SQL92, and its evaluation over a message's properties
 
-Brokers evaluate filters. The client evaluates them again where a broker cannot, as for batch topics.
+Brokers evaluate filters. The client evaluates them again where a broker cannot, such as for batch topics.
 """

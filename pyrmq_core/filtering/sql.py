@@ -1,7 +1,7 @@
 """An SQL92 expression over message properties (`MessageSelector.bySql`), which the broker evaluates.
 
-It needs a broker with `enablePropertyFilter`. A broker that cannot compile an expression returns every message, so the
-client first requests a check of the expression (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java,
+It needs a broker with `enablePropertyFilter`. A broker returns every message if it cannot compile the expression. So
+the client first asks a broker to check the expression (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java,
 remoting/protocol/filter/FilterAPI.java.
 """
 
@@ -34,7 +34,9 @@ class SqlFilter:
         return False
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
-        """Returns a function that tests a message's properties. Raises `InvalidArgument` if it is not SQL92."""
+        """Returns a function that tests a message's properties. Raises `InvalidArgument` if the expression is not
+        SQL92.
+        """
         return _parsed(self.expression)
 
     def matches(self, _tag: str | None) -> bool:

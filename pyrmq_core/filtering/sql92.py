@@ -2,10 +2,10 @@
 
     a > 3 AND (region IN ('eu', 'us') OR name IS NULL) AND TAGS <> 'x' AND NOT (done = TRUE)
 
-It is RocketMQ's dialect, with its surprises: parsing ends where the expression could end, and any further text is
-ignored. A minus before a property gives null, two missing properties are equal, and 0.0 is no number. A message passes
-only if the result is TRUE. Source: filter/parser/SelectorParser.jj, filter/expression/*.java (5.4.0). RocketMQ does not
-have the limits below.
+It is RocketMQ's dialect, with its surprises: the parser ignores any text after a complete expression, a minus before a
+property gives null, two missing properties are equal, and 0.0 is not accepted as a number. A message passes only if the
+result is TRUE. Source: filter/parser/SelectorParser.jj, filter/expression/*.java (5.4.0). RocketMQ does not have the
+limits below.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 KEYWORDS: Final = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE"))
-# The limits of an expression, far above what users write: each condition is evaluated for every message, and each
-# level takes room on Python's stack, which holds a thousand calls.
+# The limits of an expression, far above what users write. Each condition is evaluated for every message, and each level
+# of nesting uses Python's stack, which is limited to a thousand calls.
 MAX_CHARS: Final = 65_536
 MAX_CONDITIONS: Final = 512
 DEEPEST: Final = 100
@@ -42,7 +42,7 @@ SHOWN_CHARS: Final = 200
 def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]:
     """Returns a function that tests a message's properties. Raises `InvalidArgument` if RocketMQ refuses the text.
 
-    `text_tests=False` is the dialect before 5.1.3, in which CONTAINS, STARTSWITH and ENDSWITH are plain names.
+    `text_tests=False` is the dialect before 5.1.3, in which CONTAINS, STARTSWITH and ENDSWITH are names of properties.
     """
     evaluate = _Parser(text, text_tests).condition().evaluate
 
@@ -58,7 +58,7 @@ def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]
 def ignored_rest(text: str, *, text_tests: bool = True) -> str:
     """Returns the text that follows a complete expression, which RocketMQ ignores.
 
-    It is empty if nothing follows, and if the parser refuses the expression. `text_tests` is that of `parse`.
+    It is empty if the parser refuses the expression. `text_tests` is the same as for `parse`.
     """
     try:
         parser = _Parser(text, text_tests)
@@ -177,7 +177,7 @@ class _Parser:
                 part, opposite = conditions.negative(part), None
             elif prefix != "+":
                 if opposite is None:
-                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # applies to constants, too
+                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # raises for a text or a number
                     opposite = self._checked(conditions.opposite(part))
                 part, opposite = opposite, part
         return part
@@ -255,7 +255,9 @@ class _Parser:
         return token
 
     def _after_blanks(self, at: int) -> int:
-        """Returns the position after blanks and comments. A comment that begins with `--` needs an end of line."""
+        """Returns the position after blanks and comments. A comment that begins with `--` must be followed by an end of
+        line.
+        """
         while True:
             match = BLANKS.match(self._text, at)
             at = at if match is None else match.end()

@@ -1,7 +1,7 @@
-"""Builds the parts of a parsed SQL92 expression, and evaluates them by RocketMQ's rules. Pure.
+"""The parts of a parsed SQL92 expression, which are evaluated by RocketMQ's rules.
 
-The logic has three values, as in SQL: a missing property is null. Functions raise `UnfitOperand` for parts that
-RocketMQ refuses to join, which the parser reports. Source: filter/expression/ComparisonExpression.java,
+The logic has three values, as in SQL, and a missing property is null. Functions raise `UnfitOperand` for parts that
+RocketMQ refuses to join, and the parser reports them. Source: filter/expression/ComparisonExpression.java,
 LogicExpression.java, UnaryExpression.java (5.4.0).
 """
 
@@ -32,7 +32,7 @@ TEXT_TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
 
 
 class UnfitOperand(Exception):
-    """Raised, with the reason, if an operator does not accept an operand."""
+    """An error for an operand that an operator does not accept, with the reason."""
 
 
 class Kind(enum.Enum):
@@ -42,14 +42,14 @@ class Kind(enum.Enum):
     CONSTANT = enum.auto()  # a text or a number
     TRUTH = enum.auto()  # TRUE, FALSE or NULL
     CONDITION = enum.auto()
-    NEGATIVE = enum.auto()  # a part after a minus, which no longer counts as a constant
+    NEGATIVE = enum.auto()  # a part after a minus, which is no constant even if it is a number
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """A piece of an expression. `evaluate` returns its value for a message's properties.
 
-    `value` is the value of a constant, `level` the depth of nested conditions.
+    `value` is the value of a constant, `level` the depth of conditions nested in it.
     """
 
     kind: Kind
@@ -72,7 +72,7 @@ def constant(value: Value) -> Part:
 
 
 def condition_of(part: Part) -> Part:
-    """Returns the part as an operand of AND, OR or NOT. A property alone is a condition that is never true.
+    """Returns the part as an operand of AND, OR or NOT. A property's name is a condition that is never true.
 
     Raises `UnfitOperand` for a number or a text.
     """
@@ -127,7 +127,7 @@ def opposite(part: Part) -> Part:
 
 
 def negative(part: Part) -> Part:
-    """Returns a part after a minus sign: the negative of a number, and null for anything else."""
+    """Returns a part with a minus sign before it: the negative of a number, and null for anything else."""
     number = _number_of(part)
     if number is not None:
         minus = Long(-number) if isinstance(number, Long) else -number
@@ -137,17 +137,17 @@ def negative(part: Part) -> Part:
     evaluate = part.evaluate
 
     def nothing(properties: Properties) -> Value:
-        evaluate(properties)  # raises for values that are `Incomparable`
+        evaluate(properties)  # raises `Incomparable` where RocketMQ does
         return None
 
     return Part(Kind.NEGATIVE, nothing, level=part.level + 1)
 
 
 def equal(left: Part, right: Part, *, negated: bool) -> Part:
-    """Returns the condition `left = right`, or `left <> right` if `negated`. Raises `UnfitOperand` for unfit parts.
+    """Returns the condition `left = right`, or `left <> right` if `negated`.
 
-    Unlike in SQL, two nulls are equal, and a null on the right is unequal to any value. A null on the left alone gives
-    null.
+    Unlike in SQL, two nulls are equal. If only the left value is null, the result is null. If only the right value is
+    null, they are unequal. Raises `UnfitOperand` for NULL, and for TRUE or FALSE beside a number or a text.
     """
     for part in (left, right):
         if part.is_constant and part.value is None:
@@ -174,7 +174,7 @@ def is_null(part: Part, *, negated: bool) -> Part:
 def ordered(sign: str, left: Part, right: Part) -> Part:
     """Returns a comparison by `sign`: `<`, `<=`, `>` or `>=`. Two properties are compared as decimal numbers.
 
-    Raises `UnfitOperand` for parts without an order: texts, truth values and conditions.
+    Raises `UnfitOperand` for texts, truth values and conditions, which have no order.
     """
     for part in (left, right):
         _check_ordered(part, f"by {sign}")
@@ -196,7 +196,7 @@ def between(part: Part, low: Part, high: Part, *, negated: bool) -> Part:
     below, above = (operator.lt, operator.gt) if negated else (operator.ge, operator.le)
 
     def within(properties: Properties) -> Value:
-        value = value_of(properties)  # evaluated once: twice would double the time with each nested BETWEEN
+        value = value_of(properties)  # evaluated once, since twice would double the time for each nested BETWEEN
         if value is None:
             return None
         first = _is_ordered(below, value, lowest(properties))
@@ -221,8 +221,9 @@ def one_of(part: Part, texts: frozenset[str], *, negated: bool) -> Part:
 
 
 def text_test(word: str, part: Part, text: str, *, negated: bool) -> Part:
-    """Returns the condition by `word` (CONTAINS, STARTSWITH, ENDSWITH). It is false for null or an empty `text`, even
-    if `negated`.
+    """Returns the condition by `word`: CONTAINS, STARTSWITH or ENDSWITH.
+
+    For null or an empty `text` it is false, even if `negated`.
     """
     evaluate, test = part.evaluate, TEXT_TESTS[word]
 

@@ -1,7 +1,7 @@
-"""The values of SQL92 expressions, and their comparison by RocketMQ's rules. Pure.
+"""The values of SQL92 expressions, and their comparison by RocketMQ's rules.
 
-A value is a property's text, a number of one of Java's three kinds, or a truth value. A comparison reads a text as a
-value of the other side's kind. It fails if the text is something else, even a number of another kind. Source:
+A value is a property's text, a number (Java's int, long or double), or a truth value. A comparison reads a text as the
+type of the other value, and fails if it is something else, even another type of number. Source:
 filter/expression/ComparisonExpression.java (__compare), Integer.valueOf, Double.valueOf.
 """
 
@@ -15,7 +15,7 @@ from pyrmq_core.protocol.java.integers import parse_int, parse_long
 
 
 class Long(int):
-    """A whole number of 64 bits in Java. A plain `int` stands for one of 32 bits."""
+    """A whole number of Java's type long. An `int` that is no `Long` stands for Java's int."""
 
     __slots__ = ()
 
@@ -31,13 +31,15 @@ JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 class Incomparable(Exception):
-    """Raised where a comparison raises in Java. The message then does not pass, whatever else is in the expression."""
+    """An error for a comparison that raises in Java. The message then does not pass, whatever else is in the
+    expression.
+    """
 
 
 def compare(left: bool | Number | str, right: bool | Number | str) -> int:
-    """Returns -1, 0 or 1 if the left value is less, equal or greater. A truth value and a number give -1.
+    """Returns -1, 0 or 1 if the left value is less, equal or greater. Returns -1 for a truth value and a number.
 
-    Raises `Incomparable` for a text that does not have the other value's kind, and for a text after a truth value.
+    Raises `Incomparable` for a text that cannot be read as the other value's type, and for a truth value before a text.
     """
     if isinstance(left, bool):
         if isinstance(right, str):

@@ -9,12 +9,12 @@ from typing import ClassVar, Final, Self
 from pyrmq_core.errors import InvalidArgument
 
 ALL_TAGS: Final = "*"
-JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # the blanks of Java's String.trim, which does not remove U+3000
+JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes; it keeps U+3000
 
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """The tags that pass. With an empty set every message passes, tagged or not.
+    """The tags that pass. If there are none, every message passes, even without a tag.
 
     Brokers compare only hashes of tags, so clients compare the texts again.
     """
@@ -24,9 +24,9 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str | None) -> Self:
-        """Returns the filter of `a || b`. None, an empty text and `*` pass all messages.
+        """Returns the filter of an expression such as `a || b`. None, an empty text and `*` pass all messages.
 
-        Raises `InvalidArgument` for a text that names no tag, such as `||`.
+        Raises `InvalidArgument` for a text without a tag, such as `||`.
         """
         if expression is not None and not _is_text(expression):
             raise InvalidArgument(f'tags={expression!r}: it is a text such as "TagA || TagB", or "*"')

@@ -1,6 +1,6 @@
 """Metrics and traces of a client through the OpenTelemetry API (extra `otel`), as hooks that users add.
 
-Only the API is imported, which does nothing in a program without an SDK.
+Only the API is imported. It does nothing in a program without an OpenTelemetry SDK.
 """
 
 from __future__ import annotations

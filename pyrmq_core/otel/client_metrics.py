@@ -1,14 +1,15 @@
-"""The metrics of a client: OpenTelemetry's names for messaging, and names of our own where there is none.
+"""The metrics of a client: OpenTelemetry's names for messaging, and the project's own names where it has none.
 
 messaging.client.operation.duration    histogram, s     each try of a send, and its failure by code
 messaging.client.sent.messages         counter          messages of tries, with the error of failed tries
 messaging.client.consumed.messages     counter          messages passed to handlers or returned by polls
-messaging.process.duration             histogram, s     each call of a handler
-pyrmq.client.send.in_flight            up-down counter  tries that have not ended
-pyrmq.client.send.retries              counter          tries after the first of a send
-pyrmq.client.responses                 counter          answers by request and code (`rpc_hooks`)
+messaging.process.duration             histogram, s     each call of a handler pyrmq.client.send.in_flight
+up-down counter  tries that have not ended pyrmq.client.send.retries              counter          tries after the first
+of a send pyrmq.client.responses                 counter          answers by request and code (`rpc_hooks`)
 pyrmq.client.pull.bytes                histogram, By    sizes of pulls that found messages (`rpc_hooks`)
 pyrmq.client.consumer.lag              gauge            messages of a queue behind the last pull (`rpc_hooks`)
+
+Metrics with `(rpc_hooks)` need the hook in `Client(..., rpc_hooks=[...])`.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from pyrmq_core.otel.attributes import (
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 
-# The convention's advice for durations.
+# The bounds that OpenTelemetry's conventions advise for durations.
 DURATION_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 SIZE_BOUNDS: Final = tuple(float(1 << power) for power in range(8, 24, 2))
-# The most queues whose lag is kept, so that the memory of a client that reads every topic stays bounded.
+# The most queues whose lag is kept. It limits the memory of a client that reads every topic.
 QUEUES_KEPT: Final = 10_000
 PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 

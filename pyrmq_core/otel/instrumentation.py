@@ -17,7 +17,8 @@ class Instrumentation:
     """A hook that reports metrics and traces by OpenTelemetry's conventions for messaging.
 
     Pass it to `Producer(..., hooks=[otel])`, `PushConsumer(..., hooks=[otel])`, `LitePullConsumer(..., hooks=[otel])`
-    and `Client(..., rpc_hooks=[otel])`. A process needs only one. Without arguments the global providers are used.
+    and `Client(..., rpc_hooks=[otel])`. A process needs only one. Without arguments it uses OpenTelemetry's global
+    providers.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class Instrumentation:
         self._spans = Spans(trace.get_tracer(NAME, tracer_provider=tracer_provider)) if traces else None
 
     def message_created(self, message: Message) -> Message | None:
-        """Returns the message with its trace context as property `traceparent`, or None if traces are off."""
+        """Returns the message with its trace context as property `traceparent`, or None if tracing is switched off."""
         return None if self._spans is None else self._spans.created(message)
 
     def send_message_before(self, context: SendContext) -> None:
@@ -53,7 +54,7 @@ class Instrumentation:
             self._spans.process_began(context)
 
     def consume_message_after(self, context: ConsumeContext) -> None:
-        """Records the metrics of a handler's call, and ends its span even if recording raises."""
+        """Records the metrics of a handler's call and ends its span."""
         try:
             if self._metrics is not None:
                 self._metrics.processed(context)

@@ -1,8 +1,8 @@
 """The spans of messages, by OpenTelemetry's conventions: "create", "send" and "process".
 
-The properties of a message carry the context of its "create" span (W3C's `traceparent` and `tracestate`, written by the
-program's propagator), as in the Java instrumentation. So Java and Python consumers continue the same trace. Each try of
-a send is a "send" span under the "create" span, each call of a handler a "process" span.
+Each try of a send is a "send" span, and each call of a handler a "process" span. Both belong to the message's "create"
+span, whose context is in the message's properties (W3C's `traceparent` and `tracestate`), as in the Java
+instrumentation. So Java and Python consumers continue the same trace.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from pyrmq_core.otel.attributes import (
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_properties
 
-# Links to the messages of one request or call; the SDK keeps 128 by default.
+# The most messages of one request or call that a span links to. OpenTelemetry's SDK keeps 128 links by default.
 MOST_LINKS: Final = 128
-# The key of a call's span in the properties of its context.
+# The key under which the properties of a hook's context have the span of a call.
 OPEN_SPAN: Final = "pyrmq_core.otel.span"
 
 
@@ -132,8 +132,8 @@ class Spans:
         span, within, before = begun
         try:
             self._end(span, context)
-        finally:  # an exporter that raises leaves no span current for the thread's next work
-            if otel_context.get_current() is within:  # another task may end a poll's span
+        finally:  # even if an exporter raises, the span is not left current for the thread's next work
+            if otel_context.get_current() is within:  # false if another task ends the span of a poll
                 otel_context.attach(before)
 
     def _end(self, span: trace.Span, context: ConsumeContext) -> None:

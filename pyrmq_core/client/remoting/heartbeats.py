@@ -1,7 +1,8 @@
-"""Sends heartbeats, which report a client's groups to brokers, and keeps each broker's version from its answer.
+"""The heartbeats that report a client's groups to brokers, and the brokers' versions, which are in the answers.
 
-A broker pushes transaction checks and replies only over a connection with a heartbeat. While the client has no
-consumers, only masters get heartbeats. Source: client/impl/factory/MQClientInstance.java (sendHeartbeatToAllBroker).
+A broker sends transaction checks and replies to a client only over a connection with a heartbeat. A client without
+consumers sends heartbeats only to masters. Source: client/impl/factory/MQClientInstance.java
+(sendHeartbeatToAllBroker).
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from pyrmq_core.protocol.routes.route import BrokerData
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 3.0
-# The seconds for unregistering at brokers: fewer than for closing a client, so that a broker without an answer is
-# logged.
+# The time to report to a broker that a group was left. It is shorter than the time for closing a client, so that a
+# broker that does not answer is still logged.
 GOODBYE_SECONDS: Final = 1.5
 TOLD_AT_ONCE: Final = 64
 HEARTBEAT: Final = "the heartbeat to"
-# The seconds between attempts to reach a broker again: the first ones, and all later ones.
+# The seconds before each attempt to reach a broker again. The last value is repeated.
 RETURN_SECONDS: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
@@ -48,9 +49,9 @@ class Heartbeats:
         self._problems = problems
         self._not_left = RareLine()
         self._producers: set[str] = set()
-        self._transactional: set[str] = set()  # the groups that brokers query about transactions
+        self._transactional: set[str] = set()  # the producer groups that brokers ask for the states of transactions
         self._consumers: dict[str, Callable[[], ConsumerData]] = {}
-        self._beat: Command | None = None  # the next heartbeat, encoded once for all brokers
+        self._beat: Command | None = None  # the encoded heartbeat for all brokers, until a group changes
         self._versions: dict[str, int] = {}
         self._reached: set[str] = set()
         self._perhaps_reached: set[str] = set()
@@ -71,9 +72,9 @@ class Heartbeats:
         self._beat = None
 
     def add_consumer(self, group: str, data: Callable[[], ConsumerData]) -> None:
-        """Adds a consumer group to all later heartbeats. `data` returns the group's subscriptions for them.
+        """Adds a consumer group to all later heartbeats. `data` returns the group's subscriptions.
 
-        The encoded heartbeat is kept and repeated, so call this method again when the subscriptions change.
+        Call this method again when the subscriptions change, since the encoded heartbeat is reused until then.
         """
         self._consumers[group] = data
         self._beat = None
@@ -85,7 +86,7 @@ class Heartbeats:
         return address in self._reached
 
     async def send_round(self) -> None:
-        """Sends a heartbeat to every broker that should know this client. The next round repeats failed ones."""
+        """Sends a heartbeat to every broker that should know this client. A failure is repeated by the next round."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         addresses = self._addresses()
         self._problems.keep(HEARTBEAT, addresses)
@@ -122,7 +123,7 @@ class Heartbeats:
     def disconnected(self, address: str) -> bool:
         """Records that the connection to a broker ended. Returns whether the caller should run `return_to` for it.
 
-        It should if the broker had accepted a heartbeat and the client has transactional producers: a broker sends
+        That is True if the broker had accepted a heartbeat and the client has transactional producers: a broker sends
         transaction checks only over a connection with a heartbeat.
         """
         was_reached = address in self._reached
@@ -133,7 +134,7 @@ class Heartbeats:
     async def return_to(self, address: str) -> None:
         """Sends heartbeats to a broker after its connection ended, at intervals of up to 4 s, until one is answered.
 
-        Also ends when no route names the broker any more, or when the client has no transactional producers left.
+        It also ends when no route names the broker any more, or when the client has no transactional producers left.
         """
         for seconds in chain(RETURN_SECONDS, repeat(RETURN_SECONDS[-1])):
             await trio.sleep(seconds)
@@ -143,7 +144,7 @@ class Heartbeats:
                 await self.send_now(address)
             except NetworkError:
                 continue
-            except RocketMQError as error:  # a broker that refuses this client is left to the rounds
+            except RocketMQError as error:  # the broker refuses this client: only the regular rounds try again
                 self._problems.failed(HEARTBEAT, address, error)
             return
 
@@ -183,7 +184,7 @@ class Heartbeats:
         return answer.version
 
     def _forget_others(self) -> None:
-        """Removes the versions and locks of brokers that no known route contains any more, to keep memory bounded."""
+        """Removes the versions and locks of brokers that are in no known route any more, to limit memory."""
         named = {address for broker in self._brokers() for address in broker.broker_addrs.values()}
         for address in self._versions.keys() - named:
             del self._versions[address]
@@ -215,8 +216,8 @@ class Heartbeats:
 async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, address: str, *, timeout: float) -> None:
     """Raises `InvalidMessage` if the queue's broker is older than 5.0, and would ignore a message's delivery time.
 
-    Sends a heartbeat first if the version of the broker at `address` is unknown. Raises `NetworkError` when
-    the broker does not answer. The message was then not sent.
+    Sends a heartbeat first if the version of the broker at `address` is unknown. Raises `NetworkError` if the broker
+    does not answer. In all cases the message was not sent.
     """
     version = heartbeats.version_of(address)
     if version is None:

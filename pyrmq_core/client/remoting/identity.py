@@ -1,4 +1,4 @@
-"""A client's identity to brokers and NameServers: its id, and its keys for signatures."""
+"""A client's identity at brokers and NameServers: its id, and its keys for signatures."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def client_id(
     draw: int,
     unit_name: str | None = None,
 ) -> str:
-    """Returns `ip@instance#...[@unit]`, unique by process, cluster, credentials and client. `draw` is a random number.
+    """Returns the client id `ip@instance#...[@unit]`, unique by process, cluster, credentials and client.
 
-    Brokers keep one channel for each client id, and divide a group's queues by it: two clients with one id would take
-    each other's queues.
+    `draw` is a random number. Brokers keep one channel for each client id, and divide a group's queues by it: two
+    clients with one id would receive the same queues.
     """
     kin = hashlib.sha256("\n".join([*sorted(nameservers), access_key or ""]).encode()).hexdigest()[:8]
     name = f"{instance_name}#{pid}" if instance_name else str(pid)
@@ -63,8 +63,8 @@ def client_id(
 def offsets_id(own_id: str, ip: str, instance_name: str | None, unit_name: str | None = None) -> str:
     """Returns the name of the folder for a broadcasting consumer's offsets: Java's `ip@instance[@unit]`.
 
-    Unlike the client id, it is the same at each start, so that the offsets are found again. Without an instance name it
-    is `own_id`, the client id, since two programs of one machine must not share a file.
+    Unlike the client id, it is the same after a restart, so that the offsets are found again. Without an instance name
+    it is the client id `own_id`, since two programs of one machine must not share a file.
     """
     if not instance_name:
         return own_id

@@ -1,8 +1,8 @@
 """`RemotingClient`, which sends a client's requests to servers, with hooks and signatures.
 
-It has one connection for each address. Every answer contains the server's release. A request that this release does not
-know is not sent: the client itself answers it with REQUEST_CODE_NOT_SUPPORTED, as later releases do, since older ones
-would not answer at all (`protocol/framing/versions.py`).
+It has one connection for each address. Every answer contains the server's release. If that release does not know a
+request, the request is not sent, since old releases would not answer at all. The client itself then answers it with
+REQUEST_CODE_NOT_SUPPORTED, as later releases do (`protocol/framing/versions.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyrmq_core.protocol.messages.names import AUTO_CREATE_TOPIC
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
 
-# Queries by which a server's release is learned: every release answers them, and they change nothing.
+# Queries for the answer's field with the server's release: every release answers them, and they change nothing.
 ROUTE_QUESTION: Final = GetRouteInfo(AUTO_CREATE_TOPIC, accept_standard_json_only=True).to_command()
 EMPTY_HEARTBEAT: Final = HeartBeat("", (), ()).to_command()
 
@@ -42,7 +42,7 @@ class RemotingClient:
         self._versions: dict[str, int] = {}
         self._is_hooked = bool(rpc_hooks)
         self._plain = credentials is None and not rpc_hooks
-        # Hooks run on the loop; TLS writes from its own task.
+        # Hooks run on the loop, and with TLS a task of the loop writes, so other threads may not write then.
         self.writes_from_threads = not rpc_hooks and pool.tls is None
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
@@ -72,17 +72,19 @@ class RemotingClient:
         return answer
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
-        """Waits until a request to the address can be written at once. Sends nothing, and raises `call`'s errors."""
+        """Waits until a request to the address could be written without waiting. Sends nothing. Raises the errors of
+        `call`.
+        """
         await self._pool.wait_ready(address, command, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
     def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
-        """Sends a request without waiting, and returns its `Call`. The caller has to await `Call.wait` at once.
+        """Sends a request without waiting, and returns its `Call`. The caller must await `Call.wait` at once.
 
-        `deadline` is on trio's clock, and `timeout` is for the error's text. Returns None, and sends nothing, if the
-        client has RPC hooks, or if no connection to the address is open and has room in its outbox.
+        Returns None, and sends nothing, if the client has RPC hooks, or if no open connection to the address has room
+        for the request. `deadline` is a time of trio's clock, and `timeout` appears in the error's text.
         """
         connection = self._pool.ready_connection(address)
         if connection is None or self._is_hooked:
@@ -93,11 +95,12 @@ class RemotingClient:
     def post(
         self, address: str, command: Request, deadline: float, timeout: float, done: Done, loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """Sends a request without waiting. `done` receives the answer or the error, once, on the loop.
+        """Sends a request without waiting, and returns a function that abandons the call.
 
-        Returns a function that abandons the call. Returns None, and sends nothing, if no connection to the address is
-        open and has room in its outbox, or if `loop.writes_here` and the request cannot be written at once. `deadline`
-        is on trio's clock, and `timeout` is for the error's text.
+        `done` receives the answer or the error, once, on the loop. Returns None, and sends nothing, if no open
+        connection to the address has room for the request, or if the caller's thread has to write it
+        (`loop.writes_here`) and cannot do so at once. `deadline` is a time of trio's clock, and `timeout` appears in
+        the error's text.
         """
         connection = self._pool.ready_connection(address)
         if connection is None:
@@ -122,9 +125,9 @@ class RemotingClient:
         self._versions.pop(address, None)
 
     def hooked(self, address: str, command: Command, done: Done) -> tuple[Command, Done]:
-        """Calls the hooks before a request. Returns the signed request, and a callback to use in place of `done`.
+        """Calls the hooks before a request. Returns the signed request, and a callback that takes the place of `done`.
 
-        The callback calls the hooks after the answer, and then `done` with the answer. An error goes to `done` alone.
+        The callback calls the hooks with the answer, and then `done`. An error is passed to `done` alone.
         """
         request = self._hooks.before(address, command)
 
@@ -150,7 +153,7 @@ def _unknown_there(request_code: int, version: int) -> Command:
 
 
 class PinnedConnection:
-    """One connection to a server, for many requests whose answers are received by callbacks instead of waiting tasks.
+    """One connection to a server, for many requests whose answers are passed to callbacks instead of waiting tasks.
 
     Requests pass hooks and are signed as in `RemotingClient.call`. A lost connection is not opened again: when it
     `is_closed`, request another one from `RemotingClient.line`. `plain` means that the client has neither hooks nor
@@ -173,17 +176,20 @@ class PinnedConnection:
     def lend_answers(self, form: AnswerForm) -> None:
         """Lets the answers to `post_all` share memory with the receive buffer, which saves copying their bodies.
 
-        Headers that the regular expression `form` matches are not parsed until a further field of them is used.
+        If the regular expression `form` matches an answer's header, the header is parsed only when a further field is
+        used.
         """
         self._connection.lend_answers(form)
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
-        """Sends a request. `done` receives any answer, or the error. Returns a function that abandons the call."""
+        """Sends a request. `done` receives the answer or the error. Returns a function that abandons the call."""
         request, hooked = self._remoting.hooked(self._connection.address, command, done)
         return self._connection.post(request, timeout=timeout, done=hooked)
 
     def post_all(self, form: RequestForm, requests: Sequence[BulkCall], *, timeout: float) -> None:
-        """Sends all requests, which the template `form` encodes. Each of them receives its answer or error once."""
+        """Sends all requests, which the template `form` encodes. The callback of each receives its answer or error
+        once.
+        """
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return

@@ -1,4 +1,4 @@
-"""The hooks around each request of a client to a NameServer or broker, the parameter `rpc_hooks` of `Client`.
+"""The hooks around each request of a client to a NameServer or broker: the parameter `rpc_hooks` of `Client`.
 
 Source: remoting/RPCHook.java.
 """
@@ -14,16 +14,17 @@ from pyrmq_core.protocol.framing.command import Command
 
 
 class RpcHook(Protocol):
-    """Functions called around each request to a NameServer or broker (Java's RPCHook), before it is signed.
+    """An object with methods that are called around each request to a NameServer or broker (Java's RPCHook).
 
-    `do_before_request` may return another request, with more header fields for example.
+    `do_before_request` runs before the request is signed. It may return another request, such as one with more header
+    fields.
     """
 
     def do_before_request(self, address: str, request: Command) -> Command | None:
         """Returns the request to send in place of `request`, or None to send `request` itself."""
 
     def do_after_response(self, address: str, request: Command, answer: Command) -> None:
-        """Runs with the answer, before the caller receives it."""
+        """Runs after the answer has arrived, before the caller receives it."""
 
 
 RPC_HOOKS: Final = (("do_before_request", "do_after_response"),)

@@ -5,5 +5,5 @@
     name_servers       `NameServers`: a query to one NameServer, and to the next one after a failure
     name_server_url    the list of NameServers, fetched from a URL
 
-`client/routing` decides from a route's content.
+`client/routing` chooses queues and addresses from a route.
 """

@@ -1,4 +1,4 @@
-"""The list of NameServers, fetched from a URL: at the start, after 10 s, then every 2 minutes.
+"""The list of NameServers, fetched from a URL at the start, after 10 s, and then every 2 minutes.
 
 Source: common/namesrv/DefaultTopAddressing.java, client/impl/MQClientAPIImpl.java (fetchNameServerAddr).
 """
@@ -23,9 +23,9 @@ FETCH: Final = "fetching the list of NameServers from"
 
 
 class Discovery:
-    """A reader of the NameServers' addresses from a web page, whose first line has to be `host:port;host:port`.
+    """A reader of the NameServers' addresses from a web page, whose first line must be `host:port;host:port`.
 
-    With a `unit_name`, the page is `url-unit_name?nofix=1`, as in Java's client.
+    With a `unit_name`, the URL is `url-unit_name?nofix=1`, as in Java's client.
     """
 
     def __init__(self, url: str, problems: Problems, unit_name: str | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Queries to NameServers: to the chosen one while it answers, else to the next in turn, until the time is over.
+"""Queries to NameServers: to the chosen one while it answers, otherwise to the next, until the time is over.
 
-NameServers share nothing: a NameServer that lacks a topic's brokers answers as if the topic did not exist. So if the
-chosen NameServer lacks a topic, broker or value, the others are queried too. Java's client believes the first answer.
+NameServers share no data: a NameServer to which a topic's brokers do not register answers that the topic does not
+exist. So if the chosen NameServer lacks a topic, broker or value, the client queries the others too. Java's client does
+not.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 MIN_SHARE_SECONDS: Final = 0.05
-# A NameServer silent for less than this does not count as dead (NettyRemotingClient.java, MIN_CLOSE_TIMEOUT_MILLIS).
+# A NameServer that is silent for less time is not given up (NettyRemotingClient.java, MIN_CLOSE_TIMEOUT_MILLIS).
 MIN_CLOSE_SECONDS: Final = 0.1
-# If the chosen NameServer lacks a topic, broker or value, all others are queried at once: for half of the time left,
-# but at most for this.
+# The most time for querying all other NameServers at once, if the chosen one lacks a topic, broker or value. It is at
+# most half of the time left.
 MAX_FURTHER_SECONDS: Final = 1.0
 
 
@@ -38,7 +39,9 @@ NONE_NAMED: Final = (
 
 
 class Asking(Protocol):
-    """The connections that `NameServers` uses: a client's `RemotingClient`, or a bare pool of connections."""
+    """An object that sends requests to servers for `NameServers`: a client's `RemotingClient`, or a pool of
+    connections.
+    """
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command: ...
 
@@ -46,7 +49,7 @@ class Asking(Protocol):
 
 
 class NameServers:
-    """The list of NameServers, and the chosen NameServer.
+    """The list of NameServers, and the NameServer that is queried first.
 
     Source: remoting/netty/NettyRemotingClient.java (getAndCreateNameserverChannel).
     """
@@ -55,7 +58,7 @@ class NameServers:
         self._pool = pool
         self._choice = NameServerChoice.starting_at(addresses, random_start)
         self._failures: dict[str, RocketMQError] = {}
-        self.none_named = NONE_NAMED  # the reason to report while the list is empty
+        self.none_named = NONE_NAMED  # the error's text while the list is empty
         self._lines = RareLines()
 
     @property
@@ -64,14 +67,14 @@ class NameServers:
 
     @property
     def failures(self) -> dict[str, RocketMQError]:
-        """The listed NameServers whose last query failed, each with its error."""
+        """The errors of the listed NameServers whose last query failed, by address."""
         return {address: self._failures[address] for address in self.addresses if address in self._failures}
 
     def set_addresses(self, addresses: Sequence[str], *, random_start: int) -> None:
-        """Replaces the list of NameServers, and closes connections to those that are no longer in it.
+        """Replaces the list of NameServers, and closes connections to those that are no longer listed.
 
-        The chosen NameServer stays chosen if it is still listed, else `random_start` chooses one. The same addresses in
-        another order change nothing.
+        The chosen NameServer stays chosen if it is still listed. Otherwise `random_start` chooses one. The same
+        addresses in another order change nothing.
         """
         before = self._choice
         if set(addresses) == set(before.addresses):
@@ -97,10 +100,11 @@ class NameServers:
     ) -> T:
         """Sends a query to one NameServer after another until one answers, and returns `read(answer, address)`.
 
-        Each NameServer is tried once, with a fair share of the time left. If `lacks` rejects the result (by default
-        None or an empty one), all others are queried at once, and the first accepted result is returned, or else the
-        rejected one. A `ProtocolError` of `read` counts as that NameServer's failure, and any other error of `read` is
-        raised. Raises `NoNameServer` if all fail, with each NameServer's failure.
+        Each NameServer has an equal share of the time left. `lacks` says that the result is not what is needed, by
+        default if it is None or empty. Then all NameServers not yet queried are queried at once, and the first good
+        result is returned, or else the one that `lacks` rejected. A `ProtocolError` of `read` is a failure of that
+        NameServer, and any other error of `read` is raised. Raises `NoNameServer` if all fail, with each NameServer's
+        failure.
         """
         if not self.addresses:
             raise NoNameServer(self.none_named)
@@ -148,9 +152,9 @@ class NameServers:
         lacks: Callable[[T], bool],
         seconds: float,
     ) -> list[T]:
-        """Queries all `addresses` at once. Returns a list of one: the first result that `lacks` accepts.
+        """Queries all `addresses` at once. Returns a list with the first result that `lacks` accepts.
 
-        Returns an empty list if there is no such result in time.
+        Returns an empty list if no such result arrives within `seconds`.
         """
         results: list[T] = []
 
@@ -158,7 +162,7 @@ class NameServers:
             try:
                 result = await self._one(address, command, read, seconds)
             except RocketMQError:
-                return  # the error is among the `failures`
+                return  # `_one` has added the error to `failures`
             if not lacks(result) and not results:
                 results.append(result)
                 nursery.cancel_scope.cancel()
@@ -178,7 +182,8 @@ class NameServers:
         return result
 
     async def _call(self, address: str, command: Command, seconds: float) -> Command:
-        """Returns a NameServer's answer. Tries again after a closed connection, since the server may have restarted."""
+        """Returns a NameServer's answer. Tries again if the connection is closed, since the server may have restarted.
+        """
         deadline = trio.current_time() + seconds
         try:
             try:
@@ -187,7 +192,7 @@ class NameServers:
                 return await self._pool.call(address, command, timeout=max(0.0, deadline - trio.current_time()))
         except CallTimeout:
             if seconds >= MIN_CLOSE_SECONDS:
-                self._pool.close(address)  # the next call to a silent NameServer opens a new connection
+                self._pool.close(address)  # the next call then opens a new connection
             raise
 
     def _switch_from(self, choice: NameServerChoice) -> None:

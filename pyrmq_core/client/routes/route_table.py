@@ -1,9 +1,9 @@
 """The topics of a client: their routes, and which of them are batch topics of 5.x.
 
-Routes are fetched when first needed, every 30 s and after failures, with one query of a topic at a time. A route does
-not say whether its topic is a batch topic. So the client queries a broker for the topic's settings (GET_TOPIC_CONFIG),
-once for each topic, and again after each query for its route. Brokers before 5.0 have no batch topics, and are not
-queried.
+Routes are fetched when first needed, every 30 s and after failures. Only one query of a topic runs at a time. A route
+does not say whether its topic is a batch topic. So the client asks a broker for the topic's settings
+(GET_TOPIC_CONFIG), once for each topic, and again after each query for its route. Brokers before 5.0 have no batch
+topics, and are not asked.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ REFRESHES_AT_ONCE = 16
 DIGEST_BYTES: Final = 16
 REFRESH = "refreshing the route of"
 
-# A topic, as brokers name it, on a broker.
+# A topic, with its namespace, and the name of a broker.
 TopicOnBroker = tuple[str, str]
 
 
 class _Query:
-    """The query of NameServers for one topic's route, and its last result, which concurrent callers share.
+    """The query for one topic's route, and its last result, which concurrent callers share.
 
-    The task that holds `lock` sends the query, or uses the answer that arrived while the task waited for the lock.
-    `count` is the number of ended queries, `timeout` the seconds that the last one had. `last_read` has a digest of the
-    last body and the route in it, so that an equal body is not parsed again.
+    The task that holds `lock` sends the query, or uses the answer that arrived while it waited for the lock. `count` is
+    the number of ended queries, and `timeout` the seconds that the last query had. `last_read` has a digest of the last
+    body and the route in it, so that an equal body is not parsed again.
     """
 
     __slots__ = ("count", "error", "last_read", "lock", "route", "timeout")
@@ -80,8 +80,8 @@ class _Query:
 class Routes:
     """A client's topic routes, with the queues to write to (`TopicPublishInfo`) and the broker addresses in them.
 
-    When a topic's route changes, the event `changed` is set, and replaced by a new event. The same happens to the event
-    `brokers_changed` when the addresses of brokers change.
+    When a topic's route changes, the event `changed` is set and replaced by a new event. When the addresses of brokers
+    change, the same happens to `brokers_changed`.
     """
 
     def __init__(self, nameservers: NameServers, problems: Problems, *, random_start: Callable[[], int]) -> None:
@@ -90,10 +90,10 @@ class Routes:
         self._random_start = random_start
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_infos: dict[str, TopicPublishInfo] = {}
-        self._borrowed_once: set[str] = set()  # topics whose borrowed queues serve until the next query for them
+        self._borrowed_once: set[str] = set()  # topics that use borrowed queues until their next query
         self._brokers: dict[str, BrokerData] = {}
         self._queries: defaultdict[str, _Query] = defaultdict(_Query)
-        self._may_name_less = False  # True if routes changed since `forget_offline_brokers`
+        self._may_name_less = False  # True if routes have changed since `forget_offline_brokers`
         self.brokers_changed = trio.Event()
         self.changed = trio.Event()
 
@@ -132,14 +132,14 @@ class Routes:
         return info is not None and not info.queues and bool(info.without_master)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """Returns the known queues to write to, or None if `publish_info` has to query a NameServer."""
+        """Returns the known queues to write to, or None if `publish_info` must query a NameServer."""
         info = self._publish_infos.get(topic)
         if info is None or not info.queues or (info.borrowed and topic not in self._borrowed_once):
             return None
         return info
 
     async def route(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData:
-        """Returns the topic's route, fetched if it is not known. Raises `NoRoute` when the NameServer has none."""
+        """Returns the topic's route, fetched if it is not known. Raises `NoRoute` if the NameServers have none."""
         route = self._routes.get(topic)
         if route is None:
             await self.refresh(topic, timeout=timeout)
@@ -153,11 +153,10 @@ class Routes:
     ) -> TopicPublishInfo:
         """Returns the queues to which a producer may write to the topic. Queries a NameServer if they are not known.
 
-        A topic that does not exist borrows the queues of the template topic `create_topic_key` (TBW102): a broker
+        A topic that does not exist borrows the queues of the template topic `create_topic_key` (TBW102), since a broker
         creates the topic when it receives a message for it. Borrowed queues are used until the next answered query for
-        the topic (a poll, or a query after a failure), so that each broker receives some of the first messages and
-        creates the topic. With a query at every send, only the broker of the first message would create it. All callers
-        share the result's counter, so that they take the queues in turn.
+        the topic (a poll, or a query after a failure). So each broker receives some of the first messages and creates
+        the topic. All callers share the result's counter, so that they use the queues in turn.
         """
         if (ready := self.known_publish_info(topic)) is not None:
             return ready
@@ -185,8 +184,9 @@ class Routes:
     async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
         """Queries a NameServer for the topic's route and returns it, or None for a topic that does not exist.
 
-        Calls during a query share its answer. A topic that no longer exists keeps its last route here, as in Java's
-        client. Raises `NoNameServer` if no NameServer gives a readable answer, and `ResponseError` for a refusal.
+        Calls during a query share its answer. If the topic no longer exists, its last route is kept for `route`, as in
+        Java's client. Raises `NoNameServer` if no NameServer gives a readable answer, and `ResponseError` for a
+        refusal.
         """
         route = await self._ask(topic, timeout)
         if route is not None:
@@ -195,7 +195,7 @@ class Routes:
         return route
 
     async def query(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
-        """Returns the topic's route after a query to a NameServer, or None if there is none. The route is not kept."""
+        """Returns the topic's route from a NameServer, or None if there is none. The route is not kept."""
         is_first = topic not in self._queries
         try:
             return await self._ask(topic, timeout)
@@ -204,7 +204,9 @@ class Routes:
                 del self._queries[topic]
 
     async def refresh_all(self) -> None:
-        """Refreshes the routes of all known topics. A failure is recorded in `problems` and delays no other topic."""
+        """Refreshes the routes of all known topics. A failure is recorded in `problems`, and the other topics are still
+        refreshed.
+        """
         topics = self._publish_infos.keys() | self._routes.keys()
         left = iter(topics)
         async with trio.open_nursery() as nursery:
@@ -223,8 +225,8 @@ class Routes:
     async def _ask(self, topic: str, timeout: float, count: int | None = None) -> TopicRouteData | None:
         """Returns the topic's route from a NameServer, or None without one. Only one query of a topic runs at a time.
 
-        A call that waited for another call's query returns the result of that query. With `count`, a call also returns
-        the result of any query after the first `count` ones. A failure is shared only if the query had at least as much
+        A call that waited for another call's query returns the result of that query. With `count`, the result of any
+        query after the first `count` queries is returned. A failure is shared only if the query had at least as much
         time as this call has left.
         """
         deadline = trio.current_time() + timeout
@@ -267,13 +269,13 @@ class Routes:
             return query.last_read[1]
         route = RouteInfo.from_command(answer).route
         if route.order_topic_conf:
-            publish_queues(topic, route)  # raises now for an order configuration that cannot be read
+            publish_queues(topic, route)  # raises for an order configuration that cannot be read
         route = replace(route, broker_datas=tuple(self._shared(broker) for broker in route.broker_datas))
         query.last_read = digest, route
         return route
 
     def _shared(self, broker: BrokerData) -> BrokerData:
-        """Returns the equal object of an earlier route, so that routes share it and save memory, or else `broker`."""
+        """Returns the equal object of an earlier route, so that routes share memory, or `broker` if there is none."""
         other = self._brokers.get(broker.broker_name)
         return other if other == broker else broker
 
@@ -310,7 +312,7 @@ class Routes:
             changed.set()
 
     def forget_offline_brokers(self) -> None:
-        """Forgets brokers that are in no known route any more (MQClientInstance.cleanOfflineBroker)."""
+        """Removes the brokers that are in no known route any more (MQClientInstance.cleanOfflineBroker)."""
         if not self._may_name_less:
             return
         self._may_name_less = False
@@ -324,8 +326,8 @@ class Routes:
 def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ()) -> NoRoute:
     """Returns the error for a missing route, in Java's words, which users search for (`No route info of this topic`).
 
-    `brokers` are those in the topic's last route that was received. If there are any, the text says that no NameServer
-    lists the topic at them any more. It also names the NameServers in `asked` that did not answer.
+    `brokers` are those of the topic's last known route. The text then says that no NameServer lists the topic at them
+    any more. It also names the NameServers in `asked` that did not answer.
     """
     failures = asked.failures
     nameservers = ";".join(address for address in asked.addresses if address not in failures) or "(none)"
@@ -346,9 +348,9 @@ def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ())
 
 
 class BatchTopics:
-    """The brokers' answers about which topics are batch topics.
+    """The brokers' answers to the question which topics are batch topics.
 
-    A broker is queried again about a topic after each query for the topic's route.
+    After each query for a topic's route, a broker is asked again about the topic.
     """
 
     def __init__(self, caller: RemotingClient, routes: Routes) -> None:
@@ -363,7 +365,7 @@ class BatchTopics:
         return answer is not None and answer[1]
 
     async def is_batch_topic(self, topic: str, broker_name: str, address: str, *, timeout: float) -> bool:
-        """Returns whether the broker stores a topic's batch as one record.
+        """Returns whether the broker stores a batch of the topic as one record.
 
         Raises `NetworkError`s and `ProtocolError`s.
         """
@@ -377,7 +379,7 @@ class BatchTopics:
             return self._known[pair][1]
 
     async def any_batch_topic(self, topic: str, info: TopicPublishInfo, *, timeout: float) -> bool:
-        """Returns whether any of the topic's brokers stores its batches as one record. Queries them all at once."""
+        """Returns whether any of the topic's brokers stores a batch as one record. Asks them all at once."""
         answers: list[bool] = []
 
         async def ask(pair: TopicOnBroker) -> None:
@@ -396,15 +398,16 @@ class BatchTopics:
         return self._known[pair][1] if self._is_fresh(pair) else None
 
     async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
-        """Returns whether the broker stores a batch of the topic as one record. Queries the broker if this is unknown.
+        """Returns whether the broker stores a batch of the topic as one record. Asks the broker if this is unknown.
 
         If the broker does not answer, its previous answer is returned, or False if there is none. Raises no
-        `RocketMQError`, so that no send fails by this query.
+        `RocketMQError`, so that no send fails because of this query.
         """
         try:
             if (address := self._routes.known_master(broker_name)) is not None:
                 return await self.is_batch_topic(topic, broker_name, address, timeout=timeout)
-        except CallTimeout:  # keeps the old answer as fresh, so that a silent broker does not delay every send
+        # The old answer is kept until the next query for the route, so that a silent broker does not delay every send.
+        except CallTimeout:
             self._known[topic, broker_name] = self._routes.answers(topic), self.is_known(topic, broker_name)
         except RocketMQError:
             pass

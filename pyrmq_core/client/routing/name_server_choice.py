@@ -1,4 +1,4 @@
-"""Parses NameServer addresses, and keeps the one that a client has chosen.
+"""NameServer addresses as users write them, and the one that a client has chosen.
 
 Source: remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
 """
@@ -38,7 +38,7 @@ def _texts(nameserver: object) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class NameServerChoice:
-    """The NameServers and the index of the chosen one, which is kept while it answers."""
+    """The NameServers and the index of the chosen one. It stays chosen while it answers."""
 
     addresses: tuple[str, ...]
     chosen: int

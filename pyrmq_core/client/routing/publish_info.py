@@ -16,17 +16,17 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.java.string_hash import consistent_bucket, string_hash_code
 from pyrmq_core.protocol.routes.route import BrokerData, TopicRouteData, order_counts
 
-# The range of the counter: Java's is 32 bits wide and read without its sign.
+# The largest counter. Java's counter has 32 bits, of which the sign is ignored.
 COUNTER_MASK: Final = 0x7FFFFFFF
 
 
 class TopicPublishInfo:
-    """The queues to which a producer may write, and a counter by which it takes them in turn.
+    """The queues to which a producer may write, and a counter by which it uses them in turn.
 
-    `counter_start` is any number (a random one in a client, so that many clients do not begin at the same queue).
-    `borrowed` means that no NameServer knows the topic yet, and that the queues are those of the template topic TBW102.
-    `without_master` are the brokers that have only slaves at present. Their queues are missing in `queues`, but are
-    among `keyed_queues`, from which a sharding key selects: so a key keeps its queue while a master is elected.
+    `counter_start` is a random number, so that many clients do not begin at the same queue. `borrowed` means that no
+    NameServer knows the topic yet, and that the queues are those of the template topic TBW102. `without_master` are the
+    brokers that have only slaves at present. `queues` lacks their queues, but `keyed_queues`, from which a sharding key
+    selects, has them. So a key keeps its queue while a master is elected.
     """
 
     __slots__ = ("_counter", "borrowed", "keyed_queues", "order_topic", "queues", "topic", "without_master")
@@ -51,7 +51,10 @@ class TopicPublishInfo:
         self._counter = counter_start
 
     def select_one_message_queue(self, last_broker_name: str | None = None) -> MessageQueue:
-        """Returns the next queue, if possible not at `last_broker_name`. Raises `NoRoute` if there is no queue."""
+        """Returns the next queue, if possible of another broker than `last_broker_name`.
+
+        Raises `NoRoute` if there is no queue to write to.
+        """
         if not self.queues:
             why = "its brokers have no master, or it is read-only"
             if self.without_master:
@@ -75,7 +78,7 @@ class TopicPublishInfo:
         return None
 
     def queue_of_key(self, sharding_key: str, *, is_lite: bool = False) -> MessageQueue:
-        """Returns the queue of a sharding key: number `abs(hashCode % n)` of n, as by Java's SelectMessageQueueByHash.
+        """Returns the queue of a sharding key: number `abs(hashCode % n)` of n, as in Java's SelectMessageQueueByHash.
 
         With `is_lite`, the key is the name of a lite topic, and the result is the queue in which brokers expect it
         (broker/lite/LiteShardingImpl.java, 5.5.0). Raises `NoRoute` if there is no queue to write to.
@@ -88,8 +91,8 @@ class TopicPublishInfo:
     def interleaved(self, counter: int) -> TopicPublishInfo:
         """Returns a copy whose queues are in the order of their ids: queue 0 of each broker, then queue 1 of each, ...
 
-        Neighbours in this order are on different brokers as long as several brokers have queues left. So a few writers
-        whose counters start at consecutive numbers, such as `counter`, write to all brokers.
+        Neighbours in this order are mostly on different brokers. So a few writers whose counters start at consecutive
+        numbers write to all brokers. `counter` is the start of the copy's counter.
         """
         return TopicPublishInfo(
             self.topic,
@@ -102,7 +105,6 @@ class TopicPublishInfo:
         )
 
     def restart(self, counter: int) -> None:
-        """Sets the round-robin counter."""
         self._counter = counter
 
     def next_number(self) -> int:
@@ -133,8 +135,8 @@ def publish_info_of(
 def publish_queues(topic: str, route: TopicRouteData, *, needs_master: bool = True) -> tuple[MessageQueue, ...]:
     """Returns the queues to write to, from the order configuration if there is one, else in the order of broker names.
 
-    Without an order configuration, brokers where the topic may not be written are left out, and, with `needs_master`,
-    brokers without a master. Raises `BodyError` for an unreadable order configuration.
+    Without an order configuration, it leaves out brokers where the topic may not be written. With `needs_master`, it
+    also leaves out brokers without a master. Raises `BodyError` for an unreadable order configuration.
     """
     if route.order_topic_conf:
         return tuple(_order_queues(topic, route.order_topic_conf))
@@ -154,15 +156,15 @@ def brokers_without_master(route: TopicRouteData) -> tuple[str, ...]:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """Returns the queues from which a consumer may read, including those of a broker with slaves alone."""
+    """Returns the queues from which a consumer may read, including those of a broker that has only slaves."""
     return _read_queues(topic, route, Permission.READ)
 
 
 def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
     """Returns the topic's queues with and without the READ permission, and the names of its brokers without a master.
 
-    A broker in which a slave acts as master (5.x) counts as one without a master. The route then names the slave as
-    master, but the topic has no write permission there.
+    In 5.x a slave may act as master: the route then names the slave as master, but without the write permission for the
+    topic. Such a broker is returned as one without a master.
     """
     writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
     masterless = (
@@ -176,8 +178,8 @@ def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
 def not_readable(topic: str, route: TopicRouteData) -> ResponseError | None:
     """Returns an error that names the brokers where the topic lacks the READ permission, or None if there are none.
 
-    The client never pulls from the queues of these brokers, so no broker reports this. The error has the code of such a
-    report, NO_PERMISSION.
+    The client never pulls from the queues of these brokers, so no broker reports this. The error has the code that a
+    broker would send, NO_PERMISSION.
     """
     names = {queue.broker_name for queue in _read_queues(topic, route, 0)}
     if not names:
@@ -229,7 +231,7 @@ def broker_addresses(routes: Sequence[TopicRouteData]) -> dict[str, BrokerData]:
 
 
 def reading_address(broker: BrokerData) -> str | None:
-    """Returns the address from which to pull: that of the master, else of the slave with the lowest id, else None."""
+    """Returns the address from which to pull: the master, else the slave with the lowest id, else None."""
     if broker.master is not None:
         return broker.master
     return broker.broker_addrs[min(broker.broker_addrs)] if broker.broker_addrs else None
