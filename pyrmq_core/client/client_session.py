@@ -48,8 +48,7 @@ LEAST_SECONDS: Final = 1.0
 
 
 class Callbacks(Protocol):
-    """An object with handlers, by request code, of requests that brokers send to a client, such as transaction checks.
-    """
+    """An object with handlers, by request code, of brokers' requests to a client, such as transaction checks."""
 
     def handlers(self) -> Mapping[int, Handler]: ...
 
@@ -92,7 +91,7 @@ class ClientSession:
         self._nameservers: NameServers | None = None
         self._heartbeats: Heartbeats | None = None
         self._batch_topics: BatchTopics | None = None
-        # By a proxy's address, locks for the queues of lite members.
+        # By a proxy's address, the lock that members of a group hold while they pull through the proxy.
         self.pull_turns: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
 
     def __repr__(self) -> str:
@@ -243,8 +242,7 @@ class ClientSession:
         return address
 
     def namespace_or_own(self, namespace: str | None) -> str | None:
-        """Returns `namespace`, or if it is None the namespace in the NameServer's address. An empty text becomes None.
-        """
+        """Returns `namespace`, or if it is None the one in the NameServer's address. An empty text becomes None."""
         return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str, *, transactional: bool = False) -> None:

@@ -1,1 +1,1 @@
-"""Administration of topics, groups, brokers, NameServers, messages and access, with the effects of `mqadmin`."""
+"""Administration of topics, groups, brokers, NameServers, messages and access, as with the command `mqadmin`."""

@@ -1,8 +1,8 @@
 """`Admin.users`, `Admin.policies` (RocketMQ 5.x) and `Admin.accounts` (4.9's `plain_acl.yml`): access control.
 
-Each broker keeps its own users, policies and accounts. A change goes to all brokers of a cluster, slaves too, as with
-mqadmin. An address `host:port` may also name a NameServer, which keeps users and policies of its own. No `repr`
-contains a secret. Sources: tools/command/auth/*.java (5.4.0), tools/command/acl/*.java (4.9.7).
+Each broker has its own users, policies and accounts. A change is made at all brokers of a cluster, slaves too, as with
+mqadmin. An address `host:port` may also be a NameServer's, which has its own users and policies. No `repr` contains a
+secret. Sources: tools/command/auth/*.java (5.4.0), tools/command/acl/*.java (4.9.7).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ACCOUNTS: Final = "{} (accounts of plain_acl.yml: RocketMQ before 5.3.3)"
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """A user of access control, as the server returns it: None for a missing value, and perhaps a hidden password."""
+    """A user of access control, as the server returns it: a missing value is None, and the password may be hidden."""
 
     username: str
     user_type: str | None
@@ -55,9 +55,9 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True)
 class PolicyInfo:
-    """One policy entry of a subject: the actions allowed or denied on a resource, and for which client addresses.
+    """One policy entry: the actions that a subject is allowed or denied on a resource, and from which client addresses.
 
-    The `decision` is `Allow` or `Deny`. Without `source_ips` it is for all addresses.
+    `decision` is `Allow` or `Deny`. Without `source_ips` it applies to all addresses.
     """
 
     subject: str
@@ -70,7 +70,7 @@ class PolicyInfo:
 
 @dataclass(frozen=True, slots=True)
 class AccountInfo:
-    """One account of `plain_acl.yml`. Its default permissions apply to topics and groups without their own entry.
+    """One account of `plain_acl.yml`. The default permissions apply to topics and groups that have no entry.
 
     `topic_perms` and `group_perms` have texts such as `orders=PUB|SUB`. Requests of the account from
     `white_remote_address` need no signature. A value that is not set is None.
@@ -96,7 +96,7 @@ class AccountList:
 
 @dataclass(frozen=True, slots=True)
 class AccountsVersion:
-    """The version of one accounts file at a broker: its number of changes, and the time of the last one, if known."""
+    """The version of one accounts file of a broker: its number of changes, and the time of the last one, if known."""
 
     file: str
     counter: int
@@ -116,10 +116,10 @@ class _AccessFamily(AdminFamily):
         cluster: str | None,
         is_done: Callable[[Server], Awaitable[bool]],
     ) -> tuple[tuple[str, ...], list[Server]]:
-        """Makes a change at all chosen brokers. A refusal by a broker that already has the change counts as success.
+        """Makes a change at all chosen brokers. A broker that refuses because it already has the change is no failure.
 
-        `is_done(server)` returns whether a broker that refused has the change already, perhaps from a call that failed
-        halfway. Returns the names of all brokers, and the servers that had the change before. If all of them had it,
+        `is_done(server)` returns whether a broker that refused has the change, perhaps from an earlier call that failed
+        halfway. Returns the names of all brokers, and the servers that already had the change. If all of them had it,
         raises the first refusal. `about` names the change in errors.
         """
         servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
@@ -131,7 +131,7 @@ class _AccessFamily(AdminFamily):
                 try:
                     is_refused_as_done = await is_done(server)
                 except ResponseError:
-                    raise error from None  # the refusal of the change says more than that of the look
+                    raise error from None  # the first refusal says more than the failed query
                 if not is_refused_as_done:
                     raise
                 refusals[server] = error
@@ -154,7 +154,7 @@ class _AccessFamily(AdminFamily):
 
 
 class Users(_AccessFamily):
-    """Administration of users, of RocketMQ 5.3 and later.
+    """Administration of users, for RocketMQ 5.3 or later.
 
     A change is made at the master `broker`, or at all brokers of `cluster` or of all clusters, slaves included.
     """
@@ -220,7 +220,7 @@ class Users(_AccessFamily):
 
 
 class Policies(_AccessFamily):
-    """Administration of policies, of RocketMQ 5.3 and later. A subject is `User:NAME`.
+    """Administration of policies, for RocketMQ 5.3 or later. A subject is `User:NAME`.
 
     A change is made at the master `broker`, or at all brokers of `cluster` or of all clusters, slaves included.
     """
@@ -238,8 +238,8 @@ class Policies(_AccessFamily):
     ) -> tuple[str, ...]:
         """Allows or denies a subject some actions (`Pub`, `Sub`, `Get`, ...) on resources (`Topic:orders*`, `Group:*`).
 
-        `decision` is `Allow` or `Deny`, for requests from `source_ips`, by default from all addresses. An entry
-        replaces the subject's older entry about the same resource. Returns the names of the changed brokers.
+        `decision` is `Allow` or `Deny`. It applies to requests from `source_ips`, by default from all addresses. The
+        subject's older entries about the same resources are replaced. Returns the names of the changed brokers.
         """
         return await self._put(CreateAcl, subject, resources, actions, decision, source_ips, broker, cluster)
 
@@ -254,7 +254,7 @@ class Policies(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Changes the subject's entries about these resources. Arguments and result are those of `create`."""
+        """Changes the subject's entries about these resources. The arguments and the result are those of `create`."""
         return await self._put(UpdateAcl, subject, resources, actions, decision, source_ips, broker, cluster)
 
     async def delete(
@@ -262,8 +262,8 @@ class Policies(_AccessFamily):
     ) -> tuple[str, ...]:
         """Removes all policies of a subject, or its entry about one resource. Returns the names of the brokers.
 
-        A broker without such a policy is left out, so a call that failed halfway can be repeated. If no broker has such
-        a policy, raises the first broker's refusal.
+        A broker without the policy is no failure, so a call that failed halfway can be repeated. If no broker has it,
+        raises the first broker's refusal.
         """
         command = DeleteAcl(subject, resource=resource).to_command()
 
@@ -305,7 +305,7 @@ class Policies(_AccessFamily):
 
 
 class Accounts(_AccessFamily):
-    """Administration of accounts of `plain_acl.yml`, of RocketMQ before 5.3.3.
+    """Administration of accounts in `plain_acl.yml`, for RocketMQ before 5.3.3.
 
     A change is made at the master `broker`, or at all brokers of `cluster` or of all clusters, slaves included.
     """
@@ -324,10 +324,10 @@ class Accounts(_AccessFamily):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[str, ...]:
-        """Creates or changes an account, and returns the names of the brokers.
+        """Creates or changes an account, and returns the names of the changed brokers.
 
-        Permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`. An argument of None keeps the account's old value. Without
-        `admin` the account loses an administrator's rights.
+        Permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`. An argument of None keeps the account's old value. With
+        `admin=False` the account loses an administrator's rights.
         """
         request = UpdateAclConfig(
             access_key,
@@ -356,7 +356,9 @@ class Accounts(_AccessFamily):
         return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
 
     async def list(self, *, broker: str | None = None, cluster: str | None = None) -> Gathered[AccountList]:
-        """Returns the accounts and white addresses, by broker. `failures` has the errors of brokers that failed."""
+        """Returns the accounts and unsigned addresses, by broker. `failures` has the errors of brokers that did not
+        answer.
+        """
         gathered = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
         return Gathered({name: _accounts(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 

@@ -1,4 +1,4 @@
-"""`Admin`: methods about topics, clusters and KV values, and attributes such as `groups` with methods about the rest.
+"""`Admin`: methods about topics, clusters and KV values, and attributes such as `groups` with the other methods.
 
 Source: tools/admin/DefaultMQAdminExt.java.
 """
@@ -64,7 +64,7 @@ class AdminSettings(ClientChoice[AnyClient]):
 
 
 class Admin(SessionOwner[AdminSettings[Any]]):
-    """Administration of a cluster, with a client of its own or a shared client. Errors name the server that refused.
+    """Administration of a cluster, with its own client or a shared one. Errors name the server that refused.
 
     `namespace` is a prefix of topics and groups at the servers. Arguments and results are without it.
     """
@@ -142,18 +142,18 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         groups: bool = False,
         before: Health | None = None,
     ) -> Health:
-        """Returns checks of the cluster, failed and passed, by the rules of `pyrmq health`.
+        """Returns checks of the cluster, failed and passed, by the rules of the command `pyrmq health`.
 
-        A master's disk may be used to `max_disk` percent, and a group may be `max_lag` messages behind. `lag_of` names
-        the groups to which this applies, by default all. With `groups` the subscriptions of group members are compared,
-        and dead letters of the last 24 hours are counted. With `before`, an earlier result, disks that fill up and lags
-        that grow are found too.
+        A check fails if more than `max_disk` percent of a master's disk are used, or if one of the groups `lag_of` (by
+        default all) is more than `max_lag` messages behind. With `groups`, the subscriptions of each group's members
+        are compared, and dead letters of the last 24 hours are counted. With `before`, an earlier result, it also warns
+        of disks that fill up and of lags that grow.
         """
         bounds = HealthBounds(max_disk, max_lag, lag_of)
         return await take_health(self._servers, bounds, of_groups=groups, before=before)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Returns the topic's route, as a NameServer knows it now. Raises `NoRoute` if there is none.
+        """Queries a NameServer and returns the topic's route. Raises `NoRoute` if there is none.
 
         The client keeps the route for its producers and consumers, and refreshes it from now on.
         """
@@ -179,18 +179,18 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         """Creates or changes the topic, with `queues` queues, on every master of the cluster, or of all clusters.
 
         With `broker` only the master of that name is changed. `read_queues`, by default the same number, is larger
-        while a topic shrinks: queues that are no longer written to are still read. `batch` makes a batch topic of 5.x:
-        a whole batch is one record, several times cheaper for the broker. An existing plain topic cannot become one,
-        which raises an error. Brokers before 5.0 keep no attributes, and would silently create a plain topic, so they
-        are refused before anything is created.
+        while a topic shrinks, so that queues which are no longer written to are still read. `batch` makes a batch topic
+        of 5.x: it stores a batch as one record, at a fraction of the broker's cost. Raises `InvalidArgument` if the
+        topic exists without batches, or if a broker is older than 5.0 and `attributes` or `batch` are set. Then nothing
+        is created.
 
-        A failure at one master does not stop the change at the others. The error has a note of the masters that have
-        the topic. Returns when a NameServer lists the topic at all these masters with this number of queues, so that
-        keys are divided over all of them. Raises `NoRoute` if this takes longer than the timeout. The topic is then
-        created, and brokers announce it later.
+        A failure at one master does not stop the change at the others. The error has a note of the changed masters. The
+        call returns when a NameServer lists the topic at all these masters with this number of queues, so that keys are
+        divided over all queues. Raises `NoRoute` if this takes longer than the timeout. The topic exists then, and
+        brokers announce it later.
 
-        With `order` these masters are added to the topic's order configuration at the NameServers: keys then stay at
-        their queues while a broker is away. `queues=0`, with a `broker`, creates the topic there without a queue. After
+        With `order` the masters are added to the topic's order configuration at the NameServers, so that keys keep
+        their queues while a broker is down. `queues=0`, with a `broker`, creates the topic there without queues. After
         a failure halfway the call can be repeated.
         """
         attributes = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
@@ -277,9 +277,9 @@ class Admin(SessionOwner[AdminSettings[Any]]):
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Deletes the topic and its messages on masters of the cluster, or of all clusters, then on the NameServers.
 
-        A missing topic is no error. A failure at one master does not stop the deletion at the others, but NameServers
-        then keep the topic. The error has a note of the servers that deleted it. The order configuration is deleted
-        with the topic's last broker. After a failure halfway the call can be repeated.
+        A missing topic is no error. A failure at one master does not stop the deletion at the others, but then the
+        NameServers keep the topic. The error has a note of the servers that deleted it. The order configuration is
+        deleted when no broker has the topic any more. After a failure halfway the call can be repeated.
         """
         check_topic(topic)
         on_wire, about = self._servers.on_wire(topic), f"topic {topic}"
@@ -302,7 +302,9 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return await self._servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Puts a value on every NameServer, since they do not share it. Raises a failure after all were tried."""
+        """Stores a value at every NameServer, since they share no data. If one fails, raises its error after all were
+        tried.
+        """
         await self._servers.change_nameservers(PutKvConfig(namespace, key, value).to_command(), f"{namespace} {key}")
 
     async def delete_kv(self, namespace: str, key: str) -> None:
@@ -310,10 +312,10 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def _changes(self, server: Server, topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-        """Returns those of the attributes in `settings` that the topic does not have at the server yet.
+        """Returns those attributes in `settings` whose value the topic does not have yet at the server.
 
         Only these are sent, since a broker may refuse to set an equal value again. Raises `InvalidArgument` for
-        attributes at a broker before 5.0, and for a batch topic that exists as a plain topic.
+        attributes at a broker before 5.0, and for `batch` if the topic exists without batches.
         """
         if not settings:
             return {}

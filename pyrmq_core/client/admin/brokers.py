@@ -1,4 +1,4 @@
-"""`Admin.brokers`: the brokers' health, statistics and settings, and removal of unused data.
+"""`Admin.brokers`: the brokers' status, statistics and settings, and the removal of unused data.
 
 A broker is chosen by its name (its master, or the server with `broker_id`) or by an address `host:port`. Source:
 tools/admin/DefaultMQAdminExtImpl.java, 5.4.0.
@@ -37,14 +37,14 @@ from pyrmq_core.protocol.requests.nameserver.write_perm import (
 class Brokers(AdminFamily):
     """Administration of brokers: their status, statistics and settings, and the removal of unused data.
 
-    `broker` is a broker's name or an address `host:port`. With a name, `broker_id` 0 is the master and any other a
+    `broker` is a broker's name or an address `host:port`. With a name, `broker_id` 0 is the master, and any other id a
     slave. Raises `InvalidArgument` for an unknown name, id or cluster.
     """
 
     async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
         """Returns the status of each registered address of a master or slave.
 
-        The status of a broker that did not answer has the error.
+        If a broker does not answer, its status has the error.
         """
 
         async def status(server: Server) -> RuntimeInfo | RocketMQError:
@@ -64,7 +64,7 @@ class Brokers(AdminFamily):
         return TableRows(rows)
 
     async def runtime_info(self, broker: str, *, broker_id: int = 0) -> RuntimeInfo:
-        """Returns the broker's own report of its state. `table` has all its values, as texts."""
+        """Returns the broker's report of its state. `table` has all values of the report, as texts."""
         return await self._runtime_info(await one_broker(self._servers, broker, broker_id))
 
     async def stats(self, broker: str, name: str, key: str, *, broker_id: int = 0) -> BrokerStats | None:
@@ -112,9 +112,10 @@ class Brokers(AdminFamily):
     ) -> tuple[str, ...]:
         """Changes settings of one broker, of a cluster's masters, or of all masters. Returns the brokers' names.
 
-        Raises `InvalidArgument`, with nothing changed, for a name that a broker does not list, since RocketMQ silently
-        ignores unknown names. `force` skips this check: Java's brokers do not list settings without a value. A failure
-        at one broker does not stop the change at the others. The error has a note of the changed brokers.
+        Raises `InvalidArgument`, and changes nothing, for a name that a broker does not list, since RocketMQ ignores
+        unknown names. `force` skips this check, which is needed for settings without a value: Java's brokers do not
+        list them. A failure at one broker does not stop the change at the others. The error has a note of the changed
+        brokers.
         """
         if not settings:
             raise InvalidArgument("settings is empty; it has one name with its value at least")
@@ -129,7 +130,7 @@ class Brokers(AdminFamily):
         )
 
     async def clean_unused_topics(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Makes brokers remove the queues of topics without settings. Returns the brokers' names.
+        """Makes brokers remove the queues of topics that they have no settings of. Returns the brokers' names.
 
         The brokers are the master named `broker`, the masters of `cluster`, or, without both, all masters.
         """
@@ -143,23 +144,26 @@ class Brokers(AdminFamily):
         return await self._clean(CleanExpiredConsumeQueue(), broker, cluster)
 
     async def delete_expired_logs(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
-        """Makes brokers delete expired commit log files now, not at the hour of `deleteWhen`.
+        """Makes brokers delete expired commit log files now, instead of at the hour of their setting `deleteWhen`.
 
-        The brokers are the master named `broker`, the masters of `cluster`, or, without both, all masters. Returns
-        the brokers' names.
+        The brokers are the master named `broker`, the masters of `cluster`, or, without both, all masters. Returns the
+        brokers' names.
         """
         return await self._clean(DeleteExpiredCommitLog(), broker, cluster)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Closes a broker for writing at every NameServer. Returns the number of its topics, by NameServer address.
+        """Removes a broker's write permission at every NameServer. Returns the number of its topics, by NameServer
+        address.
 
         Producers stop using the broker once they have new routes. This lasts until `add_write_perm`, or until the
-        broker registers another version of its topics. Raises `InvalidArgument` for an unknown broker.
+        topics of the broker change and it registers them again. Raises `InvalidArgument` for an unknown broker.
         """
         return await self._change_write_perm(WipeWritePerm(broker_name), WipedWritePerm, broker_name)
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Opens a broker for writing again at every NameServer. Returns its number of topics, by NameServer address."""
+        """Restores a broker's write permission at every NameServer. Returns its number of topics, by NameServer
+        address.
+        """
         return await self._change_write_perm(AddWritePerm(broker_name), AddedWritePerm, broker_name)
 
     async def _runtime_info(self, server: Server) -> RuntimeInfo:

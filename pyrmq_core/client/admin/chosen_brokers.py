@@ -1,6 +1,6 @@
 """Chooses the brokers for a request: one by its name or address, or all of a cluster.
 
-`one_figure` reads a statistic of one broker.
+`one_figure` queries a statistic of one broker.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
 async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER_ID) -> Server:
     """Returns the server with a broker's name and `broker_id`, or the server at an address `host:port`.
 
-    An address is not looked up: it may belong to a NameServer, or to an unregistered broker. Raises `InvalidArgument`
-    for an unknown name or id.
+    An address is used as it is, so it may belong to a NameServer, or to an unregistered broker. Raises
+    `InvalidArgument` for an unknown name or id.
     """
     if ":" in broker:
         return Server(broker, broker)
@@ -47,10 +47,11 @@ async def one_figure(servers: AdminServers, server: Server, name: str, key: str)
 async def chosen_brokers(
     servers: AdminServers, broker: str | None, cluster: str | None, *, slaves: bool = False
 ) -> tuple[Server, ...]:
-    """Returns the server of the named broker, or the masters of the cluster or, without names, of all clusters.
+    """Returns the server of one broker, or the masters of a cluster, or, if neither is named, the masters of all
+    clusters.
 
-    `broker` is a name, for its master, or an address `host:port`. `slaves` adds the slaves of clusters. Raises
-    `InvalidArgument` if both `broker` and `cluster` are named, or if the name is unknown.
+    `broker` is a name, which means its master, or an address `host:port`. `slaves` adds the slaves of the clusters.
+    Raises `InvalidArgument` if both `broker` and `cluster` are named, or if the name is unknown.
     """
     if broker is not None:
         if cluster is not None:

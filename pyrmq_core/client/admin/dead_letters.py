@@ -1,8 +1,8 @@
 """Dead letters of a group: read from its topic `%DLQ%group`, and sent again.
 
-A dead letter that is sent again stays where it is, since RocketMQ deletes no single message. `retry` sends a copy to
-the group's retry topic, which its members consume under the original topic, with no try counted yet. `origin` sends a
-copy to the original topic, to all groups. Both keep the unique key, as a retry does.
+RocketMQ deletes no single message, so a dead letter that is sent again also stays where it is. `retry` sends a copy to
+the group's retry topic, and the group's members receive it under the original topic, as a first try. `origin` sends a
+copy to the original topic, and so to all groups. Both copies have the original unique key.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from pyrmq_core.protocol.messages.properties import (
 from pyrmq_core.protocol.messages.readable import Readable, UnreadableRecord, iterate_readable
 
 INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
-# Properties of the letter's earlier deliveries, which the copy must not have.
+# Properties of the dead letter's earlier deliveries, which its copy must not have.
 FORMER: Final = (DELAY, MAX_RECONSUME_TIMES, REAL_TOPIC, RECONSUME_TIME, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID)
 MAX_LETTERS: Final = 100_000
 
@@ -59,10 +59,10 @@ class DeadLetters:
         self._puller = Puller(session, group, namespace)
 
     async def newest(self, max_num: int, begin: datetime | None, body_bytes: int | None = None) -> MessageList:
-        """Returns the newest `max_num` dead letters of each queue stored from `begin` on, in order of store time.
+        """Returns the newest `max_num` dead letters of each queue, stored from `begin` on, in order of store time.
 
-        Without `begin` they are the newest of any time. With `body_bytes` bodies are cut to that length. Raises an
-        error if no broker answers.
+        `begin` None means any time. With `body_bytes` bodies are cut to that length. Raises an error if no broker
+        answers.
         """
         whole_number("max_num", max_num, 1, MAX_LETTERS)
         begin_ms = None if begin is None else first_millisecond(begin)
@@ -106,7 +106,7 @@ class DeadLetters:
         origin = self.origin(message)
         properties = {name: value for name, value in message.properties.items() if name not in FORMER}
         unique_id = properties.setdefault(UNIQ_KEY, unique_ids(1)[0])
-        properties[WAIT] = "true"  # brokers store dead letters with "false"
+        properties[WAIT] = "true"  # brokers store dead letters with "false", but this send must be confirmed
         match to:
             case "retry":
                 topic = self._servers.on_wire(RETRY_PREFIX + self._group)
@@ -141,7 +141,7 @@ class DeadLetters:
 class _Reading:
     """The dead letters read so far, and for each broker the error of the first dead letter that was left out.
 
-    A dead letter is left out if it cannot be read, or if with its body all bodies would exceed `room` bytes. With
+    A dead letter is left out if it cannot be read, or if all bodies together would exceed `room` bytes. With
     `body_bytes` each body is first cut to that length.
     """
 

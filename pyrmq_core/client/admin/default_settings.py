@@ -1,7 +1,7 @@
 """The default values of RocketMQ's broker and NameServer settings, as reported by servers without a configuration.
 
-Sources: the answers to GET_BROKER_CONFIG and GET_NAMESRV_CONFIG of 5.4.0 and 4.9.7. Left out are the numbers of threads
-that depend on the machine's processors, and names of servers and folders.
+Sources: the answers to GET_BROKER_CONFIG and GET_NAMESRV_CONFIG of 5.4.0 and 4.9.7. Numbers of threads are left out, as
+they depend on the machine's processors, and so are names of servers and folders.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from pyrmq_core.protocol.framing.versions import V5_0_0
 
-# Settings that share a value.
+# Names of settings by their default value.
 _ALIKE: Final[Mapping[str, str]] = {
     "false": """
 aclEnable allAckInSyncStateSet appendAckAsync appendCkAsync appendTopicForTimerDeleteKey asyncLearner
@@ -155,7 +155,7 @@ def _pairs(text: str) -> dict[str, str]:
     return {name: value for name, _, value in (pair.partition("=") for pair in text.split())}
 
 
-# Settings that servers of this library list, and Java's do not.
+# Settings that this library's servers list, but Java's do not.
 SWITCHED_OFF: Final = dict.fromkeys(("authenticationEnabled", "authorizationEnabled", "tls.enable"), "false")
 NAMESERVER_DEFAULTS: Final[Mapping[str, str]] = {**SWITCHED_OFF, **_pairs(_NAMESERVER)}
 BROKER_DEFAULTS: Final[Mapping[str, str]] = {
@@ -164,7 +164,7 @@ BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     **_pairs(_BROKER),
     "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
 }
-# Where 4.9.7 differs.
+# The defaults of 4.9.7, where they differ.
 OLD_BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     **BROKER_DEFAULTS,
     "autoDeleteUnusedStats": "false",
@@ -174,5 +174,5 @@ OLD_BROKER_DEFAULTS: Final[Mapping[str, str]] = {
 
 
 def broker_defaults(version: int) -> Mapping[str, str]:
-    """Returns the default settings of a broker. `version` is its release, as a number of common/MQVersion.java."""
+    """Returns the default settings of a broker. `version` is its release, as a number in common/MQVersion.java."""
     return BROKER_DEFAULTS if version >= V5_0_0 else OLD_BROKER_DEFAULTS

@@ -1,8 +1,8 @@
 """Changes of a group's offsets: in a whole topic, in one queue, or copied from another group.
 
 A broker of 5.x stores the new offsets, and returns them at the members' next pulls. Until then it ignores commits. A
-4.9 broker sends the offsets to the members, and cannot reset a group without members. `mqadmin` then commits offsets
-itself, and so does this module. Sources: tools/command/offset/ResetOffsetByTimeCommand.java,
+broker of 4.9 sends the new offsets to the members, and cannot reset a group without members. In that case this module
+commits the offsets itself, as `mqadmin` does. Sources: tools/command/offset/ResetOffsetByTimeCommand.java,
 tools/admin/DefaultMQAdminExtImpl.java (resetOffsetByTimestamp, resetOffsetByTimestampOld), 5.4.0 and 4.9.7.
 """
 
@@ -29,7 +29,7 @@ from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.requests.broker.consumer_admin import OffsetsReset, ResetOffset
 from pyrmq_core.protocol.requests.broker.group_admin import CloneGroupOffset
 
-# The time -1, by which brokers mean the end of a queue, and a time before any message.
+# The times that mean the end of a queue (in RocketMQ's requests), and a time before any message.
 LATEST_MS: Final = -1
 EARLIEST_MS: Final = 0
 
@@ -129,7 +129,7 @@ class GroupOffsets:
             for name in topics_at[server]:
                 if name.startswith((RETRY_PREFIX, DLQ_PREFIX)) or named not in (None, name):
                     continue
-                # One request for each topic: RocketMQ's brokers copy nothing for a request without a topic.
+                # For a request without a topic RocketMQ's brokers copy nothing.
                 request = CloneGroupOffset(self._on_wire, target._on_wire, name, offline=True)
                 await self._servers.ask(server, request.to_command(), f"group {to}")
                 copied.add(without_namespace(name, self._servers.namespace))
@@ -190,7 +190,7 @@ class GroupOffsets:
 
     async def _needs_members(self, error: ResponseError, server: Server, before: _Before) -> bool:
         """Returns whether a broker refused a reset because the group has no members. `before` has its version."""
-        # 4.9 answers SYSTEM_ERROR if the group has no offset either.
+        # 4.9 answers SYSTEM_ERROR if the group has neither members nor an offset.
         of_old = error.code == ResponseCode.SYSTEM_ERROR and before.versions[server.name] < V5_0_0
         if error.code != ResponseCode.CONSUMER_NOT_ONLINE and not of_old:
             return False

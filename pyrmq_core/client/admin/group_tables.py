@@ -36,14 +36,14 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import (
 )
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# A greater age means that the broker did not find the store time, and counted from 1970.
+# A greater age is one since 1970: the broker did not find the store time.
 UNKNOWN_AGE: Final = timedelta(days=365 * 30)
 NO_MEMBERS: Final = ConsumerConnections(())
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerGroups:
-    """The groups of one broker: settings, offsets, and members, each by the group's name with its namespace."""
+    """The groups of one broker: their settings, offsets and members, by the group's name with its namespace."""
 
     configs: Mapping[str, SubscriptionGroupConfig]
     stats: Mapping[str, tuple[ConsumeStats, ...]]
@@ -52,10 +52,10 @@ class BrokerGroups:
 
 @dataclass(frozen=True, slots=True)
 class BrokerProgress:
-    """The offsets of one group at one broker. `version` is the broker's, a number of common/MQVersion.java.
+    """The offsets of one group at one broker. `version` is the broker's release, a number in common/MQVersion.java.
 
-    `spans` has, by queue, the store times from which the age of unconsumed messages is computed. It is empty if they
-    were not requested, and has only topics with lag.
+    `spans` has, by queue, the store times from which the age of unconsumed messages is computed, for topics with lag.
+    It is empty if they were not requested.
     """
 
     version: int
@@ -69,7 +69,7 @@ async def configs_of(servers: AdminServers, server: Server) -> Mapping[str, Subs
 
 
 async def connections_of(servers: AdminServers, server: Server, group: str) -> ConsumerConnections:
-    """Returns the members of a group at one broker, none for an unknown group. `group` includes the namespace."""
+    """Returns the members of a group at one broker, or none for an unknown group. `group` includes the namespace."""
     try:
         answer = await servers.ask(server, GetConsumerConnections(group).to_command(), f"group {group}")
     except ResponseError as error:
@@ -82,8 +82,8 @@ async def connections_of(servers: AdminServers, server: Server, group: str) -> C
 async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityLimiter) -> BrokerGroups:
     """Returns the settings, offsets and members of all groups of one broker.
 
-    `limit` bounds the concurrent queries for members at all brokers together. If the groups of a thousand brokers were
-    queried at once, the last queries would time out.
+    `limit` is the limit of concurrent queries for members at all brokers together. Otherwise the last of many queries
+    would time out.
     """
     configs = await configs_of(servers, server)
     answer = await servers.ask(server, GetBrokerConsumeStats().to_command())
@@ -95,7 +95,10 @@ async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityL
 async def progress_of(
     servers: AdminServers, server: Server, group: str, topic: str | None, *, times: bool
 ) -> BrokerProgress:
-    """Returns a group's offsets at one broker, for one topic or all, with `times` also the ages of waiting messages."""
+    """Returns a group's offsets at one broker, for one topic or all.
+
+    With `times`, the result also has the ages of waiting messages.
+    """
     answer = await servers.ask(server, GetConsumeStats(group, topic).to_command(), f"group {group}")
     stats = ConsumeStats.from_command(answer)
     lagging = {queue.topic for queue, row in stats.offsets.items() if row.broker_offset > row.consumer_offset}
@@ -168,7 +171,10 @@ def subscriptions_of(answers: Iterable[ConsumerConnections], namespace: str | No
 
 
 def holders_of(description: object) -> dict[MessageQueue, str]:
-    """Returns the id of the client that reads each queue, by a `GroupDescription`. Any other object gives none."""
+    """Returns the client id of the member that reads each queue, from a `GroupDescription`.
+
+    For any other object the result is empty.
+    """
     members = description.members if isinstance(description, GroupDescription) else ()
     return {queue: member.client_id for member in members for queue in member.queues}
 

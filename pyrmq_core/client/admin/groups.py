@@ -1,4 +1,4 @@
-"""`Admin.groups`: consumer groups over all brokers, their members and offsets, and changes of both."""
+"""`Admin.groups`: consumer groups at all brokers, their members and offsets, and changes to them."""
 
 from __future__ import annotations
 
@@ -57,20 +57,22 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 First = TypeVar("First")
 Second = TypeVar("Second")
 
-# The most topics of a group whose permissions are looked up: those with most lag.
+# The most topics of a group whose permissions are queried: those with the greatest lag.
 MAX_ROUTES: Final = 20
 
 
 class Groups(AdminFamily):
-    """Administration of consumer groups over all brokers.
+    """Administration of consumer groups at all brokers.
 
-    A method that reads queries each broker's master, or a slave while there is none. The `failures` of its result name
-    the brokers that did not answer. Only if none answers is an error raised. A method that makes a change sends it to
-    all masters. A failure at one does not stop it at the others, and the error has a note of the changed masters.
+    A method that reads queries each broker's master, or a slave if there is no master. The `failures` of its result
+    name the brokers that did not answer. It raises an error only if none answers. A method that makes a change sends it
+    to all masters. A failure at one does not stop it at the others, and the error has a note of the changed masters.
     """
 
     async def list(self) -> GroupList:
-        """Returns all groups, RocketMQ's own included, or those of the namespace, with members, type and lag."""
+        """Returns all groups with their members, type and lag, including RocketMQ's own. With a namespace, only its
+        groups.
+        """
         servers = await self._servers.brokers()
         limit = trio.CapacityLimiter(QUERIES_AT_ONCE)
         gathered = await self._servers.gather(servers.values(), lambda server: groups_of(self._servers, server, limit))
@@ -88,7 +90,7 @@ class Groups(AdminFamily):
         """Returns the group's settings, its subscriptions, and its members with the queues that they read.
 
         A member that does not answer in time has an `error`. With `running_info=False` no member is queried. Raises
-        `InvalidArgument` if no broker that answers knows the group.
+        `InvalidArgument` if none of the brokers that answer has the group.
         """
         on_wire = self._on_wire(group)
 
@@ -121,9 +123,9 @@ class Groups(AdminFamily):
     async def progress(self, group: str, *, topic: str | None = None, members: bool = False) -> GroupProgress:
         """Returns each queue's offsets, lag and time of its oldest waiting message, for one topic or all.
 
-        The progress of an online group covers the topics to which it subscribes. With `members` each queue names the
-        client that reads it, and `reasons` says why messages wait, which costs a query for each member and each topic
-        with lag. A group without offsets has no queues, which is no error.
+        While members are connected, the topics are those to which they subscribe. With `members` each queue names the
+        client that reads it, and `reasons` says why messages wait. That takes a query for each member and for each
+        topic with lag. For a group without offsets, the result has no queues.
         """
         on_wire, namespace = self._on_wire(group), self._servers.namespace
         topic_on_wire = None if topic is None else self._servers.on_wire(topic)
@@ -154,9 +156,9 @@ class Groups(AdminFamily):
         return replace(progress, members_error=description)
 
     async def stack(self, group: str, client_id: str) -> str:
-        """Returns the stacks of all threads of a member, as the member writes them.
+        """Returns the stacks of all threads of a member, as the member formats them.
 
-        Raises `InvalidArgument` if no broker that answers has the member, or if the member returns no stacks.
+        Raises `InvalidArgument` if none of the brokers that answer has the member, or if the member returns no stacks.
         """
         on_wire = self._on_wire(group)
         servers = await self._servers.brokers()
@@ -205,7 +207,7 @@ class Groups(AdminFamily):
         }
         masters = await self._masters_of(group, changes, cluster, broker)
         previews = await self._previews(group, changes, masters)
-        # In a request attributes are changes.
+        # A request has changes of attributes: + adds an attribute or sets its value.
         added = {
             f"+{name}": self._on_wire(value) if name == BIND_TOPIC else value
             for name, value in (attributes or {}).items()
@@ -257,8 +259,8 @@ class Groups(AdminFamily):
     async def delete(self, group: str, *, cluster: str | None = None, force: bool = False) -> None:
         """Deletes the group, its offsets, and its retry and dead-letter topics on every master, as `mqadmin` does.
 
-        Raises `InvalidState` while members are connected, unless with `force`: the members then create the group anew.
-        A group that does not exist is no error.
+        Raises `InvalidState` while members are connected, unless `force` is set. With `force`, connected members create
+        the group again. A group that does not exist is no error.
         """
         check_group(group)
         on_wire, masters = self._on_wire(group), await self._servers.masters(cluster)
@@ -287,10 +289,10 @@ class Groups(AdminFamily):
     ) -> tuple[OffsetChange, ...]:
         """Sets the group's offset in each queue of the topic: to the queue's start or end, or to a time.
 
-        For a time it is the offset of the first message stored then or later. Returns the old and new offsets.
-        Connected members continue at the new ones. With `offline` the call raises `InvalidState` if a member is
-        connected. Brokers before 5.0 leave a reset to the members: for a group without members the new offsets are
-        committed instead. Raises `InvalidArgument` for a time without a zone.
+        A time means the first message stored then or later. Returns the old and new offsets. Connected members continue
+        at the new offsets. With `offline` the call raises `InvalidState` if a member is connected. Brokers before 5.0
+        cannot reset a group without members, so the new offsets are committed to them instead. Raises `InvalidArgument`
+        for a time without a zone.
         """
         check_topic(topic)
         return await self._offsets(group).reset(topic, to, offline=offline)
@@ -303,26 +305,27 @@ class Groups(AdminFamily):
         *,
         queue: MessageQueue | None = None,
     ) -> tuple[OffsetChange, ...]:
-        """Returns the changes that `reset` would make now, and makes none. With `queue` only the change of this queue.
+        """Returns the changes that `reset` would make now, and makes none. With `queue`, only the change of this queue.
 
-        With a `queue`, `to` may also be an offset, as for `seek`. Raises `NoRoute` for an unknown topic, and
-        `InvalidArgument` for a time without a zone or an offset beyond the queue.
+        With `queue`, `to` may also be an offset, as for `seek`. Raises `NoRoute` for an unknown topic, and
+        `InvalidArgument` for a time without a zone or an offset outside the queue.
         """
         check_topic(topic)
         return await self._offsets(group).preview_reset(topic, to, queue)
 
     async def seek(self, group: str, queue: MessageQueue, offset: int) -> OffsetChange:
-        """Gives the group a new offset in one queue. Returns the offsets before and after.
+        """Sets the group's offset in one queue. Returns the offsets before and after.
 
-        Raises `InvalidState` if members are connected to a broker before 5.0, which can only reset whole topics, and
-        `InvalidArgument` for an offset beyond the queue.
+        Raises `InvalidArgument` for an offset outside the queue. Raises `InvalidState` if the broker is older than 5.0
+        and members are connected, since it can only reset whole topics.
         """
         return await self._offsets(group).seek(queue, offset)
 
     async def clone(self, group: str, to: str, *, topic: str | None = None) -> tuple[str, ...]:
-        """Gives the group `to` the offsets of `group` in one topic, or in all. Returns the topics.
+        """Copies the offsets of `group` to the group `to`, in one topic or in all. Returns the topics.
 
-        Raises `InvalidState` while members of `to` are connected, and `InvalidArgument` if there is nothing to copy.
+        Raises `InvalidState` while members of `to` are connected, and `InvalidArgument` if there are no offsets to
+        copy.
         """
         check_group(to)
         return await self._offsets(group).clone(to, topic)

@@ -48,7 +48,7 @@ from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvList, KvTable
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 NEW_LETTERS_OF: Final = timedelta(hours=24)
-# The most members that are queried for their subscriptions, and the most topics of dead letters.
+# The most members that are queried for their subscriptions, and the most dead-letter topics that are counted.
 MAX_MEMBERS: Final = 500
 MAX_LETTER_TOPICS: Final = 500
 QUERIES_AT_ONCE: Final = 16
@@ -56,9 +56,10 @@ QUERIES_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class HealthBounds:
-    """The limits beyond which a check fails: `max_disk` percent of a disk, and `max_lag` messages of lag of a group.
+    """The limits beyond which a check fails: `max_disk` percent of a disk are used, a group is `max_lag` messages
+    behind.
 
-    `max_lag` applies to the groups in `lag_of`, or to all if that is empty. None is no limit.
+    `max_lag` applies to the groups in `lag_of`, or to all if that is empty. None means no limit.
     """
 
     max_disk: int = MAX_DISK
@@ -100,9 +101,9 @@ async def take_health(servers: AdminServers, bounds: HealthBounds, *, of_groups:
 
 
 async def _check_nameservers(servers: AdminServers) -> list[HealthCheck]:
-    """Checks each NameServer. A NameServer without an answer is a warning, since clients try the next.
+    """Checks each NameServer. If one does not answer, that is a warning, since clients query the next.
 
-    NameServers that list different brokers are a failure, since a Java client believes the NameServer that it chose.
+    If NameServers list different brokers, that is a failure, since a Java client uses only one NameServer's answer.
     """
     checks = []
     brokers: dict[str, set[str]] = {}
@@ -124,7 +125,7 @@ async def _check_nameservers(servers: AdminServers) -> list[HealthCheck]:
 async def _check_replication(servers: AdminServers, rows: Iterable[BrokerStatus]) -> list[HealthCheck]:
     """Checks that each master has as many slaves as it waits for before it answers a send.
 
-    A master that waits for no slave gets no check.
+    There is no check for a master that waits for no slave.
     """
     checks = []
     for row in rows:
@@ -186,7 +187,7 @@ async def _check_writes(servers: AdminServers, info: ClusterInfo) -> list[Health
     async def is_closed(name: str) -> bool:
         try:
             route = await _route(servers, name)
-        except RocketMQError:  # the check of NameServers has it
+        except RocketMQError:  # the check of NameServers reports it
             return False
         perms = [data.perm for data in (route.queue_datas if route is not None else ()) if data.broker_name == name]
         return any(not perm & Permission.WRITE for perm in perms)
@@ -223,7 +224,7 @@ async def _check_members(servers: AdminServers, groups: Iterable[GroupSummary]) 
     async def of(group: str) -> list[HealthCheck]:
         try:
             return list(check_subscriptions(group, (await Groups(servers).describe(group)).members))
-        except InvalidArgument:  # it was deleted meanwhile
+        except InvalidArgument:  # the group was deleted during the check
             return []
         except RocketMQError as error:
             return [HealthCheck("members", WARN, _not_known_of(group, error), subject=group)]

@@ -1,4 +1,4 @@
-"""The rules by which a cluster's health is judged, from the values that `health` queries."""
+"""The rules that find faults of a cluster in the values that `health` queries."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ FAIL: Final = "FAIL"
 
 MOST_NAMES: Final = 5
 MAX_DISK: Final = 90
-# A disk that is full later than this at its present rate has no line: old segments of the log are removed meanwhile.
+# A disk that fills later is not reported: the broker removes old log files meanwhile.
 FULL_WITHIN: Final = timedelta(hours=24)
-# A lag that grew by less is that of a group at work.
+# A smaller growth of a lag is usual while a group consumes.
 GROWN_MESSAGES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """The result of one check. `subject` is the name of its broker, group, topic or NameServer.
+    """The result of one check. `subject` is the name of the broker, group, topic or NameServer that was checked.
 
-    `check` names the rule, such as `disk`. `status` is OK, WARN or FAIL, and `found` says why. `advice` says what to
-    do, or is empty.
+    `check` names the rule, such as `disk`. `status` is OK, WARN or FAIL, and `found` is the finding. `advice` says what
+    to do, or is empty.
     """
 
     check: str
@@ -44,10 +44,10 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The checks of a cluster at the time `taken`, compared with earlier checks at the time `since`.
+    """The checks of a cluster at the time `taken`, compared with earlier checks from the time `since`.
 
-    `since` is None if there were no earlier checks. For the next comparison, `disks` has the used part of the log's
-    disk, 0 to 1, by broker address, and `lags` the number of unconsumed messages by group.
+    `since` is None if there were no earlier checks. For the next comparison, `disks` has the used fraction of the
+    commit log's disk, 0 to 1, by broker address, and `lags` the number of unconsumed messages by group.
     """
 
     checks: tuple[HealthCheck, ...]
@@ -63,9 +63,9 @@ class Health:
 
 
 def check_brokers(rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[HealthCheck]:
-    """Yields a check for each broker address: no answer is a failure of a master, and a warning for a slave.
+    """Yields a check for each broker address. No answer is a failure of a master, and a warning for a slave.
 
-    A disk that is used to more than `max_disk` percent is a failure too.
+    A disk of which more than `max_disk` percent are used is a failure too.
     """
     empty = True
     for row in rows:
@@ -104,9 +104,9 @@ def check_versions(rows: Iterable[BrokerStatus]) -> Iterator[HealthCheck]:
 
 
 def check_disks(before: Health, now: Health, rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[HealthCheck]:
-    """Yields a warning for each disk that grows so fast since `before` that it will be too full within a day.
+    """Yields a warning for each disk that will be used to more than `max_disk` percent within a day.
 
-    Too full means that more than `max_disk` percent are used.
+    The forecast is from its growth since `before`.
     """
     for row in rows:
         earlier, ratio = before.disks.get(row.address), now.disks.get(row.address)
@@ -161,7 +161,7 @@ def check_subscriptions(group: str, members: Iterable[GroupMember]) -> Iterator[
 def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[HealthCheck]:
     """Yields a failure for each order topic with queues at a broker that is not registered or has no master.
 
-    `values` are the order configurations by topic. An unreadable one is a warning.
+    `values` are the order configurations by topic. An unreadable configuration is a warning.
     """
     masters = {name for name, broker in info.broker_addr_table.items() if broker.master is not None}
     for topic, text in sorted(values.items()):
@@ -191,10 +191,11 @@ def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
 
 
 def check_lags(lags: Mapping[str, int], beyond: Mapping[str, int], max_lag: int | None) -> list[HealthCheck]:
-    """Returns a warning for each group with offsets beyond its queues, and a failure for each lag above `max_lag`.
+    """Returns a warning for each group with offsets beyond its queues' ends, and a failure for each lag above
+    `max_lag`.
 
-    `lags` are in messages, by group. `beyond` has by group the number of queues with an offset beyond their end. A
-    `max_lag` of None is no limit.
+    `lags` has the unconsumed messages by group. `beyond` has by group the number of queues with an offset beyond their
+    end. A `max_lag` of None means no limit.
     """
     checks = []
     for group, queues in beyond.items():
@@ -218,7 +219,7 @@ def slaves_awaited(settings: Mapping[str, str]) -> int:
     """Returns the number of slaves for which a master with these settings waits before it answers a send."""
     if settings.get("brokerRole") != "SYNC_MASTER":
         return 0
-    if "inSyncReplicas" not in settings or int(settings.get("haSlaveFallbehindMax", -1)) >= 0:  # settings of 4.9
+    if "inSyncReplicas" not in settings or int(settings.get("haSlaveFallbehindMax", -1)) >= 0:  # a broker of 4.9
         return max(1, int(settings.get("inSyncReplicas", 1)) - 1)
     return int(settings["inSyncReplicas"]) - 1
 

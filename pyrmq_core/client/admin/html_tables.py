@@ -1,6 +1,6 @@
 """HTML tables of `Admin`'s results, which a notebook shows in place of a value's `repr`.
 
-All texts are escaped, because they may come from a peer.
+All texts are escaped, because they may come from a server.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from pyrmq_core.errors import RocketMQError
 from pyrmq_core.network.log_lines import one_line
 
 MAX_ROWS: Final = 1000
-# The most characters of a cell, such as the error of a broker.
+# The most characters in a cell.
 MAX_CHARS: Final = 200
 
 T = TypeVar("T")
 
 
 class ShownAsTable:
-    """A value that a notebook shows as an HTML table, with its texts, numbers and times above the table.
+    """A value that a notebook shows as an HTML table. Fields that are texts, numbers or times are shown above the
+    table.
 
     `ROWS` is the name of the field with the table's rows. `COLUMNS` are properties of a row that are columns too.
     """

@@ -1,7 +1,7 @@
 """`Admin.lite_topics`: lite topics of 5.5, and the groups whose clients subscribe to them.
 
-Results are by broker name, because each lite topic and its subscriptions are kept by one broker alone. Brokers before
-5.5 refuse all requests (code 3). Source: tools/command/lite, 5.5.0.
+Results are by broker name, because each lite topic and its subscriptions are at one broker only. Brokers before 5.5
+refuse all requests (code 3). Source: tools/command/lite, 5.5.0.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from pyrmq_core.protocol.requests.figures.lite_topics import (
 
 T = TypeVar("T")
 
-# As many as a broker returns, and as mqadmin shows.
+# The most names that a broker returns, and the number of lags that mqadmin shows.
 MOST_NAMES: Final = 10_000
 MOST_LAGS: Final = 20
 
 
 class LiteTopics(AdminFamily):
-    """Lite topics, small topics within a parent `topic` (5.5 and later), and the groups whose clients subscribe."""
+    """Administration of lite topics (small topics within a parent `topic`, 5.5 or later) and of their subscribers."""
 
     async def brokers(self, *, cluster: str | None = None) -> Gathered[BrokerLiteInfo]:
-        """Returns each broker's counts of lite topics and subscriptions. Names of topics and groups have the namespace.
+        """Returns each broker's numbers of lite topics and subscriptions. Names of topics and groups include the
+        namespace.
 
-        `topics` has the minutes after which the lite topics of a parent topic expire.
+        `topics` has by parent topic the minutes after which its lite topics expire.
         """
         servers = list((await self._servers.brokers(cluster)).values())
         return await self._ask(servers, GetBrokerLiteInfo().to_command(), BrokerLiteInfo.from_command, "lite topics")
@@ -87,7 +88,9 @@ class LiteTopics(AdminFamily):
     async def group(
         self, topic: str, group: str, lite_topic: str | None = None, *, most: int = MOST_LAGS
     ) -> Gathered[LiteGroupInfo]:
-        """Returns a group's lag by broker name: in one lite topic, or in all and the `most` with the greatest lag."""
+        """Returns a group's lag by broker name: in one lite topic, or in all together and in the `most` with the
+        greatest lag.
+        """
         check_group(group)
         if lite_topic is not None:
             lite_queue_name(topic, lite_topic)
@@ -100,9 +103,10 @@ class LiteTopics(AdminFamily):
         return await self._ask(await self._of(topic), command, read, f"group {group}")
 
     async def dispatch(self, topic: str, group: str, client_id: str | None = None) -> tuple[str, ...]:
-        """Makes brokers look for messages that wait for a group's client, or all its clients. Returns brokers' names.
+        """Makes brokers look again for messages for a group's client, or for all its clients. Returns the brokers'
+        names.
 
-        Brokers do so by themselves. This is for a client whose messages do not come.
+        Brokers do so by themselves. This is for a client that does not receive its messages.
         """
         check_group(group)
         command = TriggerLiteDispatch(self._servers.on_wire(group), client_id).to_command()

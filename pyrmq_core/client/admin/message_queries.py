@@ -1,7 +1,7 @@
 """Look-ups of stored messages by id or key, and of the oldest message of a queue, for `Admin.messages`.
 
-Source: client/impl/MQAdminImpl.java, 5.4.0. Java skips brokers that fail. Here the result has their errors, since it
-would otherwise look complete.
+Source: client/impl/MQAdminImpl.java, 5.4.0. Java skips brokers that fail, so that the result looks complete. Here the
+result has their errors.
 """
 
 from __future__ import annotations
@@ -33,22 +33,25 @@ from pyrmq_core.protocol.shown_values import shown
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT: Final = 2**31 - 1
-# Of a longer text the longest words are looked up: one that few messages share is likely among them.
+# The most words of a longer key that are looked up. The longest are used, since a word of few messages is likely among
+# them.
 MAX_KEY_WORDS: Final = 16
 # The number of records that Java requests for a UNIQ_KEY; the broker applies its own limit.
 UNIQUE_KEY_RECORDS: Final = 32
 PORT_BYTES: Final = 4
 
 
-# The most bytes of bodies that a look-up returns, once they are unpacked.
+# The most bytes of decompressed bodies that a look-up returns.
 MAX_FOUND_BYTES: Final = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MessageList:
-    """Messages in order of store time, and `failures`: the errors of brokers, by name, whose messages are missing.
+    """Messages in order of store time, and `failures`: the errors of brokers whose messages are missing, by broker
+    name.
 
-    A message is missing if its broker did not answer, if it cannot be read, or if all bodies were too large together.
+    Messages are missing if their broker did not answer, if they cannot be read, or if all bodies together were too
+    large.
     """
 
     messages: tuple[MessageExt, ...]
@@ -67,9 +70,9 @@ class MessageQueries:
         self._namespace = namespace
 
     async def by_id(self, offset_msg_id: str, topic: str | None) -> MessageExt:
-        """Returns the message at the broker and log offset in the id. Raises `ResponseError` if none is there.
+        """Returns the message at the broker and log offset in the id. Raises `ResponseError` if there is none.
 
-        Only a broker with authorization needs the `topic`.
+        Only brokers with authorization need the `topic`.
         """
         location = decode_offset_msg_id(_text("offset_msg_id", offset_msg_id))
         address = unpack_host(location.ip + (location.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
@@ -97,10 +100,9 @@ class MessageQueries:
     ) -> MessageList:
         """Returns the topic's messages that have the key, ordered by store time: the newest `max_num` of each broker.
 
-        They were stored from `begin` to `end`, where None is no limit. `body_bytes` cuts bodies to that length.
-        A `key` with spaces has to be the whole text of a message's keys. Brokers index single words, so the key's
-        longest words are looked up. One word is not enough, since every message may have it, as the first word of
-        `{"id": 7}`.
+        They were stored from `begin` to `end`, where None means no limit. `body_bytes` cuts bodies to that length. A
+        `key` with spaces must be the whole text of a message's keys. Brokers index single words, so the key's longest
+        words are looked up: several of them, since every message may have the same first word, such as `{"id":`.
         """
         whole_number("max_num", max_num, 1, MAX_INT)
         words = sorted({word for word in _text("key", key).split(" ") if word}, key=len, reverse=True)[:MAX_KEY_WORDS]
@@ -137,8 +139,8 @@ class MessageQueries:
     ) -> MessageList:
         """Sends the requests to all brokers of the topic, and returns the messages for which `is_wanted` returns True.
 
-        This check is needed because a broker's index holds only hashes of keys. Unreadable messages are left out, and
-        messages once all bodies together exceed 256 MiB. In `failures` the broker then has the error of the first
+        `is_wanted` is needed because a broker's index has only hashes of keys. Messages are left out if they cannot be
+        read, or once all bodies together exceed 256 MiB. In `failures` the broker then has the error of the first
         message left out.
         """
         check_topic(topic)
@@ -209,7 +211,7 @@ class _Reading:
                 self.failures.setdefault(broker_name, item.error)
                 return None
             place = (broker_name, item.queue_id, item.queue_offset)
-            if place in self._places:  # another word of its keys found it
+            if place in self._places:  # it was already found by another word of its keys
                 return None
             self._places.add(place)
             body = item.body[: self._body_bytes]

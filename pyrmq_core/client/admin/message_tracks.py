@@ -1,7 +1,6 @@
-"""The life of a stored message: the groups that consumed it, its retries, and its dead letters.
+"""The state of a stored message in each group: whether it was consumed, its retries, and its dead letters.
 
 Source: tools/admin/DefaultMQAdminExtImpl.java (messageTrackDetail, consumed), tools/admin/api/TrackType.java, 5.4.0.
-For a group without members Java returns only NOT_ONLINE. Here the group's offset shows whether it consumed the message.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pyrmq_core.protocol.requests.groups.connections import ConsumerConnections
 CONSUME_ACTIVELY: Final = "CONSUME_ACTIVELY"
 BROADCASTING: Final = "BROADCASTING"
 TAG: Final = "TAG"
-# The beginnings of copies' bodies are enough: their message is known.
+# The bytes to which the bodies of copies are cut, since the message's body is known.
 COPY_BODY_BYTES: Final = 1024
 
 
@@ -49,9 +48,9 @@ class TrackType(enum.Enum):
 class MessageTrack:
     """The state of one message in one group.
 
-    `consumer_offset` is the group's offset in the message's queue, None without one. `retries` are the message's copies
-    in the group's retry topic, `dead_letters` its copies among the dead letters. `error` is the reason of UNKNOWN, or
-    why copies may be missing.
+    `consumer_offset` is the group's offset in the message's queue, or None. `retries` are the message's copies in the
+    group's retry topic, `dead_letters` its copies in the dead-letter topic. `error` is the reason of UNKNOWN, or the
+    reason why copies may be missing.
     """
 
     group: str

@@ -22,9 +22,9 @@ from pyrmq_core.protocol.messages.trace import RECORD_END, TRACE_TOPIC
 from pyrmq_core.protocol.messages.trace_events import TraceEvent, trace_events
 from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeDirectlyResult, ConsumeMessageDirectly
 
-# The trace messages of one key that each broker returns; a message has about two for each group and try.
+# The most trace messages of one key that each broker returns. A message has about two for each group and try.
 TRACE_MESSAGES: Final = 64
-# The most events of a trace, and the most bytes that are read of a trace message: clients send up to 128 KB.
+# The most events of a trace, and the most bytes that are read of a trace message. Clients send up to 128 KB.
 MAX_EVENTS: Final = 10_000
 TRACE_BYTES: Final = 1024 * 1024
 DEAD_LETTERS: Final = 1000
@@ -32,19 +32,21 @@ DEAD_LETTERS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class MessageTrace:
-    """The events of one message from trace records, in order of time, and the errors of brokers without an answer."""
+    """The events of one message from trace records, in order of time, and the errors of brokers that did not answer."""
 
     events: tuple[TraceEvent, ...]
     failures: Mapping[str, RocketMQError]
 
 
 class Messages(AdminFamily):
-    """Calls about stored messages. Lists come from all brokers that answer, with the errors of others in `failures`."""
+    """Methods about stored messages. Lists have the answers of all brokers, and the errors of other brokers in
+    `failures`.
+    """
 
     async def by_id(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
         """Returns the message with this `offset_msg_id`, or the first message of a batch record.
 
-        The broker whose address is in the id is queried, so use ids of a source that you trust. Raises `ResponseError`
+        The query goes to the broker whose address is in the id, so use only ids that you trust. Raises `ResponseError`
         if the broker has no message there. A broker of 5.x with authorization needs the message's `topic`.
         """
         return await self._queries().by_id(offset_msg_id, topic)
@@ -61,44 +63,45 @@ class Messages(AdminFamily):
     ) -> MessageList:
         """Returns messages that have `key` among their keys, stored from `begin` to `end`, oldest first.
 
-        A key with spaces is the whole text of the keys, such as a row's key from a change-data tool. Each broker of the
-        topic returns its newest `max_num`. A broker of this project leaves out the oldest beyond 15 MiB. An empty
-        result is no error. A message is found a moment after it is stored. With `body_bytes` bodies are cut to that
-        length. Messages are left out if they cannot be read, or once all bodies exceed 256 MiB together. `failures` has
+        A key with spaces must be the whole text of the keys, such as a row's key from a change-data-capture tool. Each
+        broker of the topic returns its newest `max_num`. A broker of this project returns 15 MiB at most. No messages
+        is no error. A message can be found a moment after it is stored. With `body_bytes` bodies are cut to that
+        length. Messages are left out if they cannot be read, or once all bodies together exceed 256 MiB. `failures` has
         the errors of brokers that did not answer, or whose messages are left out.
         """
         return await self._queries().by_key(topic, key, max_num, begin, end, body_bytes)
 
     async def by_unique_key(self, topic: str, unique_key: str, *, body_bytes: int | None = None) -> MessageList:
-        """Returns every message with this `msg_id`, the producer's UNIQ_KEY. A repeated send may have stored two.
+        """Returns every message with this `msg_id`, the producer's UNIQ_KEY. A repeated send may have stored the
+        message twice.
 
         `body_bytes` and the field `failures` of the result are as in `by_key`.
         """
         return await self._queries().by_unique_key(topic, unique_key, body_bytes)
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:
-        """Returns the store time of the oldest message that is kept, or None for a queue without messages."""
+        """Returns the store time of the queue's oldest message, or None for a queue without messages."""
         return await self._queries().earliest_store_time(queue)
 
     async def track(self, message: MessageExt) -> tuple[MessageTrack, ...]:
-        """Returns the state of the message in each group that reads its topic, as `mqadmin queryMsgById` prints it.
+        """Returns the message's state in each group that reads its topic, as `mqadmin queryMsgById` prints it.
 
-        The result also has its copies in the group's retry topic and among its dead letters, found by the unique key.
+        The result includes the message's copies in the group's retry and dead-letter topics, found by the unique key.
         """
         return await tracks_of(self._servers, self._queries(), message)
 
     async def trace(self, msg_id: str, *, trace_topic: str = TRACE_TOPIC) -> MessageTrace:
-        """Returns the events of the message that tracing producers and consumers reported, oldest first.
+        """Returns the events of the message that producers and consumers have reported by message traces, oldest first.
 
-        `msg_id` is the unique key. An empty result is no error: clients report only with tracing on, and some seconds
-        later.
+        `msg_id` is the unique key. An empty result is no error: clients report only if tracing is switched on, and some
+        seconds later.
         """
         try:
             trace_messages = await self._queries().by_key(trace_topic, msg_id, TRACE_MESSAGES, None, None, TRACE_BYTES)
         except NoRoute:
             if trace_topic != TRACE_TOPIC:
                 raise
-            return MessageTrace((), {})  # brokers create this topic at the first trace message
+            return MessageTrace((), {})  # brokers create the trace topic at the first trace message
         events: list[TraceEvent] = []
         for message in trace_messages.messages:
             events += await in_thread(_events_of, message, msg_id, MAX_EVENTS - len(events))
@@ -112,20 +115,20 @@ class Messages(AdminFamily):
         begin: datetime | None = None,
         body_bytes: int | None = None,
     ) -> MessageList:
-        """Returns a group's dead letters stored from `begin` on, oldest first: the newest `max_num` of each queue.
+        """Returns the newest `max_num` dead letters of each queue of a group, stored from `begin` on, oldest first.
 
-        With `body_bytes` bodies are cut to that length. Letters are left out if they cannot be read, or once all bodies
-        exceed 256 MiB together. `failures` has the errors of brokers that did not answer, or whose letters are left
-        out.
+        With `body_bytes` bodies are cut to that length. Dead letters are left out if they cannot be read, or once all
+        bodies together exceed 256 MiB. `failures` has the errors of brokers that did not answer, or whose dead letters
+        are left out.
         """
         check_group(group)
         return await DeadLetters(self._servers, group).newest(max_num, begin, body_bytes)
 
     async def resend(self, group: str, message: MessageExt, *, to: Literal["retry", "origin"] = "retry") -> SendResult:
-        """Sends a dead letter of the group again: to the group alone, or with "origin" to the message's original topic.
+        """Sends a copy of a dead letter: to the group alone, or with "origin" to the message's original topic.
 
-        The dead letter stays, as RocketMQ deletes no single message: sent twice, it is consumed twice. Raises `NoRoute`
-        if the group has no retry topic, which brokers make when a member connects, and the errors of `Producer.send`.
+        The dead letter itself stays, since RocketMQ deletes no single message. Raises `NoRoute` if the group has no
+        retry topic, which brokers create when a member connects, and the errors of `Producer.send`.
         """
         check_group(group)
         return await DeadLetters(self._servers, group).resend(message, to)
@@ -135,9 +138,9 @@ class Messages(AdminFamily):
     ) -> ConsumeDirectlyResult:
         """Makes one member of the group consume the message now, and returns its result. Offsets do not change.
 
-        Without `client_id` it is the member with the lowest id at the message's broker. Raises `InvalidState` if none
-        is connected there, and `InvalidArgument` for a message of a batch that is one record: brokers pass on complete
-        records only, and Java members read the batch as one message.
+        Without `client_id` it is the member with the lowest id at the message's broker. Raises `InvalidState` if no
+        member is connected there. Raises `InvalidArgument` for a message from a batch topic, since brokers would pass
+        the whole batch record to the member.
         """
         check_group(group)
         if message.sys_flag & BATCH_RECORD:

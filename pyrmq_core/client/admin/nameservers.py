@@ -19,7 +19,7 @@ class NameServers(AdminFamily):
     """Administration of the settings of NameServers, each of which has its own."""
 
     async def config(self) -> Gathered[dict[str, str]]:
-        """Returns each NameServer's settings by its address. `failures` has the errors of those without an answer."""
+        """Returns each NameServer's settings by its address. `failures` has the errors of those that did not answer."""
 
         async def ask(server: Server) -> dict[str, str]:
             answer = await self._servers.ask(server, GetNamesrvConfig().to_command())
@@ -36,7 +36,8 @@ class NameServers(AdminFamily):
     async def update_config(self, settings: Mapping[str, str]) -> None:
         """Changes settings of every NameServer. A failure at one does not stop the change at the others.
 
-        A name that a NameServer does not list is refused before anything is changed: RocketMQ ignores it silently.
+        Raises `InvalidArgument`, and changes nothing, for a name that a NameServer does not list, since RocketMQ
+        ignores unknown names.
         """
         if not settings:
             raise InvalidArgument("settings is empty; it has one name with its value at least")
@@ -48,6 +49,6 @@ class NameServers(AdminFamily):
     async def _all(self) -> tuple[Server, ...]:
         nameservers = self._servers.session.nameservers
         if not nameservers.addresses:
-            # Raises, with the way to set one.
+            # Without a NameServer this raises an error that says how to set one.
             await nameservers.ask(GetNamesrvConfig().to_command(), timeout=self._servers.timeout)
         return tuple(Server(address, address) for address in nameservers.addresses)

@@ -25,7 +25,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ConnectedProducer:
-    """One client of a producer group. `seen` is the time of its last heartbeat, by the broker's clock, if known.
+    """One client of a producer group. `seen` is the time of its last heartbeat by the broker's clock, or None.
 
     `brokers` are the names of the brokers to which it is connected.
     """
@@ -41,17 +41,17 @@ class ConnectedProducer:
 
 @dataclass(frozen=True, slots=True)
 class ProducerList:
-    """Producers by group and client, and the errors of brokers without an answer."""
+    """Producers by group and client, and the errors of brokers that did not answer."""
 
     producers: tuple[ConnectedProducer, ...]
     failures: Mapping[str, RocketMQError]
 
 
 class Producers(AdminFamily):
-    """The connected producers. A producer is connected to the brokers to which it has sent."""
+    """Methods that list connected producers. A producer is connected to the brokers to which it has sent messages."""
 
     async def list(self) -> ProducerList:
-        """Returns the producers of all groups, or, with a namespace, of the namespace's groups."""
+        """Returns the producers of all groups. With a namespace, only those of its groups."""
 
         async def ask(server: Server) -> list[ConnectedProducer]:
             answer = AllProducers.from_command(await self._servers.ask(server, GetAllProducers().to_command()))

@@ -1,8 +1,8 @@
 """The NameServers and brokers that an `Admin` queries.
 
-`gather` queries several brokers, and returns the answers of some together with the errors of the other brokers.
-`change_each` makes a change at several servers. It continues after a failure, and notes in the error which servers were
-changed, and which were not.
+`gather` queries several brokers, and returns their answers together with the errors of brokers that did not answer.
+`change_each` makes a change at several servers. It continues after a failure, and the error names the servers that were
+changed and those that were not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEEP_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The name and address of a broker or NameServer. `str` returns both, for texts of errors."""
+    """The name and address of a broker or NameServer. Its `str` has both, for errors."""
 
     name: str
     address: str
@@ -44,7 +44,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Gathered(Generic[T]):
-    """The answers of several brokers, and the errors of brokers without an answer, by name."""
+    """The answers of several brokers, and the errors of brokers that did not answer, by name."""
 
     answers: dict[str, T]
     failures: dict[str, RocketMQError]
@@ -77,7 +77,9 @@ class AdminServers:
         )
 
     async def registered(self, cluster: str | None = None) -> list[BrokerData]:
-        """Returns the brokers of the cluster, or all, by name. Raises an error for an unknown cluster."""
+        """Returns the brokers of the cluster, or of all clusters, sorted by name. Raises `InvalidArgument` for an
+        unknown cluster.
+        """
         return _brokers(await self.cluster_info(), cluster)
 
     async def masters(self, cluster: str | None) -> dict[str, Server]:
@@ -120,9 +122,9 @@ class AdminServers:
     ) -> T:
         """Sends a request to a NameServer, and returns `read(answer)`.
 
-        If `lacks` returns True for this result, by default if it is empty, the other NameServers are queried too. If it
-        returns True for all results, the first is returned. An answer with another code than SUCCESS and those in
-        `accepted` raises an error.
+        `lacks` says that the result is not what is needed, by default if it is empty. Then the other NameServers are
+        queried too. If `lacks` rejects all results, the first is returned. An answer with a code other than SUCCESS or
+        those in `accepted` raises an error.
         """
 
         def checked(answer: Command, address: str) -> T:
@@ -133,14 +135,14 @@ class AdminServers:
         return await self.session.nameservers.ask_for(command, checked, timeout=self.timeout, lacks=lacks)
 
     async def change_nameservers(self, command: Command, about: str = "") -> dict[str, Command]:
-        """Sends a change to every NameServer, since NameServers do not share it. Returns their answers by address.
+        """Sends a change to every NameServer, since NameServers share no data. Returns their answers by address.
 
         The first failure is raised after all were tried, with a note of the changed NameServers. `about` names the
         change in the error.
         """
         session, answers = self.session, dict[str, Command]()
         if not session.nameservers.addresses:
-            await session.nameservers.ask(command, timeout=self.timeout)  # raises, with the way to set one
+            await session.nameservers.ask(command, timeout=self.timeout)  # raises an error that says how to set one
 
         async def change(server: Server) -> None:
             answer = await session.call(server.address, command, timeout=self.timeout)
@@ -152,10 +154,10 @@ class AdminServers:
         return answers
 
     async def keep_kv(self, namespace: str, key: str, value: str, about: str) -> tuple[str, ...]:
-        """Stores a KV value at each NameServer that lacks the key. Returns the addresses of these NameServers.
+        """Stores a KV value at each NameServer that does not have the key. Returns the addresses of these NameServers.
 
-        All are queried concurrently, and each request takes a second at most. Raises a failure after all were queried.
-        `about` names the value in the error.
+        All are queried concurrently, and each request takes a second at most. The first failure is raised after all
+        were queried. `about` names the value in the error.
         """
         query, timeout = GetKvConfig(namespace, key).to_command(), min(self.timeout, KEEP_SECONDS)
 
@@ -180,7 +182,7 @@ class AdminServers:
         return tuple(address for address, kept in results.items() if not kept)
 
     async def gather(self, servers: Iterable[Server], ask: Callable[[Server], Awaitable[T]]) -> Gathered[T]:
-        """Returns the answers of the brokers, queried concurrently. Raises an error only when none of them answers."""
+        """Returns the answers of the brokers, queried concurrently. Raises an error only if none of them answers."""
 
         async def answer_of(server: Server) -> T | RocketMQError:
             try:
@@ -197,7 +199,7 @@ class AdminServers:
 
 
 class AdminFamily:
-    """The base of `Admin`'s families, which are groups of calls such as `admin.topics` and `admin.groups`.
+    """The base of `Admin`'s families of methods, such as `admin.topics` and `admin.groups`.
 
     The methods of a family are coroutines. `blocking/admin_families.py` makes the blocking form of each method.
     """
@@ -209,8 +211,8 @@ class AdminFamily:
 async def change_each(servers: Iterable[Server], change: Callable[[Server], Awaitable[object]]) -> tuple[str, ...]:
     """Makes a change at each server, one after the other, and returns their names.
 
-    A failure at one server does not stop the change at the others. The first is raised at the end, with a note of the
-    changed servers.
+    A failure at one server does not stop the change at the others. The first failure is raised at the end, with a note
+    of the changed servers.
     """
     failure: RocketMQError | None = None
     changed, unchanged = [], []

@@ -22,17 +22,17 @@ _OF_ONE_SERVER: Final = """
 brokerName brokerId brokerIP1 brokerIP2 listenPort haListenPort rocketmqHome storePathRootDir storePathCommitLog
 brokerConfigPath configStorePath kvConfigPath metricsPromExporterPort
 """
-# Settings that name a server or its place. They differ at every server.
+# Settings with the server's name, addresses or folders, which always differ.
 OF_ONE_SERVER: Final = frozenset(_OF_ONE_SERVER.split())
 TOPIC_DEFAULTS: Final = {"perm": "6", "order": "false", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting and its value at each server, by the server's name: None where the server does not list it.
+    """One setting and its value by server name. The value is None at a server that does not list the setting.
 
-    Secrets are hidden. `default` is None if it is unknown. `differs` is true if the values differ, and `changed` if one
-    of them is not the default. Both are false for settings that every server has of its own, such as `brokerName`.
+    Secrets are hidden. `default` is None if it is unknown. `differs` is True if the values differ, and `changed` if a
+    value is not the default. Both are False for settings that are always different, such as `brokerName`.
     """
 
     name: str
@@ -43,7 +43,7 @@ class SettingRow:
 
     @property
     def by_value(self) -> dict[str | None, list[str]]:
-        """The servers' names, grouped by the value that the setting has at them, None where they do not list it."""
+        """The servers' names, grouped by the value of the setting. Servers that do not list it are under None."""
         servers: dict[str | None, list[str]] = {}
         for server, value in self.values.items():
             servers.setdefault(value, []).append(server)
@@ -73,7 +73,7 @@ def settings_table(
 ) -> SettingsTable:
     """Returns a table that compares the settings of several servers with each other and with their defaults.
 
-    `settings` and `defaults` map the name of each server to its settings. `failures` is stored in the table.
+    `settings` and `defaults` map the name of each server to its settings. `failures` are the errors of other servers.
     """
     servers = tuple(sorted(settings))
     names = sorted({name for listed in settings.values() for name in listed})

@@ -1,6 +1,6 @@
 """`Admin.topics`: the list of topics, their offsets and rates, permissions and order configuration.
 
-Offsets and rates come from every broker in the topic's route.
+Offsets and rates come from all brokers in the topic's route.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
 T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS: Final = 0.02
-# The groups of a topic whose progress is looked up, unless the caller says otherwise.
+# The most groups of a topic that `consumers` queries by default.
 MAX_CONSUMERS: Final = 200
-# Of a number of queues.
+# The most digits of a number of queues.
 MOST_DIGITS: Final = 10
-# The KV namespace of order topics (common/namesrv/NamesrvUtil.java): `broker-a:4;broker-b:4` by topic.
+# The KV namespace of order topics (common/namesrv/NamesrvUtil.java). A value is such as `broker-a:4;broker-b:4`.
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 PERMISSIONS: Final = (Permission.WRITE, Permission.READ, Permission.READ | Permission.WRITE)
 
@@ -79,7 +79,7 @@ class Topics(AdminFamily):
     """Administration of topics: their list, offsets, rates, permissions and order configurations."""
 
     async def list(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Returns all topics that the NameServer knows, including RocketMQ's own, or one cluster's topics, sorted.
+        """Returns all topics that a NameServer knows, including RocketMQ's own, or one cluster's topics, sorted.
 
         With a namespace, returns the topics of the namespace and RocketMQ's own.
         """
@@ -91,9 +91,9 @@ class Topics(AdminFamily):
         return tuple(sorted(without_namespace(topic, namespace) for topic in topics if is_reachable(topic, namespace)))
 
     async def stats(self, topic: str) -> TopicStats:
-        """Returns the offsets of each queue, from all brokers that answer. Raises `NoRoute` without a route.
+        """Returns the offsets of each queue, from all brokers that answer. Raises `NoRoute` for an unknown topic.
 
-        Where there is no master, the slave with the lowest id is queried.
+        A broker without a master is queried at the slave with the lowest id.
         """
         command = GetTopicStats(self._servers.on_wire(topic)).to_command()
         gathered = await self._ask_readers(topic, command, TopicStatsTable.from_command)
@@ -121,7 +121,7 @@ class Topics(AdminFamily):
     async def consumers(self, topic: str, *, most: int = MAX_CONSUMERS) -> TopicConsumers:
         """Returns the groups of the topic with their members, lag and oldest waiting message, greatest lag first.
 
-        At most `most` groups are looked up, the first by name. Each costs up to three queries at each broker.
+        The first `most` groups by name are queried. Each group costs up to three queries at each broker.
         """
         named, readers = await self.group_names(topic), await self._readers(topic)
         groups = named.groups[:most]
@@ -151,9 +151,10 @@ class Topics(AdminFamily):
         return TopicConsumers(tuple(consumers), len(named.groups) - len(groups), failures)
 
     async def rates(self, topic: str, groups: Iterable[str] = ()) -> TopicRates:
-        """Returns messages a second over the last minute: stored in the topic, and received by each of the groups.
+        """Returns rates in messages a second over the last minute: stored in the topic, and received by each of the
+        groups.
 
-        The rates are the brokers' own statistics, which every release keeps. A broker without a figure counts as 0.
+        They are the brokers' own statistics, which every release has. A broker without such a statistic counts as 0.
         """
         on_wire, names = self._servers.on_wire(topic), tuple(groups)
         keys = {name: f"{on_wire}@{self._servers.on_wire(name)}" for name in names}
@@ -181,11 +182,11 @@ class Topics(AdminFamily):
     async def update_perm(
         self, topic: str, perm: int, *, broker: str | None = None, cluster: str | None = None
     ) -> dict[str, tuple[int, int]]:
-        """Sets the topic's permission to read (4), write (2) or both (6), and keeps its other settings.
+        """Sets the topic's permission to read (4), write (2) or both (6). Its other settings do not change.
 
         The change is made at the named broker, at the brokers of the cluster, or at all brokers of the topic. Returns
-        the old and new permission by broker name, once a NameServer reports the new ones. Raises `NoRoute` if this
-        takes longer than the timeout.
+        the old and new permission by broker name, once a NameServer reports the new permission. Raises `NoRoute` if
+        this takes longer than the timeout.
         """
         check_topic(topic)
         if perm not in PERMISSIONS:
@@ -207,7 +208,7 @@ class Topics(AdminFamily):
     async def order(self, topic: str) -> dict[str, int] | None:
         """Returns the topic's order configuration, the number of queues by broker, or None if the topic has none.
 
-        Clients use these queues for an order topic, even while a broker is away.
+        Producers write an order topic to these queues, even while a broker is down.
         """
         query = GetKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
         text = await self._servers.ask_nameserver(query, KvConfig.value_in, ResponseCode.QUERY_NOT_FOUND)
@@ -216,7 +217,7 @@ class Topics(AdminFamily):
     async def set_order(self, topic: str, queues: Mapping[str, int]) -> None:
         """Sets the topic's order configuration, the number of its queues by broker name, at every NameServer.
 
-        Raises `InvalidArgument` without a broker, or for a number below 1.
+        Raises `InvalidArgument` if `queues` is empty or has a number below 1.
         """
         check_topic(topic)
         if not queues or any(number < 1 or not name or set(name) & set(":;") for name, number in queues.items()):
@@ -227,8 +228,8 @@ class Topics(AdminFamily):
     async def keep_order(self, topic: str, queues: Mapping[str, int] | None = None) -> tuple[str, ...]:
         """Sets the topic's order configuration at each NameServer that lacks it. Returns these NameServers' addresses.
 
-        Without `queues` the configuration of another NameServer is copied. NameServers do not share it, and lose it
-        with their disk. Raises the first failure after every NameServer was queried.
+        Without `queues` the configuration is copied from another NameServer. This is needed since NameServers share no
+        data, and lose the configuration with their disk. Raises the first failure after every NameServer was queried.
         """
         wanted = queues or await self.order(topic)
         if wanted is None:
@@ -237,11 +238,10 @@ class Topics(AdminFamily):
         return await self._servers.keep_kv(ORDER_NAMESPACE, on_wire, order_text(wanted), f"the order of topic {topic}")
 
     async def keep_manifest(self, manifest: str, topic: str, broker: str) -> tuple[str, ...]:
-        """Registers at the NameServers the topic `manifest`, in which committed writes to `topic` record their batches.
+        """Registers the topic `manifest`, which records the batches of committed writes to `topic`, at the NameServers.
 
-        An order configuration at the NameServers says that the one queue of `manifest` is at `broker`. Returns the
-        addresses of the NameServers that lacked the registration or the order configuration. Raises the first failure
-        after all NameServers were queried.
+        An order configuration also says that the one queue of `manifest` is at `broker`. Returns the addresses of the
+        NameServers that lacked one of the two. Raises the first failure after all NameServers were queried.
         """
         of_tenant = self._servers.on_wire
         kinds = await self._servers.keep_kv(
@@ -250,7 +250,7 @@ class Topics(AdminFamily):
         return tuple({*kinds, *await self.keep_order(manifest, {broker: 1})})
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the manifests: topics in which committed writes record their batches."""
+        """Returns the manifests: topics that record the batches of committed writes."""
         tenant, tables = self._servers.namespace, []
         for namespace in (MANIFEST_NAMESPACE, ORDER_NAMESPACE):
             query = GetKvList(namespace).to_command()
@@ -278,7 +278,7 @@ class Topics(AdminFamily):
     async def _route(self, topic: str, *, is_kept: bool = True) -> TopicRouteData:
         """Queries a NameServer and returns the topic's route. Raises `NoRoute` if there is none.
 
-        If `is_kept`, the client stores the route, and refreshes it from now on.
+        With `is_kept`, the client keeps the route, and refreshes it from now on.
         """
         routes = self._servers.session.routes
         look_up = routes.refresh if is_kept else routes.query

@@ -1,7 +1,7 @@
 """The results of `Admin`'s methods: statuses of brokers, offsets of topics, and groups with members and lag.
 
-A field `failures` has the error of each broker that did not answer, by its name. The other fields are then without the
-data of these brokers.
+A field `failures` has the error of each broker that did not answer, by its name. The data of these brokers are missing
+in the other fields.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
 from pyrmq_core.protocol.routes.route import MASTER_ID
 
-# A broker stores nothing while more than this share of its disk is used (diskSpaceWarningLevelRatio of
+# A broker refuses messages while more than this fraction of its disk is used (diskSpaceWarningLevelRatio of
 # store/DefaultMessageStore.java).
 FULL_DISK_RATIO: Final = 0.9
 
@@ -31,7 +31,7 @@ FULL_DISK_RATIO: Final = 0.9
 class BrokerStatus:
     """One registered address of a broker. `runtime_info` is the broker's report, or None with the `error` of the query.
 
-    `put_tps` and `get_tps` are messages a second of the last 10 s, None in the broker's first seconds.
+    `put_tps` and `get_tps` are messages a second over the last 10 s. They are None in the broker's first seconds.
     """
 
     SHOWN: ClassVar = ("cluster", "broker_name", "broker_id", "address", "version", "put_tps", "get_tps", "error")
@@ -49,12 +49,12 @@ class BrokerStatus:
 
     @property
     def reachable(self) -> bool:
-        """True if the broker answered, even if it refused to report its figures."""
+        """True if the broker answered, even if it refused to report its state."""
         return self.runtime_info is not None or isinstance(self.error, ResponseError)
 
     @property
     def version(self) -> str | None:
-        """The release, such as `5.4.0`, or None without a report."""
+        """The broker's release, such as `5.4.0`, or None without a report."""
         return None if self.runtime_info is None else self.runtime_info.version
 
     @property
@@ -92,7 +92,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One queue: the offset of its first message, the offset after its last message, and that message's store time.
+    """The first offset of a queue, the offset after its last message, and that message's store time.
 
     The time is None for a queue without messages.
     """
@@ -103,15 +103,15 @@ class QueueStats:
 
     @property
     def messages(self) -> int:
-        """The number of messages from the first to the last offset. Each message of a batch record counts."""
+        """The number of messages from the first to the last offset. Each message inside a batch record is counted."""
         return self.max_offset - self.min_offset
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStats(ShownAsTable):
-    """A topic's queues. `failures` has the errors of brokers without an answer, by name.
+    """A topic's queues. `failures` has the errors of brokers that did not answer, by name.
 
-    `put_tps` is messages a second of the last minute at the brokers that answered, None before 5.0.
+    `put_tps` is the rate of stored messages a second over the last minute. It is None before 5.0.
     """
 
     ROWS: ClassVar = "queues"
@@ -128,7 +128,7 @@ class TopicStats(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class TopicRates(ShownAsTable):
-    """The rates of one topic, in messages a second over the last minute, without the brokers in `failures`.
+    """The rates of one topic, in messages a second over the last minute, at all brokers except those in `failures`.
 
     `put_tps` is the rate of stored messages, and `get_tps` the rate of messages that each group received.
     """
@@ -154,9 +154,10 @@ class TopicGroupNames(ShownAsTable):
 class GroupSummary:
     """One consumer group in a list of all groups.
 
-    `lag` is the sum over all topics. `consume_type` and `message_model` are None while no member is connected.
-    `clients` are the members, without the queues that they read. An offset beyond the end of its queue is no lag:
-    `queues_beyond_end` counts such queues. `lags` has the lag of each topic, `consume_tps` is messages a second.
+    `lag` is the sum over all topics, and `lags` has the lag of each topic. `consume_type` and `message_model` are None
+    while no member is connected. `clients` are the members, without the queues that they read. `queues_beyond_end` is
+    the number of queues with an offset beyond their end, which adds nothing to the lag. `consume_tps` is messages a
+    second.
     """
 
     group: str
@@ -184,7 +185,7 @@ class GroupList(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One client of a group. `running_info` is its own report, or None with the `error` of the query."""
+    """One member of a group. `running_info` is the member's report, or None with the `error` of the query."""
 
     client_id: str
     address: str
@@ -195,29 +196,29 @@ class GroupMember:
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that the client reads at this moment, none if it sent no report."""
+        """The queues that the member reads at this moment. There are none if it sent no report."""
         info = self.running_info
         return () if info is None else tuple(sorted({*info.queues, *info.pop_queues}))
 
     @property
     def reads(self) -> dict[str, str]:
-        """The topics to which this client reports that it subscribes, except retry topics, each with its filter.
+        """The topics to which this member subscribes by its report, except retry topics, each with its filter.
 
-        A filter is an expression, `*` for all messages. Empty if the client sent no report.
+        A filter is an expression, `*` for all messages. There are no topics if the member sent no report.
         """
         subscriptions = () if self.running_info is None else self.running_info.subscriptions
         return {data.topic: data.sub_string or "*" for data in subscriptions if not is_retry_topic(data.topic)}
 
     @property
     def read_texts(self) -> list[str]:
-        """The topics of `reads` by name, as `orders (TagA)`. An expression that lets all messages pass is left out."""
+        """The topics of `reads`, sorted, each with its filter: `orders (TagA)`. The filter `*` is left out."""
         return [name if part == "*" else f"{name} ({part})" for name, part in sorted(self.reads.items())]
 
     @property
     def rates(self) -> ConsumeStatus | None:
-        """The consumption rates that the client reports, summed over its topics, with the longest response time.
+        """The consumption rates that the member reports, summed over its topics, with the longest response time.
 
-        None if the client sent no report.
+        None if the member sent no report.
         """
         if self.running_info is None:
             return None
@@ -234,7 +235,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription(ShownAsTable):
-    """One group: its settings by broker name, its members, and the settings that members report, None without any."""
+    """One group: its settings by broker name, its members, and the settings that members report, or None."""
 
     ROWS: ClassVar = "members"
     COLUMNS: ClassVar = ("queues",)
@@ -254,8 +255,8 @@ class QueueProgress:
     """A group's offset and lag in one queue. `broker_offset` is the queue's end, `client_id` the member that reads it.
 
     `last_consumed` is the store time of the last message before the committed offset. `waiting_since` is the store time
-    of the oldest unconsumed message, by this host's clock. Either is None if there is no such message or the broker
-    cannot find it. `pull_offset` is how far members have pulled, None before 5.0.
+    of the oldest unconsumed message, by this host's clock. Each is None if there is no such message or the broker
+    cannot find it. `pull_offset` is the offset up to which members have pulled. It is None before 5.0.
     """
 
     queue: MessageQueue
@@ -268,17 +269,17 @@ class QueueProgress:
 
     @property
     def lag(self) -> int:
-        """The number of messages that are not consumed, negative for an offset beyond the end of the queue."""
+        """The number of unconsumed messages. It is negative for an offset beyond the end of the queue."""
         return self.broker_offset - self.consumer_offset
 
     @property
     def inflight(self) -> int | None:
-        """The number of messages that members have pulled and not consumed, None before 5.0."""
+        """The number of messages that members have pulled and not yet consumed. It is None before 5.0."""
         return None if self.pull_offset is None else self.pull_offset - self.consumer_offset
 
 
 class WaitKind(enum.Enum):
-    """The reason why unconsumed messages of a queue wait. If several apply to a queue, the first counts."""
+    """The reason why messages of a queue are not consumed. If several apply, the first in this order is given."""
 
     NO_RIGHT = "no right to read"
     NO_MEMBER = "no member"
@@ -311,8 +312,9 @@ class WaitReason:
 class GroupProgress(ShownAsTable):
     """The progress of a group in each queue for which it has an offset, at a time by this host's clock.
 
-    `consume_tps` is the messages a second that brokers deliver. If the members were queried, `description` has them,
-    and `reasons` says why messages wait, most messages first. If that query failed, `members_error` is its error.
+    `consume_tps` is the rate of messages a second that brokers deliver. If the members were queried, `description` has
+    them, and `reasons` says why messages wait, in the order of the number of messages. If that query failed,
+    `members_error` is its error.
     """
 
     ROWS: ClassVar = "queues"
@@ -329,19 +331,21 @@ class GroupProgress(ShownAsTable):
 
     @property
     def lag(self) -> int | None:
-        """The number of unconsumed messages, None without offsets. An offset beyond the queue's end counts as 0."""
+        """The number of unconsumed messages, or None without offsets. An offset beyond its queue's end counts as no
+        lag.
+        """
         return sum(max(0, queue.lag) for queue in self.queues) if self.queues else None
 
     @property
     def waiting_since(self) -> datetime | None:
-        """The store time of the oldest unconsumed message of all queues, None if there is none."""
+        """The store time of the oldest unconsumed message of all queues, or None if there is none."""
         return min((queue.waiting_since for queue in self.queues if queue.waiting_since is not None), default=None)
 
     def acknowledged_tps(self, before: GroupProgress) -> float | None:
-        """Returns the messages a second that the group acknowledged between the progress `before` and this one.
+        """Returns how many messages a second the group acknowledged between the progress `before` and this one.
 
-        It is computed from the offsets of queues that both have, without queues whose offset decreased. Returns None if
-        no queue is left or no time passed.
+        It is computed from the queues in both, except those whose offset decreased. Returns None if there are none, or
+        if no time has passed.
         """
         seconds = (self.at - before.at).total_seconds()
         offsets = {queue.queue: queue.consumer_offset for queue in before.queues}
@@ -381,7 +385,7 @@ class TopicConsumer:
 
 @dataclass(frozen=True, slots=True)
 class TopicConsumers(ShownAsTable):
-    """The groups of one topic, greatest lag first. `left_out` groups were not looked up."""
+    """The groups of one topic, greatest lag first. `left_out` is the number of groups that were not queried."""
 
     ROWS: ClassVar = "consumers"
 
@@ -394,7 +398,7 @@ class TopicConsumers(ShownAsTable):
 class OffsetChange:
     """The offset of a group in one queue, before and after a change. `before` is None if it had no offset.
 
-    `repeated` is the number of offsets to be consumed again, `skipped` the number that never will be.
+    `repeated` is the number of offsets that will be consumed again, and `skipped` of those that never will be.
     """
 
     queue: MessageQueue

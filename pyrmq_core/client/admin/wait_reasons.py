@@ -1,7 +1,8 @@
-"""Decides why unconsumed messages of a group wait, from its offsets, its settings and its members' reports. Pure.
+"""Decides why messages of a group are not consumed, from its offsets, its settings and its members' reports.
 
-The times in a member's report are by its own clock. A member without a pull or a finished message for less than
-`STILL_SECONDS` is no sign of a fault, since a broker holds a pull for 15 s, and members store their offsets every 5 s.
+The times in a member's report are by the member's own clock. It is no sign of a fault if a member has not pulled, or
+finished a message, for less than `STILL_SECONDS`: a broker answers a pull without messages after 15 s, and members
+store their offsets every 5 s.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pyrmq_core.protocol.requests.client.get_consumer_running_info import (
 )
 
 STILL_SECONDS: Final = 30
-# A handler that finishes nothing for so long may hang.
+# A handler that has finished no message for this time may hang.
 HANGING_SECONDS: Final = 60
 POPPING: Final = "CONSUME_POP"
 PULLING: Final = "CONSUME_ACTIVELY"
@@ -32,9 +33,9 @@ PULLING: Final = "CONSUME_ACTIVELY"
 class _Sums:
     """The queues to which one reason applies, and totals over these queues, for the sentence that states the reason.
 
-    `in_memory` counts messages that members hold, `delivered` those that brokers delivered and no member acknowledged.
-    `last_asked` and `last_finished` are the seconds since a member's latest pull, and since its latest finished
-    message. `is_new` is True while no message has waited for `STILL_SECONDS`.
+    `in_memory` is the number of messages that members have in memory, `delivered` the number that brokers delivered and
+    no member acknowledged. `last_asked` and `last_finished` are the seconds since a member's latest pull, and since it
+    last finished a message. `is_new` is True while no message has waited for `STILL_SECONDS`.
     """
 
     rows: list[QueueProgress] = field(default_factory=list)
@@ -51,7 +52,7 @@ def wait_reasons(
     permissions: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> tuple[WaitReason, ...]:
-    """Returns the reasons why messages wait in queues with lag, ordered by the number of messages, largest first.
+    """Returns the reasons why messages wait in queues with lag. The reason with the most messages comes first.
 
     `permissions` has the permission bits of each topic at each broker, by topic and broker name.
     """

@@ -182,8 +182,7 @@ class NameServers:
         return result
 
     async def _call(self, address: str, command: Command, seconds: float) -> Command:
-        """Returns a NameServer's answer. Tries again if the connection is closed, since the server may have restarted.
-        """
+        """Returns a NameServer's answer. Tries again on a closed connection, since the server may have restarted."""
         deadline = trio.current_time() + seconds
         try:
             try:
