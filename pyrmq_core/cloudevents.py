@@ -60,9 +60,8 @@ ATTRIBUTES: Final = tuple(each.name for each in fields(CloudEvent) if each.name 
 def read_event(message: MessageExt) -> CloudEvent | None:
     """Returns the event in a message, or None if it has none.
 
-    The data of a structured event (one JSON text) are the bytes that the text has, so that numbers keep their digits.
-    Raises `InvalidArgument` for an event without a required attribute, and for a structured event that cannot be
-    parsed.
+    If the body is one JSON text (a structured event), the event's data keep their spelling, such as the digits of
+    numbers. Raises `InvalidArgument` if a required attribute is missing, or if the JSON text cannot be parsed.
     """
     queue = f"{message.topic}/{message.broker_name}/{message.queue_id}"
     return event_in(message.user_properties, message.body, f"message {message.queue_offset} of {queue}")

@@ -235,7 +235,7 @@ class BodyTooLarge(RecordError):
 
 
 class NetworkError(RocketMQError):
-    """The connection failed. `request_left` is False only when no byte of the request can have reached the peer."""
+    """The connection failed. `request_left` is True if a part of the request may have reached the peer."""
 
     condition = "RMQ_NETWORK"
 

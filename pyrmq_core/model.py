@@ -179,7 +179,7 @@ class MessageExt:
 
     @property
     def user_properties(self) -> dict[str, str]:
-        """The properties that users set, a sharding key included. A new `Message` can be sent with them."""
+        """The properties that users set, including a sharding key, with which a new `Message` can be sent."""
         return {name: text for name, text in self.properties.items() if name not in SYSTEM_NAMES}
 
     @property
@@ -199,9 +199,7 @@ class MessageExt:
 
     @property
     def queue(self) -> MessageQueue:
-        """The message's topic, broker and queue id. For a retried message, the broker and id are those of its retry
-        topic.
-        """
+        """The message's topic, broker and queue id. A retried message has the broker and id of its retry topic."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
     @property

@@ -1,4 +1,4 @@
-"""The asyncio `Admin`. Its methods, such as `Admin.route` and `Admin.topics.list`, are made from the trio ones."""
+"""The asyncio `Admin`. Its methods, such as `Admin.route` and `Admin.topics.list`, are made from the trio `Admin`'s."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def asyncio_form(
 def asyncio_form_of_function(
     method: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
-    """Returns a coroutine method for an asyncio class, which calls the plain `method` on the library's trio loop."""
+    """Returns a coroutine method for an asyncio class, which calls the function `method` on the library's trio loop."""
 
     @wraps(method)
     async def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

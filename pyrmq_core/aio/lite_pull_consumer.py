@@ -39,9 +39,7 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row, and are being
-        retried.
-        """
+        """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 
@@ -57,19 +55,17 @@ class LitePullConsumer(OwnerFace[TrioLitePullConsumer]):
         await super().close()
 
     async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue in their order, or an empty list after `timeout`
-        seconds.
+        """Returns up to `pull_batch_size` messages of one queue, in order, or an empty list after `timeout` seconds.
 
-        The call marks the messages of the previous poll as consumed. If a poll is cancelled, its messages are returned
-        by the next poll.
+        The call marks the messages of the previous poll as consumed. If a poll is cancelled, the next poll returns its
+        messages.
         """
         received = self._received
         self._received, messages = await self._run(lambda consumer: consumer._poll(timeout, received))
         return messages
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the consumer offsets of all messages that polls have returned, or the given `offsets` of assigned
-        queues.
+        """Stores the consumer offsets of all messages that polls have returned, or the given `offsets`.
 
         Each offset is that of the next message to read. The call returns when they are stored, and raises the first
         failure. Raises `InvalidArgument` for a queue that this consumer does not read.

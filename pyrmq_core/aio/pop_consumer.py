@@ -177,9 +177,7 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row, and are being
-        retried.
-        """
+        """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 

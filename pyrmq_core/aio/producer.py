@@ -116,14 +116,13 @@ class SendWindow(LoopContext[TrioSendWindow]):
             portal().soon(window.start_more)
 
     async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged. If one failed, waits for all requests, and raises the first
-        failure.
+        """Waits until every payload is acknowledged. If some failed, raises the first failure once all requests have
+        ended.
         """
         return await on_library_loop(self._entered().drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Removes and returns the messages that brokers refused since the last call. The window must have
-        `keep_refused`.
+        """Removes and returns the messages that brokers refused since the last call, if `keep_refused` is set.
 
         The other messages of their batches are stored.
         """

@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 class PushConsumer(OwnerFace[TrioPushConsumer]):
     """The asyncio form of `pyrmq_core.PushConsumer`. `client` is an asyncio `Client`.
 
-    `async with PushConsumer("audit", nameserver=...) as consumer:`, then `await consumer.subscribe("orders")` and
-    `await consumer.run(handler)`, or `async for delivery in consumer`.
+    Use it as `async with PushConsumer("audit", nameserver=...) as consumer:`, then `await consumer.subscribe("orders")`
+    and `await consumer.run(handler)`, or `async for delivery in consumer`.
     """
 
     @parameters_of(PushSettings[Client])
@@ -90,9 +90,7 @@ class PushConsumer(OwnerFace[TrioPushConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row, and are being
-        retried.
-        """
+        """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
 

@@ -35,8 +35,7 @@ class UserCall(Generic[R]):
         self._task: asyncio.Task[R] | None = None
 
     async def call(self, function: Callable[..., Awaitable[R]], *args: Any) -> R:
-        """Runs the function on the asyncio loop and returns its result. If cancelled, cancels the function and waits
-        for it.
+        """Runs the function on the asyncio loop and returns its result. If cancelled, it cancels the function too.
 
         Raises `NotHandled` if the asyncio loop cancels the function or is closed.
         """

@@ -63,7 +63,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
 
     @property
     def nameserver(self) -> str:
-        """The addresses of all NameServers, running and ended, in the form for clients: `host:port;host:port`."""
+        """The addresses of all NameServers, running or ended, as clients expect them: `host:port;host:port`."""
         return self._async().nameserver
 
     @property

@@ -119,7 +119,7 @@ def blocking_form(method: Callable[Concatenate[T, P], Awaitable[R]]) -> Callable
 
 
 def blocking_form_of_function(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Runner[T], P], R]:
-    """Returns a method for a blocking class, which calls the plain `method` on the library's loop."""
+    """Returns a method for a blocking class, which calls the function `method` on the library's loop."""
 
     @wraps(method)
     def call(self: Runner[T], /, *args: P.args, **kwargs: P.kwargs) -> R:

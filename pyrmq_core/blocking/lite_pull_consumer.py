@@ -53,9 +53,7 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row, and are being
-        retried.
-        """
+        """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
 
         async def read(consumer: AsyncLitePullConsumer) -> tuple[Problem, ...]:
             return consumer.problems
@@ -63,18 +61,16 @@ class LitePullConsumer(OwnerFace[AsyncLitePullConsumer]):
         return self._run(read)
 
     def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue in their order, or an empty list after `timeout`
-        seconds.
+        """Returns up to `pull_batch_size` messages of one queue, in order, or an empty list after `timeout` seconds.
 
-        The call marks the messages of the previous poll as consumed. If Ctrl-C interrupts a poll, its messages are
-        returned by the next poll.
+        The call marks the messages of the previous poll as consumed. If Ctrl-C interrupts a poll, the next poll returns
+        its messages.
         """
         self._received, messages = self._run(lambda consumer: consumer._poll(timeout, self._received))
         return messages
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the consumer offsets of all messages that polls have returned, or the given `offsets` of assigned
-        queues.
+        """Stores the consumer offsets of all messages that polls have returned, or the given `offsets`.
 
         Each offset is that of the next message to read. The call returns when they are stored, and raises the first
         failure. Raises `InvalidArgument` for a queue that this consumer does not read.

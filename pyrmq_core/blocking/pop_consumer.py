@@ -164,9 +164,7 @@ class PopConsumer(OwnerFace[AsyncPopConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row, and are being
-        retried.
-        """
+        """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
 
         async def read(consumer: AsyncPopConsumer) -> tuple[Problem, ...]:
             return consumer.problems

@@ -69,8 +69,7 @@ class SendWindow(OpenContext[AsyncSendWindow]):
             raise
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Removes and returns the messages that brokers refused since the last call. The window must have
-        `keep_refused`.
+        """Removes and returns the messages that brokers refused since the last call, if `keep_refused` is set.
 
         The other messages of their batches are stored.
         """
@@ -107,8 +106,8 @@ class Producer(OwnerFace[AsyncProducer]):
     ) -> SendResult:
         """Sends a message, and returns its queue, offset and id when it is stored.
 
-        `timeout` is for the whole send with its retries, in seconds (`send_timeout` without it). `queue`, or
-        `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
+        `timeout` is for the send with all retries, in seconds (`send_timeout` by default). If `queue` or
+        `select(queues, message)` chooses the queue, there is only one try. Raises `InvalidMessage` before anything is
         sent, and `NoRoute` or `NoNameServer` if no broker is found. Any other failure raises `SendFailed`: its
         `outcome` is *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
         """

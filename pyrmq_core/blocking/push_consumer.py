@@ -28,8 +28,8 @@ R = TypeVar("R")
 class PushConsumer(OwnerFace[AsyncPushConsumer]):
     """The blocking `pyrmq_core.PushConsumer`. `client` is a blocking `Client`. Safe to use from many threads.
 
-    `with PushConsumer("audit", nameserver=...) as consumer:`, then `consumer.subscribe("orders")` and
-    `consumer.run(handler)`. A child after `fork` has the same subscriptions, and is a separate member of the group.
+    Use it as `with PushConsumer("audit", nameserver=...) as consumer:`, then `consumer.subscribe("orders")` and
+    `consumer.run(handler)`. A child after `fork` has the same subscriptions, and is another member of the group.
     """
 
     @parameters_of(PushSettings[Client])
@@ -106,9 +106,7 @@ class PushConsumer(OwnerFace[AsyncPushConsumer]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row, and are being
-        retried.
-        """
+        """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
         return self._on_loop(lambda consumer: consumer.problems)
 
     def __iter__(self) -> Deliveries:

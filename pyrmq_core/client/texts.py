@@ -35,7 +35,5 @@ def joined(texts: Sequence[str], *, by_commas: bool = False) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Returns an error's text with its notes (`__notes__`), such as one that names the servers changed before the
-    error.
-    """
+    """Returns an error's text with its notes (`__notes__`)."""
     return joined([str(error), *getattr(error, "__notes__", ())])

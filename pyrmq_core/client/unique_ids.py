@@ -86,7 +86,6 @@ unique_id: Final = _ids.draw_one
 
 
 def unique_ids(count: int) -> list[str]:
-    """Returns `count` UNIQ_KEYs of this process."""
     return _ids.draw(count)
 
 

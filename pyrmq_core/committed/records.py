@@ -89,9 +89,7 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True if the ranges do not have `rows` rows, so that the record is void. False if some ranges are in other
-        messages.
-        """
+        """True if the ranges do not have `rows` rows, so that the record is void. False if there are further parts."""
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 

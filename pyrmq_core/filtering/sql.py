@@ -34,9 +34,7 @@ class SqlFilter:
         return False
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
-        """Returns a function that tests a message's properties. Raises `InvalidArgument` if the expression is not
-        SQL92.
-        """
+        """Returns a function that tests a message's properties. Raises `InvalidArgument` for a wrong expression."""
         return _parsed(self.expression)
 
     def matches(self, _tag: str | None) -> bool:

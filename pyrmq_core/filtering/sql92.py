@@ -255,8 +255,8 @@ class _Parser:
         return token
 
     def _after_blanks(self, at: int) -> int:
-        """Returns the position after blanks and comments. A comment that begins with `--` must be followed by an end of
-        line.
+        """Returns the position after blanks and comments. A comment that begins with `--` needs a line break at its
+        end.
         """
         while True:
             match = BLANKS.match(self._text, at)

@@ -44,7 +44,6 @@ class TagFilter:
 
     @property
     def passes_all(self) -> bool:
-        """True if every message passes."""
         return not self.tags
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:

@@ -1,11 +1,12 @@
-"""The metrics of a client: OpenTelemetry's names for messaging, and the project's own names where it has none.
+"""The metrics of a client: OpenTelemetry's names for messaging, and the project's own where it has none.
 
 messaging.client.operation.duration    histogram, s     each try of a send, and its failure by code
 messaging.client.sent.messages         counter          messages of tries, with the error of failed tries
 messaging.client.consumed.messages     counter          messages passed to handlers or returned by polls
-messaging.process.duration             histogram, s     each call of a handler pyrmq.client.send.in_flight
-up-down counter  tries that have not ended pyrmq.client.send.retries              counter          tries after the first
-of a send pyrmq.client.responses                 counter          answers by request and code (`rpc_hooks`)
+messaging.process.duration             histogram, s     each call of a handler
+pyrmq.client.send.in_flight            up-down counter  tries that have not ended
+pyrmq.client.send.retries              counter          tries after the first of a send
+pyrmq.client.responses                 counter          answers by request and code (`rpc_hooks`)
 pyrmq.client.pull.bytes                histogram, By    sizes of pulls that found messages (`rpc_hooks`)
 pyrmq.client.consumer.lag              gauge            messages of a queue behind the last pull (`rpc_hooks`)
 

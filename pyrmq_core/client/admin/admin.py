@@ -302,9 +302,7 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         return await self._servers.ask_nameserver(query, KvTable.table_in, ResponseCode.QUERY_NOT_FOUND)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Stores a value at every NameServer, since they share no data. If one fails, raises its error after all were
-        tried.
-        """
+        """Stores a value at every NameServer, since they share no data. A failure is raised after all were tried."""
         await self._servers.change_nameservers(PutKvConfig(namespace, key, value).to_command(), f"{namespace} {key}")
 
     async def delete_kv(self, namespace: str, key: str) -> None:

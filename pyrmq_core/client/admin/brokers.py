@@ -152,8 +152,7 @@ class Brokers(AdminFamily):
         return await self._clean(DeleteExpiredCommitLog(), broker, cluster)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Removes a broker's write permission at every NameServer. Returns the number of its topics, by NameServer
-        address.
+        """Removes a broker's write permission at every NameServer. Returns its number of topics, by NameServer address.
 
         Producers stop using the broker once they have new routes. This lasts until `add_write_perm`, or until the
         topics of the broker change and it registers them again. Raises `InvalidArgument` for an unknown broker.
@@ -161,9 +160,7 @@ class Brokers(AdminFamily):
         return await self._change_write_perm(WipeWritePerm(broker_name), WipedWritePerm, broker_name)
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Restores a broker's write permission at every NameServer. Returns its number of topics, by NameServer
-        address.
-        """
+        """Restores a broker's write permission at every NameServer. Returns its number of topics, by address."""
         return await self._change_write_perm(AddWritePerm(broker_name), AddedWritePerm, broker_name)
 
     async def _runtime_info(self, server: Server) -> RuntimeInfo:

@@ -41,8 +41,7 @@ class LiteTopics(AdminFamily):
     """Administration of lite topics (small topics within a parent `topic`, 5.5 or later) and of their subscribers."""
 
     async def brokers(self, *, cluster: str | None = None) -> Gathered[BrokerLiteInfo]:
-        """Returns each broker's numbers of lite topics and subscriptions. Names of topics and groups include the
-        namespace.
+        """Returns each broker's numbers of lite topics and subscriptions. Names include the namespace.
 
         `topics` has by parent topic the minutes after which its lite topics expire.
         """

@@ -72,8 +72,7 @@ class Messages(AdminFamily):
         return await self._queries().by_key(topic, key, max_num, begin, end, body_bytes)
 
     async def by_unique_key(self, topic: str, unique_key: str, *, body_bytes: int | None = None) -> MessageList:
-        """Returns every message with this `msg_id`, the producer's UNIQ_KEY. A repeated send may have stored the
-        message twice.
+        """Returns every message with this `msg_id`, the producer's UNIQ_KEY. A repeated send may have stored it twice.
 
         `body_bytes` and the field `failures` of the result are as in `by_key`.
         """

@@ -331,9 +331,7 @@ class GroupProgress(ShownAsTable):
 
     @property
     def lag(self) -> int | None:
-        """The number of unconsumed messages, or None without offsets. An offset beyond its queue's end counts as no
-        lag.
-        """
+        """The number of unconsumed messages, or None without offsets. An offset beyond its queue's end adds nothing."""
         return sum(max(0, queue.lag) for queue in self.queues) if self.queues else None
 
     @property

@@ -72,9 +72,7 @@ class RemotingClient:
         return answer
 
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
-        """Waits until a request to the address could be written without waiting. Sends nothing. Raises the errors of
-        `call`.
-        """
+        """Waits until a request to the address could be written at once. Sends nothing. Raises the errors of `call`."""
         await self._pool.wait_ready(address, command, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:

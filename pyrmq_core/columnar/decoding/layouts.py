@@ -182,9 +182,7 @@ def _signatures(octets: Octets, starts: Int32s, ends: Int32s) -> np.ndarray[tupl
 
 
 def _layout(octets: Octets, rows: Ints | slice, starts: Int32s, ends: Int32s) -> Layout | None:
-    """Returns the common layout of the strings from `starts` on, or None if their names differ or a string is not
-    plain.
-    """
+    """Returns the common layout of some strings, or None if their names differ or a string is not plain."""
     names, begin = [], int(starts[0])
     for name_end, value_end in ends[0].reshape(-1, 2).tolist():
         names.append(octets[begin:name_end].tobytes())

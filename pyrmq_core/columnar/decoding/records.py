@@ -49,11 +49,10 @@ except ImportError:
 
 
 def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool = False) -> Rows:
-    """Returns the messages of `pulls` at offsets of `within`. Offsets outside a pull's own range (`RawPull.own`) are
-    skipped.
+    """Returns the messages of `pulls` at offsets of `within`, without those outside a pull's own range (`RawPull.own`).
 
-    Bodies are as stored. Batch records are replaced by their messages. With `verify_crc`, batch records are compared
-    with their CRC before that. All other records are not compared here.
+    Bodies are as stored. Batch records are replaced by their messages. With `verify_crc` they are first compared with
+    their CRC. Other records are not.
     """
     octets, starts, ends = _joined([pull.records for pull in pulls])
     filled = np.flatnonzero(ends > starts)

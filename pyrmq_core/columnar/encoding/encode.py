@@ -152,8 +152,7 @@ def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
 
 
 def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
-    """Yields groups of neighbouring requests with at most `most_bytes` together. A larger request is a group of its
-    own.
+    """Yields groups of neighbouring requests with about `most_bytes` together. A larger request is alone.
 
     Each cut is a request: its first row and the row after its last. `ends[i]` is the byte at which row i ends, counted
     over all rows.
@@ -169,10 +168,7 @@ def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[C
 
 
 def pieces_of(body_bytes: Int32s, run: Run, most_bytes: int) -> Iterator[Cut]:
-    """Yields parts of a run, each with at most `most_bytes` of bodies or with one larger body.
-
-    A part is its first row and the row after its last.
-    """
+    """Yields parts of a run, each with at most `most_bytes` of bodies or with one larger body."""
     for start, end in cuts_of(
         np.cumsum(body_bytes[run.start : run.end], dtype=np.int64), BatchLimit(run.end - run.start, most_bytes)
     ):
@@ -274,8 +270,7 @@ def encode_columns(
     stops: Sequence[int] = (),
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Yields the payloads of `encode_batches`, built from columns. It loops only over rows that are compressed or
-    `alone`.
+    """Yields the payloads of `encode_batches`, built by columns. Only compressed or `alone` rows are built one by one.
 
     `waits` is `wait_store_msg_ok` of `encode_batches`. With `alone`, each row has its own request.
     """

@@ -152,7 +152,7 @@ class CheckedRows:
         return replace(self, numbers=numbers if self.numbers is None else self.numbers.take(numbers))
 
     def filter(self, mask: pa.Array) -> CheckedRows:
-        """Returns those of the selected rows that the mask selects too."""
+        """Returns the rows that the mask selects."""
         return self.take(pc.indices_nonzero(mask))
 
     def slice(self, start: int, count: int) -> CheckedRows:
@@ -242,7 +242,7 @@ def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
 
 
 def fixed_bytes(name: str) -> int:
-    """Returns how many bytes a property of this name takes in a message, without its value."""
+    """Returns the size of a property of this name in a properties string, without its value."""
     return len(name) + 2
 
 

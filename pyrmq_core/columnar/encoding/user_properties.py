@@ -36,9 +36,9 @@ class UserProperties:
         return type(self)(array, _names_of_all(array) if self.names is None or not len(array) else self.names)
 
     def pairs(self) -> tuple[Ints, Ints]:
-        """Returns the number of each row's first name-value pair, and of the pair after its last one.
+        """Returns, for each row, the number of its first name-value pair, and of the pair after its last one.
 
-        Pairs are numbered through all rows. A null row has none.
+        Pairs are numbered through all rows. A null row has no pairs.
         """
         offsets = self.array.offsets.to_numpy().astype(np.int64)
         first, last = offsets[:-1], offsets[1:]
