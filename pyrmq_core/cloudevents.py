@@ -68,9 +68,7 @@ def read_event(message: MessageExt) -> CloudEvent | None:
 
 
 def event_in(properties: Mapping[str, str], body: bytes, place: str = "the message") -> CloudEvent | None:
-    """Returns the event in a message's properties and body, as `read_event` does. `place` is the message's name in
-    errors.
-    """
+    """Returns the event in a message's properties and body, like `read_event`. `place` names the message in errors."""
     if any(properties.get(name, "").startswith(STRUCTURED) for _, name in NAMES.values()):
         return _from_json(body, place)
     for dialect, (before, content_type) in NAMES.items():

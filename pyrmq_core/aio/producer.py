@@ -116,9 +116,7 @@ class SendWindow(LoopContext[TrioSendWindow]):
             portal().soon(window.start_more)
 
     async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged. If some failed, raises the first failure once all requests have
-        ended.
-        """
+        """Waits until every payload is acknowledged. If some failed, raises the first failure at the end."""
         return await on_library_loop(self._entered().drain)
 
     def take_refused(self) -> list[RefusedMessage]:
@@ -242,8 +240,7 @@ class Producer(OwnerFace[TrioProducer]):
         *,
         timeout: float | None = None,
     ) -> TransactionSendResult:
-        """Calls `begin_transaction`, `execute_local_transaction`, and `end_transaction` with the state that it
-        returned.
+        """Calls `begin_transaction`, then the given function, and `end_transaction` with the state that it returned.
 
         A coroutine function runs in this task, any other function in a worker thread of asyncio. If it raises an
         exception, the state is UNKNOW, and the result's `error` is the exception. If the task is cancelled, the broker

@@ -196,8 +196,7 @@ class Producer(OwnerFace[AsyncProducer]):
         *,
         timeout: float | None = None,
     ) -> TransactionSendResult:
-        """Calls `begin_transaction`, `execute_local_transaction` in this thread, and `end_transaction` with its
-        returned state.
+        """Calls `begin_transaction`, the given function in this thread, and `end_transaction` with its returned state.
 
         If the function raises an exception, the state is UNKNOW, and the result's `error` is the exception.
         """

@@ -22,7 +22,7 @@ if hasattr(signal, "SIGHUP"):  # Windows has no SIGHUP
 
 
 class StopSignals:
-    """A context manager, for the main thread, that calls `stop` at the first signal. A second signal ends its block at
+    """A context manager, for the main thread, that calls `stop` at the first signal. A second one ends its block at
     once.
 
     Signals for which the program has its own handler are left to it. `stop` must not wait, since it may interrupt the

@@ -219,8 +219,7 @@ class ClientSession:
         return current is not None and current != address
 
     async def master_address(self, queue: MessageQueue, *, timeout: float, namespace: str | None = None) -> str:
-        """Returns the address of the master of the queue's broker. Fetches the topic's route if the master is not
-        known.
+        """Returns the address of the master of the queue's broker. Fetches the topic's route if it is not known.
 
         Without a master it returns the address of the slave with the lowest id. Raises `BrokerNotFound` if there is no
         slave.

@@ -74,10 +74,9 @@ async def in_steps(items: Iterator[Item], keep: Callable[[Item], Result | None])
 async def unpacked_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of a pull, up to 256 MiB of bodies, and the offset of the first message after these, or
-    None.
+    """Returns the messages of a pull, up to 256 MiB of bodies, and the offset of the first message left out, or None.
 
-    Messages outside the offsets `within` are left out. An offset without a message raises `DataLost` unless
+    Messages outside the offsets `within` are skipped. An offset without a message raises `DataLost` unless
     `allow_gaps`. Compressed bodies are decompressed in a worker thread.
     """
     if not has_compressed(pull.records):

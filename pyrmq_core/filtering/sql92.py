@@ -255,9 +255,7 @@ class _Parser:
         return token
 
     def _after_blanks(self, at: int) -> int:
-        """Returns the position after blanks and comments. A comment that begins with `--` needs a line break at its
-        end.
-        """
+        """Returns the position after blanks and comments. A comment with `--` has to end with a line break."""
         while True:
             match = BLANKS.match(self._text, at)
             at = at if match is None else match.end()

@@ -31,9 +31,7 @@ JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 class Incomparable(Exception):
-    """An error for a comparison that raises in Java. The message then does not pass, whatever else is in the
-    expression.
-    """
+    """An error for a comparison that raises in Java. The message then does not pass, whatever the expression."""
 
 
 def compare(left: bool | Number | str, right: bool | Number | str) -> int:

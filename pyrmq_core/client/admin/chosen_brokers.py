@@ -47,8 +47,7 @@ async def one_figure(servers: AdminServers, server: Server, name: str, key: str)
 async def chosen_brokers(
     servers: AdminServers, broker: str | None, cluster: str | None, *, slaves: bool = False
 ) -> tuple[Server, ...]:
-    """Returns the server of one broker, or the masters of a cluster, or, if neither is named, the masters of all
-    clusters.
+    """Returns the server of one broker, or the masters of a cluster, or else the masters of all clusters.
 
     `broker` is a name, which means its master, or an address `host:port`. `slaves` adds the slaves of the clusters.
     Raises `InvalidArgument` if both `broker` and `cluster` are named, or if the name is unknown.

@@ -70,8 +70,9 @@ class Groups(AdminFamily):
     """
 
     async def list(self) -> GroupList:
-        """Returns all groups with their members, type and lag, including RocketMQ's own. With a namespace, only its
-        groups.
+        """Returns all groups with their members, type and lag, including RocketMQ's own.
+
+        With a namespace, returns only its groups.
         """
         servers = await self._servers.brokers()
         limit = trio.CapacityLimiter(QUERIES_AT_ONCE)

@@ -56,8 +56,7 @@ QUERIES_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class HealthBounds:
-    """The limits beyond which a check fails: `max_disk` percent of a disk are used, a group is `max_lag` messages
-    behind.
+    """The limits of checks: `max_disk` percent of a disk may be used, and a group may be `max_lag` messages behind.
 
     `max_lag` applies to the groups in `lag_of`, or to all if that is empty. None means no limit.
     """

@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 class ShownAsTable:
-    """A value that a notebook shows as an HTML table. Fields that are texts, numbers or times are shown above the
-    table.
+    """A value that a notebook shows as an HTML table.
 
-    `ROWS` is the name of the field with the table's rows. `COLUMNS` are properties of a row that are columns too.
+    Fields that are texts, numbers or times are shown above the table. `ROWS` is the name of the field with the table's
+    rows. `COLUMNS` are properties of a row that are columns too.
     """
 
     __slots__ = ()

@@ -87,9 +87,7 @@ class LiteTopics(AdminFamily):
     async def group(
         self, topic: str, group: str, lite_topic: str | None = None, *, most: int = MOST_LAGS
     ) -> Gathered[LiteGroupInfo]:
-        """Returns a group's lag by broker name: in one lite topic, or in all together and in the `most` with the
-        greatest lag.
-        """
+        """Returns a group's lag by broker name: in one lite topic, or in all and in the `most` with the largest lag."""
         check_group(group)
         if lite_topic is not None:
             lite_queue_name(topic, lite_topic)
@@ -102,8 +100,7 @@ class LiteTopics(AdminFamily):
         return await self._ask(await self._of(topic), command, read, f"group {group}")
 
     async def dispatch(self, topic: str, group: str, client_id: str | None = None) -> tuple[str, ...]:
-        """Makes brokers look again for messages for a group's client, or for all its clients. Returns the brokers'
-        names.
+        """Makes brokers look again for messages for one or all of a group's clients. Returns the brokers' names.
 
         Brokers do so by themselves. This is for a client that does not receive its messages.
         """

@@ -47,8 +47,8 @@ MAX_FOUND_BYTES: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MessageList:
-    """Messages in order of store time, and `failures`: the errors of brokers whose messages are missing, by broker
-    name.
+    """Messages in order of store time, and `failures`: by broker name, the errors of brokers whose messages are
+    missing.
 
     Messages are missing if their broker did not answer, if they cannot be read, or if all bodies together were too
     large.

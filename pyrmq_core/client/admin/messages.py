@@ -39,9 +39,7 @@ class MessageTrace:
 
 
 class Messages(AdminFamily):
-    """Methods about stored messages. Lists have the answers of all brokers, and the errors of other brokers in
-    `failures`.
-    """
+    """Methods about stored messages. A list has the messages of all brokers that answer, and the others' errors."""
 
     async def by_id(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
         """Returns the message with this `offset_msg_id`, or the first message of a batch record.

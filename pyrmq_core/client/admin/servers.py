@@ -77,9 +77,7 @@ class AdminServers:
         )
 
     async def registered(self, cluster: str | None = None) -> list[BrokerData]:
-        """Returns the brokers of the cluster, or of all, sorted by name. Raises `InvalidArgument` for an unknown
-        cluster.
-        """
+        """Returns the brokers of the cluster, or of all, by name. Raises `InvalidArgument` for an unknown cluster."""
         return _brokers(await self.cluster_info(), cluster)
 
     async def masters(self, cluster: str | None) -> dict[str, Server]:

@@ -151,8 +151,7 @@ class Topics(AdminFamily):
         return TopicConsumers(tuple(consumers), len(named.groups) - len(groups), failures)
 
     async def rates(self, topic: str, groups: Iterable[str] = ()) -> TopicRates:
-        """Returns rates in messages a second over the last minute: stored in the topic, and received by each of the
-        groups.
+        """Returns messages a second over the last minute: stored in the topic, and received by each of the groups.
 
         They are the brokers' own statistics, which every release has. A broker without such a statistic counts as 0.
         """

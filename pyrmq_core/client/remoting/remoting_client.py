@@ -185,9 +185,7 @@ class PinnedConnection:
         return self._connection.post(request, timeout=timeout, done=hooked)
 
     def post_all(self, form: RequestForm, requests: Sequence[BulkCall], *, timeout: float) -> None:
-        """Sends all requests, which the template `form` encodes. The callback of each receives its answer or error
-        once.
-        """
+        """Sends all requests, which the template `form` encodes. Each request's callback is called once."""
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return

@@ -39,9 +39,7 @@ NONE_NAMED: Final = (
 
 
 class Asking(Protocol):
-    """An object that sends requests to servers for `NameServers`: a client's `RemotingClient`, or a pool of
-    connections.
-    """
+    """An object that sends requests to servers: a client's `RemotingClient`, or a pool of connections."""
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command: ...
 

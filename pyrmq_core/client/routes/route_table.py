@@ -204,9 +204,7 @@ class Routes:
                 del self._queries[topic]
 
     async def refresh_all(self) -> None:
-        """Refreshes the routes of all known topics. A failure is recorded in `problems`, and the other topics are still
-        refreshed.
-        """
+        """Refreshes the routes of all known topics. A failure is recorded in `problems` and stops no other refresh."""
         topics = self._publish_infos.keys() | self._routes.keys()
         left = iter(topics)
         async with trio.open_nursery() as nursery:

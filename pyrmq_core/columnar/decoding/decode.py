@@ -84,8 +84,7 @@ def decode_records(
     max_body_bytes: int = MAX_BODY_BYTES,
     allow_gaps: bool = False,
 ) -> pa.RecordBatch:
-    """Returns the messages of `pulls` with offsets of `within` and one of the `tags`, as a batch with exactly
-    `columns`.
+    """Returns the messages of `pulls` with offsets of `within` and one of the `tags`, as a batch of exactly `columns`.
 
     Tags are compared here again, since a broker compares only their hashes. `body` may have the type string: bytes that
     are not UTF-8 then become U+FFFD, as in Java. Faulty bodies are found only if `body` is one of `columns`.

@@ -92,10 +92,10 @@ class Rows:
         return spans(self.data, *bounds)
 
     def host(self, name: str, v6: bool) -> Octets:
-        """Returns the packed `born_host` or `store_host`, as `name` says, of the messages that have it as IPv6 (`v6`)
-        or IPv4.
+        """Returns the packed hosts of the messages whose host is IPv6 (`v6`) or IPv4. Each row has the bytes of one
+        host.
 
-        Each row of the result has the bytes of one host.
+        `name` is `born_host` or `store_host`.
         """
         rows = np.flatnonzero(self.has_v6(name) == v6)
         start = self.places[rows if self.record is None else self.record[rows]]

@@ -109,8 +109,7 @@ class Run:
 
 
 def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
-    """Yields, in order, runs of neighbouring rows that are sent in the same way. `body_bytes` are the sizes of the
-    bodies.
+    """Yields, in order, runs of neighbouring rows that are sent in the same way. `body_bytes` are the bodies' sizes.
 
     With `alone` every row has its own request.
     """

@@ -61,9 +61,7 @@ WAITS: Final = {True: b"true", False: b"false"}
 
 
 def joined(parts: Sequence[RowPart], first: int, count: int) -> pa.Array:
-    """Returns the joined parts of `count` rows from `first` on, as a binary array whose elements follow one another in
-    memory.
-    """
+    """Returns the joined parts of `count` rows from `first` on, as a binary array without gaps between its elements."""
     arguments: list[Any] = []
     fixed: list[bytes | FixedWidth] = []
     for part in parts:

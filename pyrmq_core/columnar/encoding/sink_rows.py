@@ -45,9 +45,7 @@ JOINED_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BytesColumn:
-    """A column of bytes with the sizes of its elements. The mask `there` selects the non-empty elements, None means
-    all.
-    """
+    """A column of bytes with the sizes of its elements. The mask `there` selects the non-empty ones, None means all."""
 
     array: pa.Array
     sizes: Int32s
