@@ -124,7 +124,7 @@ def _beginning(value: object) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}... ({len(text)} characters)"
 
 
-# The setter behind `object.__setattr__(message, "__class__", ...)`, which takes half as long again.
+# The setter behind `object.__setattr__(message, "__class__", ...)`, which itself takes 1.5 times as long.
 _set_class = object.__dict__["__class__"].__set__
 
 

@@ -306,9 +306,9 @@ class ClientSession:
             await self._round("polling routes", routes.refresh_all)
 
     async def _leave_lost_masters(self, routes: Routes, caller: RemotingClient) -> None:
-        """Closes the connections to each master that is no longer in any route.
+        """Closes the connections to a former master that is in no route any more, once its broker has a new master.
 
-        Sends that wait for the master's answer then fail at once, and can be retried at the new master.
+        Sends that wait for the former master's answer then fail at once, and can be retried at the new master.
         """
         masters: dict[str, str] = {}
         while True:

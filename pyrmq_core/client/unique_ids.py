@@ -86,6 +86,7 @@ unique_id: Final = _ids.draw_one
 
 
 def unique_ids(count: int) -> list[str]:
+    """Returns `count` UNIQ_KEYs of this process."""
     return _ids.draw(count)
 
 

@@ -177,7 +177,8 @@ class _Parser:
                 part, opposite = conditions.negative(part), None
             elif prefix != "+":
                 if opposite is None:
-                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # raises for a text or a number
+                    # TRUE, FALSE and NULL become a condition, too.
+                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)
                     opposite = self._checked(conditions.opposite(part))
                 part, opposite = opposite, part
         return part

@@ -44,6 +44,7 @@ class TagFilter:
 
     @property
     def passes_all(self) -> bool:
+        """True if every message passes."""
         return not self.tags
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:

@@ -18,5 +18,5 @@ _LAZY: Final = {
     "pyrmq_core.otel.instrumentation": "Instrumentation",
 }
 
-if not TYPE_CHECKING:  # a type checker would otherwise accept any attribute name
+if not TYPE_CHECKING:  # without this, a type checker would accept any attribute name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -131,7 +131,7 @@ class _AccessFamily(AdminFamily):
                 try:
                     is_refused_as_done = await is_done(server)
                 except ResponseError:
-                    raise error from None  # the first refusal says more than the failed query
+                    raise error from None  # says more than the failed query for the state
                 if not is_refused_as_done:
                     raise
                 refusals[server] = error

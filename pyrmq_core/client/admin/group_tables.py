@@ -36,7 +36,7 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import (
 )
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# A greater age is one since 1970: the broker did not find the store time.
+# A greater age is counted from 1970, because the broker did not find the store time.
 UNKNOWN_AGE: Final = timedelta(days=365 * 30)
 NO_MEMBERS: Final = ConsumerConnections(())
 

@@ -68,7 +68,7 @@ T = TypeVar("T")
 LOOK_AGAIN_SECONDS: Final = 0.02
 # The most groups of a topic that `consumers` queries by default.
 MAX_CONSUMERS: Final = 200
-# The most digits of a number of queues.
+# The most digits of a number of queues in an order configuration.
 MOST_DIGITS: Final = 10
 # The KV namespace of order topics (common/namesrv/NamesrvUtil.java). A value is such as `broker-a:4;broker-b:4`.
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"

@@ -27,7 +27,7 @@ from pyrmq_core.protocol.messages.names import AUTO_CREATE_TOPIC
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
 
-# Queries for the answer's field with the server's release: every release answers them, and they change nothing.
+# Queries whose answers are used only for the server's release in them. Every release answers, and nothing changes.
 ROUTE_QUESTION: Final = GetRouteInfo(AUTO_CREATE_TOPIC, accept_standard_json_only=True).to_command()
 EMPTY_HEARTBEAT: Final = HeartBeat("", (), ()).to_command()
 

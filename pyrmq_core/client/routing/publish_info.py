@@ -105,6 +105,7 @@ class TopicPublishInfo:
         )
 
     def restart(self, counter: int) -> None:
+        """Sets the counter by which the queues are used in turn."""
         self._counter = counter
 
     def next_number(self) -> int:
