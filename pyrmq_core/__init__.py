@@ -6,8 +6,7 @@ and `aio` has it for asyncio. `columnar` has messages as Arrow columns, `embedde
 the web page.
 
 Imports inside the package run in one direction: `client` and `servers` import `network` (connections) and `protocol`
-(bytes and values, without sockets or clocks), and all of them import the plain values of `model`, `errors` and
-`filtering`.
+(bytes and values, without sockets or clocks), and all of them import the values of `model`, `errors` and `filtering`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ IDS_A_MILLISECOND: Final = 0x10000
 
 
 class UniqueIds:
-    """A generator of ascending ids, 65,536 for each millisecond. Further ids are those of the next millisecond."""
+    """A generator of ascending ids, 65,536 for each millisecond. After these come the ids of the next millisecond."""
 
     def __init__(self) -> None:
         self.start_over()

@@ -101,7 +101,7 @@ def byte_view(array: pa.Array) -> Octets:
 
 
 def encoded(texts: pa.Array) -> pa.DictionaryArray:
-    """Returns the texts as an Arrow dictionary array, in which equal texts have the same index, and nulls none."""
+    """Returns the texts as an Arrow dictionary array, in which equal texts have the same index, and a null has none."""
     if not pa.types.is_dictionary(texts.type):
         return texts.dictionary_encode()
     # A caller's dictionary may contain a text twice, or a null.

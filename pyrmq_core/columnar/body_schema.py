@@ -129,7 +129,7 @@ class BodySampler:
 
 
 def infer_body_schema(bodies: Iterable[bytes]) -> BodySchema:
-    """Returns columns inferred from the bodies. A body that does not have the most likely form is only counted."""
+    """Returns columns inferred from the bodies. A body that does not have the chosen form is only counted."""
     sampler = BodySampler()
     for body in bodies:
         sampler.add(body)

@@ -72,7 +72,7 @@ class CommitRecord:
 
     The committer had read the manifest up to the offset `seen`, and found no record of this batch. `decided`, if not
     None, lists the batches committed before `seen`. If a batch has too many ranges for one message, `parts` earlier
-    messages with the same `commit` have the first ones. `is_named` is False for a writer that commits only once.
+    messages with the same `commit` have the first ranges. `is_named` is False for a writer that commits only once.
     `stored_ms` is the time at which the broker stored the record.
     """
 

@@ -82,7 +82,7 @@ async def connections_of(servers: AdminServers, server: Server, group: str) -> C
 async def groups_of(servers: AdminServers, server: Server, limit: trio.CapacityLimiter) -> BrokerGroups:
     """Returns the settings, offsets and members of all groups of one broker.
 
-    `limit` is the limit of concurrent queries for members at all brokers together. Otherwise the last of many queries
+    `limit` is the limit of concurrent queries for members at all brokers together. Without it, the last of many queries
     would time out.
     """
     configs = await configs_of(servers, server)

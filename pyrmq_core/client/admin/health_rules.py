@@ -191,8 +191,7 @@ def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
 
 
 def check_lags(lags: Mapping[str, int], beyond: Mapping[str, int], max_lag: int | None) -> list[HealthCheck]:
-    """Returns a failure for each lag above `max_lag`, and a warning for each group with offsets beyond its queues'
-    ends.
+    """Returns a failure for each lag above `max_lag`, and a warning for each group with offsets beyond its queues.
 
     `lags` has the unconsumed messages by group. `beyond` has by group the number of queues with an offset beyond their
     end. A `max_lag` of None means no limit.

@@ -240,7 +240,7 @@ class Topics(AdminFamily):
         """Registers the topic `manifest`, which records the batches of committed writes to `topic`, at the NameServers.
 
         An order configuration also says that the one queue of `manifest` is at `broker`. Returns the addresses of the
-        NameServers that lacked one of the two. Raises the first failure after all NameServers were queried.
+        NameServers that lacked the registration or this configuration. Raises the first failure after all were queried.
         """
         of_tenant = self._servers.on_wire
         kinds = await self._servers.keep_kv(

@@ -217,7 +217,7 @@ async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, ad
     """Raises `InvalidMessage` if the queue's broker is older than 5.0, and would ignore a message's delivery time.
 
     Sends a heartbeat first if the version of the broker at `address` is unknown. Raises `NetworkError` if the broker
-    does not answer. In all cases the message was not sent.
+    does not answer. In both cases the message was not sent.
     """
     version = heartbeats.version_of(address)
     if version is None:

@@ -324,8 +324,8 @@ class Routes:
 def no_route(topic: str, asked: NameServers, brokers: Sequence[BrokerData] = ()) -> NoRoute:
     """Returns the error for a missing route, in Java's words, which users search for (`No route info of this topic`).
 
-    `brokers` are those of the topic's last known route. The text then says that no NameServer lists the topic at them
-    any more. It also names the NameServers in `asked` that did not answer.
+    If there are `brokers`, those of the topic's last known route, the text says that no NameServer lists the topic at
+    them any more. It also names the NameServers in `asked` that did not answer.
     """
     failures = asked.failures
     nameservers = ";".join(address for address in asked.addresses if address not in failures) or "(none)"

@@ -269,7 +269,8 @@ def encode_columns(
     stops: Sequence[int] = (),
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """Yields the payloads of `encode_batches`, built by columns. Only compressed or `alone` rows are built one by one.
+    """Yields the payloads of `encode_batches`, built by columns. It loops only to compress bodies, and over `alone`
+    rows.
 
     `waits` is `wait_store_msg_ok` of `encode_batches`. With `alone`, each row has its own request.
     """
