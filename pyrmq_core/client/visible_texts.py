@@ -1,4 +1,4 @@
-"""Public functions that replace characters in servers' texts that cannot be encoded or would control a terminal."""
+"""Functions for servers' texts: they replace characters that cannot be encoded or would control a terminal."""
 
 from pyrmq_core.network.log_lines import line_logger, visible_text
 

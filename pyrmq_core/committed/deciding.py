@@ -77,8 +77,8 @@ def next_record(
 
     `decided` has the batches committed before `seen`. Returns None if it has this batch or a later batch of the writer.
     `without_decided` is the number of entries after the last record with a list of committed batches. `commit` is
-    unique to this attempt. `named` is False for a writer that commits only once, and which later records therefore do
-    not list. Raises `ManifestError` for a batch of more than a million ranges, which no reader accepts.
+    unique to this attempt. `named` is False for a writer that commits only once: later records do not list it. Raises
+    `ManifestError` for a batch of more than a million ranges, which no reader accepts.
     """
     last = decided.get(writer)
     if last is not None and last.number >= number:
@@ -199,7 +199,7 @@ def committed_at(
 ) -> tuple[CommittedBatches, int] | None:
     """Returns each writer's latest batch committed before offset `end`, and the number of entries after the last list.
 
-    A list is what a record has of the batches committed before it. `entries` begin at offset `start`. Returns None if
+    A list is a record's `decided`, the batches committed before it. `entries` begin at offset `start`. Returns None if
     they have no list and `start` is not 0. Lists of the records at the offsets `disbelieved` are ignored, since they
     name batches without a record.
     """

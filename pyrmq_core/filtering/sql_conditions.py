@@ -147,7 +147,7 @@ def equal(left: Part, right: Part, *, negated: bool) -> Part:
     """Returns the condition `left = right`, or `left <> right` if `negated`.
 
     Unlike in SQL, two nulls are equal. If only the left value is null, the result is null. If only the right value is
-    null, they are unequal. Raises `UnfitOperand` for NULL, and for TRUE or FALSE beside a number or a text.
+    null, they are unequal. Raises `UnfitOperand` for NULL, and for TRUE or FALSE before a number or a text.
     """
     for part in (left, right):
         if part.is_constant and part.value is None:

@@ -118,9 +118,9 @@ class _AccessFamily(AdminFamily):
     ) -> tuple[tuple[str, ...], list[Server]]:
         """Makes a change at all chosen brokers. A broker that refuses because it already has the change is no failure.
 
-        `is_done(server)` returns whether a broker that refused has the change, perhaps from an earlier call that failed
-        halfway. Returns the names of all brokers, and the servers that already had the change. If all of them had it,
-        raises the first refusal. `about` names the change in errors.
+        `is_done(server)` returns whether a broker has the change although it refused, perhaps from an earlier call.
+        Returns the names of all brokers, and the servers that already had the change. If all of them had it, raises the
+        first refusal. `about` names the change in errors.
         """
         servers, refusals = await chosen_brokers(self._servers, broker, cluster, slaves=True), dict[Server, Exception]()
 

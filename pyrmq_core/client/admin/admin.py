@@ -179,10 +179,10 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         """Creates or changes the topic, with `queues` queues, on every master of the cluster, or of all clusters.
 
         With `broker` only the master of that name is changed. `read_queues`, by default the same number, is larger
-        while a topic shrinks, so that queues which are no longer written to are still read. `batch` makes a batch topic
-        of 5.x: it stores a batch as one record, at a fraction of the broker's cost. Raises `InvalidArgument` if the
-        topic exists without batches, or if a broker is older than 5.0 and `attributes` or `batch` are set. Then nothing
-        is created.
+        while a topic shrinks, since queues that are no longer written to are still read. `batch` makes a batch topic of
+        5.x: it stores a batch as one record, at a fraction of the broker's cost. Raises `InvalidArgument` if the topic
+        exists without batches, or if a broker is older than 5.0 and `attributes` or `batch` are set. Then nothing is
+        created.
 
         A failure at one master does not stop the change at the others. The error has a note of the changed masters. The
         call returns when a NameServer lists the topic at all these masters with this number of queues, so that keys are

@@ -177,7 +177,7 @@ def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Health
 
 
 def check_agreement(brokers: Mapping[str, set[str]]) -> Iterator[HealthCheck]:
-    """Yields a failure for each NameServer that does not list a broker which another NameServer lists.
+    """Yields a failure for each NameServer that does not list a broker of another NameServer.
 
     `brokers` has the brokers that each NameServer lists, by the NameServer's address.
     """

@@ -1,8 +1,8 @@
 """The NameServers and brokers that an `Admin` queries.
 
 `gather` queries several brokers, and returns their answers together with the errors of brokers that did not answer.
-`change_each` makes a change at several servers. It continues after a failure, and the error names the servers that were
-changed and those that were not.
+`change_each` makes a change at several servers. It continues after a failure, and the error names the changed and the
+unchanged servers.
 """
 
 from __future__ import annotations

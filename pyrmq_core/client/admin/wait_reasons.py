@@ -33,9 +33,9 @@ PULLING: Final = "CONSUME_ACTIVELY"
 class _Sums:
     """The queues to which one reason applies, and totals over these queues, for the sentence that states the reason.
 
-    `in_memory` is the number of messages that members have in memory, `delivered` the number that brokers delivered and
-    no member acknowledged. `last_asked` and `last_finished` are the seconds since a member's latest pull, and since it
-    last finished a message. `is_new` is True while no message has waited for `STILL_SECONDS`.
+    `in_memory` is the number of messages in the members' memory, `delivered` the number of delivered messages without
+    an acknowledgement. `last_asked` and `last_finished` are the seconds since a member's latest pull, and since it last
+    finished a message. `is_new` is True while no message has waited for `STILL_SECONDS`.
     """
 
     rows: list[QueueProgress] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Queries to NameServers: to the chosen one while it answers, otherwise to the next, until the time is over.
 
-NameServers share no data: a NameServer to which a topic's brokers do not register answers that the topic does not
-exist. So if the chosen NameServer lacks a topic, broker or value, the client queries the others too. Java's client does
+NameServers share no data: a NameServer answers that a topic does not exist if the topic's brokers do not register
+there. So if the chosen NameServer lacks a topic, broker or value, the client queries the others too. Java's client does
 not.
 """
 

@@ -223,9 +223,9 @@ class Routes:
     async def _ask(self, topic: str, timeout: float, count: int | None = None) -> TopicRouteData | None:
         """Returns the topic's route from a NameServer, or None without one. Only one query of a topic runs at a time.
 
-        A call that waited for another call's query returns the result of that query. With `count`, the result of any
-        query after the first `count` queries is returned. A failure is shared only if the query had at least as much
-        time as this call has left.
+        A call that waited for another call's query returns its result. With `count`, the result of any query after the
+        first `count` queries is returned. A failure is shared only if the query had at least as much time as this call
+        has left.
         """
         deadline = trio.current_time() + timeout
         query = self._queries[topic]

@@ -51,7 +51,7 @@ def parts_to_match(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def offsets_matching(part: pa.RecordBatch, pattern: str) -> list[int]:
     """Returns the offsets of the messages whose body matches `pattern` in its first 64 KiB.
 
-    A body that is not UTF-8 does not match.
+    Bytes that are not UTF-8 match nothing.
     """
     begins = pc.binary_slice(part.column("body"), 0, MATCHED_BYTES)
     return _offsets(part, pc.match_substring_regex(begins.view(pa.string()), pattern))

@@ -1,7 +1,7 @@
 """Decodes the answers of pull requests to record batches, one message after another.
 
-This is faster for few messages. It also serves for input that cannot be decoded by columns, and reads it or raises the
-error that names its fault.
+This is faster for few messages. It also serves for input that cannot be decoded by columns: it reads the input, or
+raises an error with its fault.
 """
 
 from __future__ import annotations
