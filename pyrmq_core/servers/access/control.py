@@ -19,7 +19,7 @@ from pyrmq_core.servers.access.user_file import UserFile, user_file, user_verdic
 class AccessControl:
     """The access control of a server: `guard` checks its requests, by the rules in `plain` or in `users`.
 
-    Without a guard every request is handled.
+    If `guard` is None, all requests are allowed.
     """
 
     guard: Guard | None = None
@@ -40,9 +40,9 @@ async def access_control(
 ) -> AccessControl:
     """Returns the access control that the settings enable, after reading its files.
 
-    Users are kept in a file in `folder`, or in memory only if it is None. A request whose rights depend on its body is
-    denied if the body exceeds `max_body_bytes`. Raises `InvalidArgument` or `StoreError` if a file cannot be used, and
-    `MissingLibrary` if plain ACL needs PyYAML.
+    Users are stored in a file in `folder` or, if it is None and authConfigPath is not set, only in memory. Requests in
+    `guard.READ_BODIES` are denied if their body exceeds `max_body_bytes`. Raises `InvalidArgument` or `StoreError` if a
+    file cannot be used, and `MissingLibrary` if plain ACL needs PyYAML.
     """
     plain = await trio.to_thread.run_sync(plain_acl, settings)
     if plain is not None:

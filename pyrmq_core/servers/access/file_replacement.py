@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: a crash at any moment leaves the old or the new content."""
+"""Replaces files atomically: after a crash a file has its old or its new content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-# For the owner alone: these files have passwords.
+# The mode of new files with passwords: only the owner may read them.
 PRIVATE: Final = 0o600
 # The mode of new files without secrets, before the process's umask.
 ORDINARY: Final = 0o666
@@ -17,8 +17,8 @@ ORDINARY: Final = 0o666
 def replace_file(path: Path, content: bytes) -> None:
     """Writes and syncs a new file beside `path`, then renames it to `path`. Raises OSError.
 
-    Missing folders are created. A symbolic link stays, and its target is replaced. The permissions of an existing file
-    are kept, and a new file is readable by its owner only.
+    Missing folders are created. If `path` is a symbolic link, its target is replaced. An existing file keeps its
+    permissions, and a new one is readable by its owner only.
     """
     _replace(path.resolve(), content, _permissions(path), PRIVATE)
 

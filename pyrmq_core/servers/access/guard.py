@@ -1,9 +1,8 @@
 """`Guard`: the check of requests before a server's handler.
 
-A request that is denied reaches no handler and changes nothing.
-
-The decision, a `Verdict`, is a pure function of the request and its sender's address. It reads a body only if the body
-names groups or topics, only up to a limit of size, and only after the signature is found valid.
+A request that is denied reaches no handler and changes nothing. A `Verdict` is the function that decides, from the
+request and its sender's address only. It decodes a body only if the needed rights depend on it, and after a check of
+the signature. For most of these requests the size of the body is limited (`READ_BODIES`).
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ LOG_SECONDS: Final = 10.0
 
 
 class Guard:
-    """The check of a server's requests by the function `verdict`, which returns the refusal of a request, or None if it
-    is allowed. Denials are logged at most every 10 s.
-    """
+    """The check of a server's requests by the function `verdict`. Denials are logged at most every 10 s."""
 
     def __init__(self, verdict: Verdict, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.max_body_bytes = max_body_bytes

@@ -1,4 +1,4 @@
-"""`PlainAcl`: the files of plain ACL, the rules in them, and administrators' changes to them.
+"""`PlainAcl`: the files of plain ACL (access control of RocketMQ 4), their rules, and administrators' changes to them.
 
 The files are `conf/plain_acl.yml` below RocketMQ's home and all `.yml` and `.yaml` below `conf/acl` except `tools.yml`.
 They are read at the start and whenever one changes. If a changed file is invalid, an error is logged and the old rules

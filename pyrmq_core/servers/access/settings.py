@@ -1,7 +1,7 @@
-"""The settings of a server's access control, by RocketMQ's names, and the checks that refuse some of their values.
+"""The settings of a server's access control, by RocketMQ's names, and the checks of their values.
 
-A value is refused, by an error that names its setting, if this server would protect less than RocketMQ does with it.
-Sources: auth/config/AuthConfig.java (5.4.0), common/BrokerConfig.java (`aclEnable`, `rocketmqHome`).
+A value is refused if this server would protect less with it than RocketMQ does. The error names the setting. Sources:
+auth/config/AuthConfig.java (5.4.0), common/BrokerConfig.java (`aclEnable`, `rocketmqHome`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HIDDEN: Final = "********"
 USER_CODES: Final = range(RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_LIST_ACL + 1)
 HOME_VARIABLE: Final = "ROCKETMQ_HOME"
 _AUTH: Final = "org.apache.rocketmq.auth"
-# Java's own classes. Users and policies are in a JSON file here; every request is checked, whatever the strategy.
+# The class names that a setting may have: those of RocketMQ's own classes. They have no effect here.
 CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     "authenticationProvider": (f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",),
     "authenticationMetadataProvider": (f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",),
@@ -128,7 +128,7 @@ class AccessSettings:
         for name, classes in CLASSES.items():
             if given.get(name) and given[name] not in classes:
                 raise InvalidArgument(f"{name}={given[name]}: {' and '.join(classes)} exist here, and an empty value")
-        # checked at the start, not at the first request
+        # Reading the two properties also checks their text at the start, and not at the first request.
         for user in (self.initial_user, self.inner_client):
             if self.authentication_enabled and user is not None and not (user.name and user.password):
                 raise InvalidArgument("initAuthenticationUser and innerClientAuthenticationCredentials need both parts")

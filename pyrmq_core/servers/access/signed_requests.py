@@ -1,6 +1,6 @@
-"""Checks the signature of a request: whether its sender knows the secret key.
+"""Checks the signature of a request, which proves that its sender knows the secret key.
 
-Signatures are compared in constant time. As in Java, a copy of a signed request is accepted again. Source:
+Signatures are compared in constant time. As in Java, replayed requests are not detected. Source:
 auth/authentication/builder/DefaultAuthenticationContextBuilder.java, DefaultAuthenticationHandler.java (5.4.0).
 """
 
@@ -13,7 +13,7 @@ from pyrmq_core.protocol.acl import SIGNATURE, signature
 from pyrmq_core.protocol.framing.command import Command
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
-# MQVersion.V4_9_3: clients up to this version add the field after signing.
+# MQVersion.V4_9_3: clients up to this version add the field above after signing, so the signature excludes it.
 LAST_UNSIGNED_QUERY: Final = 399
 
 

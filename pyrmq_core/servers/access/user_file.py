@@ -1,7 +1,7 @@
-"""`UserFile`: the users and policies of a server, and the JSON file that keeps them.
+"""`UserFile`: the users and policies of a server, and the JSON file that stores them.
 
-The file is read at the start. Each change writes the whole file before it takes effect. The file holds passwords in
-clear, since signatures are computed with them, and so only its owner can read it.
+The file is read at the start. Each change is written to it before it takes effect. The file contains passwords in clear
+text, since signatures are computed with them, so a new file is readable by its owner only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILE_NAME: Final = "authUsers.json"
 
 
 class UserFile:
-    """The users and policies of a server. If the path is None they are kept in memory only."""
+    """The users and policies of a server, in a file, or only in memory if the path is None."""
 
     def __init__(self, path: Path | None) -> None:
         self.rules = UserRules()
@@ -39,7 +39,7 @@ class UserFile:
         self._turn = trio.Lock()
 
     def load(self, settings: AccessSettings) -> None:
-        """Reads the users' file, and adds the users that `settings` name as super users, unless they exist.
+        """Reads the users' file. Users that `settings` name and the file lacks are added as super users.
 
         Raises `StoreError` if the file cannot be read or written.
         """
@@ -59,7 +59,7 @@ class UserFile:
             log.warning("there is no user, and initAuthenticationUser names none: every request is denied")
 
     async def change(self, change: Callable[[UserRules], UserRules]) -> None:
-        """Replaces the users and policies by the result of `change`, once that is written to the file.
+        """Replaces the users and policies by the result of `change`, after writing it to the file.
 
         If `change` raises `InvalidArgument`, or the file cannot be written (`StoreError`), nothing is changed.
         """
@@ -77,7 +77,7 @@ class UserFile:
             "acls": [acl_members(subject, policies) for subject, policies in rules.policies.items()],
             "users": [user.to_members() for user in rules.users.values()],
         }
-        try:  # `separators` makes the line breaks: `indent` is slow, and each change writes all users
+        try:  # `indent` would be slow, so the line breaks are in `separators`
             text = json.dumps(members, ensure_ascii=False, separators=(",\n", ": "))
             replace_file(self._path, text.encode() + b"\n")
         except (OSError, UnicodeEncodeError) as error:

@@ -1,8 +1,7 @@
 """Administrators' requests about users and policies (codes 3001 to 3010), as brokers and NameServers answer them.
 
-Source: broker/processor/AdminBrokerProcessor.java (createUser, ...), 5.4.0, with its response codes and error texts. As
-in RocketMQ, the answers to 3004 and 3005, which show users, contain passwords. These requests need the action Get on
-the cluster.
+Queries of users (3004, 3005) need the action Get on the cluster. As in RocketMQ, their answers contain passwords.
+Source: broker/processor/AdminBrokerProcessor.java (createUser, ...), 5.4.0, with its response codes and error texts.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from pyrmq_core.servers.access.users.values import (
     user_type_of,
 )
 
-# The requests about users and policies, each with its line in the documentation.
+# What each request about users and policies does, for a list of requests in the documentation.
 ABOUT: Final[Mapping[int, str]] = {
     RequestCode.AUTH_CREATE_USER: "makes a user",
     RequestCode.AUTH_UPDATE_USER: "changes a user",
@@ -177,7 +176,7 @@ def _delete_acl(rules: UserRules, request: Command) -> UserRules:
     policy_type = policy_type_of(wanted.policy_type) or CUSTOM
     resource = Resource.of(wanted.resource)
     if resource is None and (wanted.resource or "").strip():
-        raise InvalidArgument("The resource is null.")  # RocketMQ would remove all policies
+        raise InvalidArgument("The resource is null.")  # for an invalid resource RocketMQ would remove all policies
     return delete_policies(rules, subject, policy_type, resource)
 
 

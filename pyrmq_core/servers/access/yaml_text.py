@@ -29,7 +29,7 @@ def load_document(text: bytes) -> dict[str, object]:
 
 
 def dump_document(document: dict[str, object]) -> bytes:
-    """Returns a document as YAML, with its members in order. Comments of the old text are lost, as in Java."""
+    """Returns a document as YAML, with its members in order. Comments of the parsed text are lost, as in Java."""
     dumped: str = _yaml().safe_dump(document, default_flow_style=False, sort_keys=False, allow_unicode=True)
     return dumped.encode()
 

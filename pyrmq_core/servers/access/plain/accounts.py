@@ -1,7 +1,7 @@
 """Accounts of `plain_acl.yml`: the permissions that one entry of the file grants.
 
-Source: common/PlainAccessConfig.java, acl/plain/PlainPermissionManager.java (buildPlainAccessResource), 4.9.7. Scalars
-are read as fastjson does: a number is read as its digits, `admin` may be a text.
+Scalars are read as fastjson does: a number instead of a text is accepted, and `admin` may be a text. Source:
+common/PlainAccessConfig.java, acl/plain/PlainPermissionManager.java (buildPlainAccessResource), 4.9.7.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MIN_KEY_CHARS: Final = 6
 class PlainAccount:
     """An account of `plain_acl.yml`. Requests with its key from `white_address` need no signature and no permission.
 
-    `granted` has the permission bits for topics, and for groups under the names of their retry topics. All other topics
-    and groups have the bits `default_topic` and `default_group`.
+    `granted` has permission bits by the name of a topic or of a group's retry topic. The bits `default_topic` are for
+    all other topics, and `default_group` for all other groups.
     """
 
     access_key: str
@@ -48,7 +48,7 @@ def check_keys(access_key: str | None, secret_key: str | None) -> None:
 
 
 def account_of(entry: Mapping[str, object]) -> PlainAccount:
-    """Returns the account in an entry of `accounts`. Raises `InvalidArgument` if RocketMQ would refuse it."""
+    """Returns the account in an entry of the file's `accounts`. Raises `InvalidArgument` if it is invalid."""
     access_key, secret_key = text_of(entry, "accessKey"), text_of(entry, "secretKey")
     check_keys(access_key, secret_key)
     assert access_key is not None
@@ -69,8 +69,9 @@ def account_of(entry: Mapping[str, object]) -> PlainAccount:
 
 
 def text_of(entry: Mapping[str, object], name: str) -> str | None:
-    """Returns the text of a scalar member of an account's entry, in the form of Java's parser, or None if the entry has
-    no such member. Raises `InvalidArgument` if the member is no scalar.
+    """Returns a scalar member of an account's entry as a text, or None if it is missing.
+
+    Raises `InvalidArgument` if the member is not a scalar.
     """
     return _text(entry.get(name), name)
 

@@ -5,13 +5,13 @@
 | `*`, `*.*.*.*`, `*:*:*:*:*:*:*:*` | all |
 | blank | none |
 | `10.1.2.3`, `fe80::1` | this address |
-| `10.1.2.3,10.1.2.4` | these |
-| `10.1.2.{3,4}`, `fe80::{1,2}` | these |
+| `10.1.2.3,10.1.2.4` | both addresses |
+| `10.1.2.{3,4}`, `fe80::{1,2}` | both addresses |
 | `10.1.2.3-9`, `10.1.*.*`, `10.1-5.*.*` | a range of the second, third or fourth part |
-| `fe80::1:*`, `fe80::1-ff`, `fe80::1-ff:*` | a range of the last part, or of the one before it |
+| `fe80::1:*`, `fe80::1-ff`, `fe80::1-ff:*` | a range of the last part, or of the part before it |
 
-Source: acl/plain/RemoteAddressStrategyFactory.java (4.9.7). Patterns that match nothing there, or fail at the first
-request, are refused here.
+Source: acl/plain/RemoteAddressStrategyFactory.java (4.9.7). A pattern that matches no address in RocketMQ, or makes its
+first request fail, is refused here when it is parsed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ V4_PARTS: Final = 4
 V6_PARTS: Final = 8
 V4_MAX: Final = 255
 V6_MAX: Final = 0xFFFF
-# The number of peers' addresses whose parts are cached, since each request compares them.
+# The number of addresses whose parsed form is cached, since every request compares its sender's.
 KEPT_ADDRESSES: Final = 1024
 
 
@@ -114,7 +114,7 @@ def _v6_range(text: str) -> AddressRule:
 
 
 def _v6_head(head: str, width: int, text: str) -> tuple[int, ...]:
-    if head.endswith(":"):  # `::` stands just before the range
+    if head.endswith(":"):  # the split at ":" took one colon of a `::` before the range
         head += ":"
     if not head or ":::" in head or head.count("::") > 1:
         raise _wrong(text)

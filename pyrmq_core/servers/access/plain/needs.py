@@ -1,10 +1,14 @@
 """The permissions that plain ACL requires for each request, and the requests that only administrators may send.
 
-A group is represented by its retry topic. Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java
-(4.9.7). These checks are stricter than 4.9.7: a batch (320) is checked as a single send, a lite pull (361) as a pull. A
-send to a retry topic requires permission for the topic's group. The end of a transaction requires permission for its
-topic, if it names one, and locks and resets of offsets for their group. Beyond 4.9.7, only administrators may change
-access rules, several topics or groups at once, and a group's other settings, and remove files.
+Permissions for a group are listed under the name of its retry topic. Source: acl/plain/PlainAccessValidator.java,
+acl/common/Permission.java (4.9.7). These checks are stricter than 4.9.7's:
+
+- A batch (320) is checked as a single send, and a lite pull (361) as a pull.
+- A send to a retry topic requires SUB for the topic's group.
+- The end of a transaction requires PUB for its topic, if it names one.
+- Locks and resets of offsets require SUB for their group.
+- Only administrators may change access rules, several topics or groups at once, or a group's other settings, and remove
+  files.
 """
 
 from __future__ import annotations
@@ -64,9 +68,7 @@ def _send(field: str) -> Callable[[Command], Needs]:
 
 
 def _reads(*fields: str) -> Callable[[Command], Needs]:
-    """Returns a rule that requires the permission SUB for what the named header fields contain: a topic in the field
-    `topic`, a group in any other field.
-    """
+    """Returns a rule that requires SUB for the topic in the header field `topic` and the group in any other field."""
 
     def needs(request: Command) -> Needs:
         needed = {}

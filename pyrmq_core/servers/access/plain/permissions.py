@@ -14,7 +14,7 @@ DENY: Final = 1
 PUB: Final = 1 << 2
 SUB: Final = 1 << 3
 
-# Every other text, also ANY, means DENY.
+# Any other text means DENY, even ANY.
 _BITS: Final = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
 # The characters that Java's String.trim removes.
 BLANKS: Final = "".join(map(chr, range(0x21)))
@@ -31,7 +31,7 @@ def is_permitted(needed: int, granted: int) -> bool:
 def named_permissions(entries: Iterable[str], kind: str) -> dict[str, int]:
     """Returns permission bits by name, parsed from entries of the form `name=permission`.
 
-    Raises `InvalidArgument` for any other form. Its text names `kind`, what the names are: topics or groups.
+    Raises `InvalidArgument` for any other form. `kind` is "topic" or "group", for the error's text.
     """
     granted = {}
     for entry in entries:

@@ -1,6 +1,6 @@
 """`PlainRules`: the rules of all files of plain ACL, the decision about a request, and the changes to one file.
 
-A function that changes a document does so in place, and keeps members that it does not know. Source:
+A file's parsed content is a `Document`, which is changed in place. Unknown members stay. Source:
 acl/plain/PlainPermissionManager.java (validate, checkPerm, updateAccessConfig, deleteAccessConfig, ...), 4.9.7, with
 the same order of checks and the same texts.
 """
@@ -83,8 +83,8 @@ def _missing_permission(request: Command, account: PlainAccount) -> str:
 def rules_of(documents: Iterable[tuple[str, Mapping[str, object]]]) -> PlainRules:
     """Returns the rules in files, which are given as pairs of path and parsed content.
 
-    Of several accounts with the same access key the first counts. Raises `InvalidArgument`, with the name of the file,
-    for content that RocketMQ would refuse.
+    If an access key is repeated, its first account is used. Raises `InvalidArgument`, with the file's path, for invalid
+    content.
     """
     addresses: list[AddressRule] = []
     accounts: dict[str, PlainAccount] = {}
@@ -115,10 +115,9 @@ def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def put_account(document: Document, account: Mapping[str, object]) -> None:
-    """Adds an account to a file's content, or changes the members that `account` has in the entry of its access key.
+    """Adds an account to a file's content, or overwrites members of the entry with its access key.
 
-    A new or changed entry becomes the last in the file. If several entries have the access key, the last of them is
-    changed and the others are removed.
+    The entry becomes the last in the file. If several entries have the access key, only the last of them stays.
     """
     entries = entries_of(document)
     same = [entry for entry in entries if _is(entry, account["accessKey"])]

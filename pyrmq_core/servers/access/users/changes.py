@@ -85,7 +85,7 @@ def _without(rules: UserRules, subject: str) -> dict[str, Policies]:
 def _merged(old: Policies, new: Iterable[Policy]) -> Policies:
     policies: dict[str, Policy] = {}
     for policy in old:
-        policies.setdefault(policy.policy_type, policy)  # if a type has several policies, the first counts
+        policies.setdefault(policy.policy_type, policy)  # if a type has several policies, the checks use the first
     for policy in new:
         before = policies.get(policy.policy_type)
         entries = {entry.resource: entry for entry in before.entries} if before else {}

@@ -1,10 +1,10 @@
 """The rights that each request needs: actions on topics, groups and clusters.
 
-A request may need several rights, each of which is granted by any one of its actions. Any user may send a request that
-is not listed here. Sources: auth/authorization/builder/DefaultAuthorizationContextBuilder.java, and the annotations of
-remoting/protocol/header/*.java (5.4.0). Some listed requests need no right in 5.4.0: 361 (here with the rights of 11),
-changes of settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316,
-329).
+A request may need several rights. For each right, the user must be allowed at least one of its actions. Any user may
+send a request that is not listed here. Some listed requests need no right in 5.4.0: lite pulls (361), changes of
+settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316, 329). Sources:
+auth/authorization/builder/DefaultAuthorizationContextBuilder.java, and the annotations of
+remoting/protocol/header/*.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Need:
         return f"{self.kind}:{'null' if self.name is None else self.name}"
 
 
-# Returns the needs of a request to a server of the named cluster.
+# Returns the rights that a request to a server of the named cluster needs.
 Finder: TypeAlias = Callable[[Command, str], Iterable[Need]]
 
 
@@ -162,10 +162,10 @@ def _created(kind: str, member: str, listed: str = "") -> Finder:
 
 
 def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
-    """Returns a function that finds the needs of a request in header fields: `actions` on each resource that they name.
+    """Returns a function that finds the rights a request needs: `actions` on each resource named in its header fields.
 
-    A keyword is the kind of resource (`topic`, `group` or `cluster`). Its value lists header fields, separated by
-    blanks. With a `splitter`, a field may contain several names.
+    A keyword is the kind of resource (`topic`, `group` or `cluster`), and its value the names of header fields,
+    separated by blanks. With a `splitter`, a field may contain several resources.
     """
     fields = [(kind.capitalize(), field) for kind, texts in named.items() for field in texts.split()]
 

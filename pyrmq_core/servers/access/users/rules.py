@@ -31,10 +31,10 @@ NO_SUBJECT: Final = "Authorization failed. Please verify your access rights and 
 
 @dataclass(frozen=True, slots=True)
 class CheckScope:
-    """The extent of a server's access checks. `cluster` is its cluster, and `authorizes` is True if policies apply.
+    """The extent of the access checks of a server in the named cluster.
 
-    A request is accepted without a valid signature if its code is one of `unauthenticated_codes`, and without the
-    needed rights if it is one of `unauthorized_codes`.
+    Unless `authorizes`, only signatures are checked, and no rights. The `unauthenticated_codes` are request codes that
+    need no valid signature, and the `unauthorized_codes` those that need no rights.
     """
 
     cluster: str = ""
@@ -51,7 +51,7 @@ class UserRules:
     policies: Mapping[str, Policies] = field(default_factory=dict)
 
     def denial(self, request: Command, ip: str, scope: CheckScope) -> str:
-        """Returns why a request is denied, or "" if it is allowed. Parses the body only after a valid signature."""
+        """Returns why a request is denied, or "" if it is allowed. Parses the body after checking the signature."""
         name = request.ext.get(ACCESS_KEY, "")
         reason = self._unauthentic(request, name)
         if reason and str(request.code) not in scope.unauthenticated_codes:

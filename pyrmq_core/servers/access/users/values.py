@@ -1,4 +1,4 @@
-"""Users and policies, in the form that administrators send and the users' file keeps.
+"""Users and policies, and their JSON form, in which administrators send them and the users' file stores them.
 
 A policy's entry allows or denies actions on a resource: `*`, `Topic:orders`, `Topic:orders*`, `Group:*`, `Cluster:c`.
 Sources: auth/authentication/model/User.java, auth/authorization/model/*.java, broker/auth/converter/*.java,
@@ -30,7 +30,7 @@ USER_PREFIX: Final = "User:"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user with a password. One of type Super may send any request, one with the status `disable` is refused."""
+    """A user with a password. A user of type Super may send any request, and one with status `disable` none."""
 
     username: str
     password: str = field(repr=False)
@@ -54,7 +54,7 @@ class User:
 class Resource:
     """The topics, groups or clusters (`kind`) that a policy entry covers.
 
-    By `pattern`, `name` is a whole name (LITERAL), the beginning of names (PREFIXED), or None for all (EVERY).
+    `name` is an exact name if `pattern` is LITERAL, a prefix of names if it is PREFIXED, and None if it is EVERY.
     """
 
     kind: str
@@ -101,7 +101,10 @@ class PolicyEntry:
 
     @property
     def order(self) -> tuple[bool, int, int, bool]:
-        """The sort key of a request's matching entries. The smallest decides: the most specific resource, then DENY."""
+        """The sort key of a request's matching entries, of which the first decides.
+
+        More specific resources come first, and DENY comes before ALLOW.
+        """
         length = len(self.resource.name or "") if self.resource.pattern == PREFIXED else 0
         return self.resource.kind == ANY, self.resource.pattern, -length, self.decision != DENY
 
@@ -120,7 +123,7 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A user's policy entries of one type. Entries of type Default count only if no entry of type Custom applies."""
+    """A user's policy entries of one type. Entries of type Default are used only if none of type Custom matches."""
 
     policy_type: str
     entries: tuple[PolicyEntry, ...]

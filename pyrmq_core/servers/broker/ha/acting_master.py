@@ -1,9 +1,10 @@
 """`ActingMaster`: a slave that answers for its master while that is unreachable (enableSlaveActingMaster).
 
-A slave acts while it has the smallest id of the brokers of its name. A NameServer with supportActingMaster then names
-it as the master of topics that are read-only. It serves pulls, locks queues for consumers, and keeps the offsets that
-they commit. It stores no messages: delayed messages, timers and transactions wait for a master, as in RocketMQ without
-enableRemoteEscape. Source: broker/BrokerController.java (syncBrokerMemberGroup, onMinBrokerChange), 5.4.0.
+A slave acts as master while its id is the smallest of the brokers with its name. A NameServer with supportActingMaster
+then returns it as the master, with read-only topics. It serves pulls, locks queues for consumers, and stores the
+offsets that they commit. It stores no messages: delayed messages, timers and transactions wait for a master, as in
+RocketMQ without enableRemoteEscape. Source: broker/BrokerController.java (syncBrokerMemberGroup, onMinBrokerChange),
+5.4.0.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyrmq_core.servers.broker.settings.broker_config import MASTER_ID, BrokerCo
 
 log = line_logger(__name__)
 
-# Notices (905), which any peer can send, cause at most one query in this time.
+# Notices of a new smallest id (905), which any peer can send, cause at most one query to the NameServer in this time.
 PAUSE_SECONDS: Final = 0.05
 QUERY_SECONDS: Final = 3.0
 
@@ -28,8 +29,8 @@ QUERY_SECONDS: Final = 3.0
 def acts(broker_id: int, members: Mapping[int, str], was_acting: bool) -> bool:
     """Returns True if the broker with this id should act as master: it has the smallest id, and no master is listed.
 
-    `members` has, by id, the addresses of the brokers of its name at the NameServer. If the broker itself is missing
-    there, the list is incomplete. The result is then `was_acting`, unless a master is listed.
+    `members` has the addresses of the brokers with its name by id, from the NameServer. If the broker itself is
+    missing, the list is incomplete, and the result is `was_acting` unless a master is listed.
     """
     if MASTER_ID in members:
         return False
@@ -54,7 +55,7 @@ class ActingMaster:
         self._on_end = on_end
 
     def look_soon(self) -> None:
-        # The NameServer's answer is more reliable than a notice.
+        # A notice only causes a query, since any peer can send it.
         self._wanted.set()
 
     async def run(self) -> None:
@@ -85,7 +86,7 @@ class ActingMaster:
             return
         smallest = min(members)
         log.info("%s has the broker %d at %s: this slave no longer acts", self._name, smallest, members[smallest])
-        self._registration.register_now()  # the answer names the master's port for slaves
+        self._registration.register_now()  # the response has the address of the master's port for slaves
         self._on_end()
 
     def _note_failure(self, error: RocketMQError) -> None:

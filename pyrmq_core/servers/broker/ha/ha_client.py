@@ -1,8 +1,8 @@
-"""`HaClient`: a slave's connection to its master, which copies the master's log.
+"""`HaClient`: a slave's connection to its master, through which it copies the master's log.
 
-The slave reports the end of its log, receives blocks that begin there, and reports again after each. Between blocks it
-replays the copied records to fill its own consume queues and index. A failure is logged and the connection is tried
-again. Source: store/ha/DefaultHAClient.java (5.4.0).
+The slave reports the end of its log, receives blocks of bytes that begin there, and reports again when it has stored
+them. Between blocks it replays the copied records to fill its own consume queues and index. After a failure, which is
+logged, it connects again. Source: store/ha/DefaultHAClient.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from pyrmq_core.servers.broker.store_services.flush import Flusher
 log = line_logger(__name__)
 
 RECEIVED_AT_ONCE: Final = 1 << 20
-# The longest block that a slave accepts; Java's masters send 32 KiB by default.
+# The longest block that a slave accepts. Java's masters send 32 KiB by default.
 MOST_BLOCK_BYTES: Final = 16 << 20
-# The most received blocks that are stored between two steps of the replay; storing has precedence.
+# How often other tasks run between two steps of the replay, since storing received bytes has precedence.
 TAKES_BETWEEN: Final = 4
 CONNECT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 5.0
 
-# A failure that alternates with others, or with successes, is logged once in this time.
+# The same failure is logged at most once in this time, also if it alternates with other failures or with successes.
 REPEAT_SECONDS: Final = 60.0
 NUMBERS: Final = re.compile(r"\d+")
 
@@ -44,7 +44,7 @@ NUMBERS: Final = re.compile(r"\d+")
 class FollowLines:
     """The log lines that say whether a slave follows its master, without repetitions.
 
-    Failures that differ only in numbers count as equal.
+    Failures that differ only in numbers, such as offsets, are taken for the same.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class FollowLines:
             log.info("this slave follows the master at %s", address)
 
     def fails(self, line: str) -> None:
-        """Logs a failure, unless it equals the last failure, or was logged a short time ago."""
+        """Logs a failure, unless it is the same as the last one or was logged less than `REPEAT_SECONDS` ago."""
         now, kind = trio.current_time(), NUMBERS.sub("", line)
         goes_on = kind == self._last and not self._is_followed
         self._is_followed, self._last = False, kind
@@ -105,8 +105,9 @@ class HaClient:
         self._began_at = 0.0
         self.master: str | None = None  # the followed master's address; None without a master
         self.own_address = ""  # this end's address of the connection, as the master sees it
-        self.taken = 0  # bytes since the connection began
-        # The number of attempts begun, the last attempt that failed by more than the network, and the last failure.
+        self.taken = 0  # bytes received since the connection began
+        # The number of attempts to follow, the last attempt that failed for another reason than the network, and the
+        # last failure.
         self.attempts = self.refused_attempt = 0
         self.failure = ""
         self.read_at = self.reported_at = self.began = 0.0
@@ -158,8 +159,8 @@ class HaClient:
             await self._take(stream, address)
 
     async def _drop_incomplete(self) -> None:
-        # The master may have another record there now.
-        with suppress(StoreError):  # `_replay` logs it; the slave can still follow the log
+        # The connection begins at a record's start, since the master may now have another record there.
+        with suppress(StoreError):  # `_replay` tries again and logs it
             while self._store.replay():
                 await trio.lowlevel.checkpoint()
         self._store.drop_incomplete()
@@ -189,8 +190,7 @@ class HaClient:
     def _store_blocks(self, received: memoryview, address: str) -> int:
         """Appends the complete blocks among the received bytes to the log, with one write for each segment.
 
-        Returns the number of bytes that these blocks take. Raises `CannotFollow` for bytes that do not continue the
-        log.
+        Returns the number of bytes of these blocks. Raises `CannotFollow` for a block that does not continue the log.
         """
         at, expected, bodies = 0, self._store.end, list[memoryview]()
         while len(received) - at >= BLOCK_HEAD.size:

@@ -1,13 +1,13 @@
 """`HaServer`: the port at which slaves fetch the commit log (`open_ha_port`), and a connection's two tasks.
 
-A slave reports the end of its log, receives the master's bytes from there on, and reports what it has written. A block
-is read from the log only when the slave can receive it, so nothing is buffered. A slave is refused, with a line in the
-log, if its log is longer than the master's, or if it needs a segment that was removed here.
+A slave reports the end of its log, receives the master's bytes from there on, and reports what it has written. Bytes
+are read from the log only when the slave can receive them, so nothing is buffered. A slave is refused, with a line in
+the log, if its log is longer than the master's, or if it needs a segment that was removed here.
 
-In a power cut this master may lose bytes that a slave has. Later the master stores other bytes at the same offsets, and
-a comparison of lengths no longer shows the difference. So after a crash a slave is served only if its log ends no later
-than the master's log did at its start, or than the bytes that were sent to slaves since then. A slave that was refused
-for this reason stays refused.
+In a power cut this master may lose bytes that a slave has. Later it stores other bytes at the same offsets, and a
+comparison of lengths no longer shows the difference. So after a crash the master only serves slaves whose log is not
+longer than its own was at its start, or than the log that it has sent to slaves since. A slave that was refused for
+this reason stays refused.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ log = line_logger(__name__)
 RECEIVED_AT_ONCE: Final = 64 << 10
 # The most bytes of one write: several blocks in one write are faster for a slave that lags.
 SENT_AT_ONCE: Final = 1 << 20
-# The most refused reports that are remembered.
+# The most log ends of refused slaves that are stored.
 MOST_OTHERS: Final = 1000
 
 MAX_PORT: Final = 65_535
-# How many heartbeat intervals the first report may take: a Java slave sends it after one interval without a write,
-# which it checks every second.
+# The time limit of a slave's first report, in heartbeat intervals. A Java slave sends it after one interval, which it
+# checks every second.
 HEARTBEATS_TO_FIRST_REPORT: Final = 1.5
 MILLISECONDS: Final = 1000
 
@@ -55,10 +55,9 @@ class HaServer:
         self.replicas = Replicas(CopyRules.of(config))
         self._store = store
         self._times = HaTimes.of(config)
-        # The largest log end of a slave that is accepted, if this master may have lost bytes that slaves have; else
-        # None.
+        # After a crash, the largest log end that a slave may report, since this master may have lost later bytes.
         self._known_end: int | None = None
-        self._others: set[int] = set()  # log ends of slaves that were refused for more bytes
+        self._others: set[int] = set()  # larger log ends that slaves have reported, which stay refused
         self._grown = trio.Event()
         self._refusals, self._lags = RareLines(), RareLines()
 
@@ -78,7 +77,7 @@ class HaServer:
             if reported is not None:
                 await self._serve(connection, reports, reported)
         except NoSlave as error:
-            # A slave that comes back reports the same log; another slave at its host has another log.
+            # A slave that connects again reports the same log end, and another slave on its host a different one.
             line = self._refusals.of((connection.address.rpartition(":")[0], reported))
             if line.is_due():
                 log.error("closing the connection with %s: %s%s", connection.address, error, line.left_out())
@@ -161,10 +160,9 @@ class HaServer:
             self._note_lag(replica)
 
     async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
-        """Sends all the bytes. Raises `NoSlave` if the slave takes nothing for haHousekeepingInterval.
+        """Sends all the bytes. Raises `NoSlave` if the slave neither reads nor acknowledges in haHousekeepingInterval.
 
-        A slave that acknowledges counts as taking, even if no byte can be sent to it: the system may accept no more
-        bytes for a slow slave until its full buffer has enough space.
+        A slow slave may acknowledge for a long time before the system's full send buffer accepts more bytes.
         """
         while data:
             acknowledged = replica.acknowledged

@@ -6,7 +6,7 @@
     master to slave            bytes
     log offset                 8      of the body's first byte, or in a heartbeat of the next byte to be sent
     length                     4      0 in a heartbeat
-    body                              bytes of the log, which may begin and end within a record, within one segment
+    body                              bytes of one segment of the log, which may begin and end within a record
 
 Sources: store/ha/DefaultHAConnection.java, DefaultHAClient.java (5.4.0). 4.9.7 has the same bytes.
 """

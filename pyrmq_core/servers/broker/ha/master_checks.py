@@ -1,8 +1,8 @@
-"""The checks that a slave makes of its master before it follows.
+"""The checks of its master that a slave makes before it copies the master's log.
 
-A master that lost the end of its log in a power cut, or that is another broker under the same name, has other bytes
-than the slave. The replication protocol does not reveal that. So the slave queries the bounds of the master's log, and
-the master's copy of the slave's last message.
+A master that lost the end of its log in a power cut, or is another broker with the same name, has other bytes than the
+slave. The replication protocol does not show that. So the slave queries the bounds of the master's log, and compares
+its last message with the master's at the same offset.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ class CannotFollow(Exception):
 
 
 async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
-    """Raises `CannotFollow` if this store's log is not the beginning of the master's log. `ask` sends a request to the
-    master.
+    """Raises `CannotFollow` if this store's log is not the beginning of the master's log.
 
-    A master that does not answer the requests, for example by access control, is not checked.
+    `ask` sends a request to the master. If the master refuses it, for example by access control, nothing is checked.
     """
     bounds = log_bounds(await ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO)))
     if bounds is None or not store.end:

@@ -1,7 +1,8 @@
-"""Decodes the tables in a master's answers (21, 43, 45, 60, 201). Callers do so in a thread, as a body may have 16 MiB.
+"""Decodes the tables that a slave fetches from its master: topics, groups, offsets and delivery progress.
 
-A malformed table raises a `BodyError` that names it. A topic or group that this broker cannot keep is left out and
-counted. Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0). 4.9.7 has no `totalTopicNum`.
+The answers are those to the requests 21, 43, 45, 60 and 201. A body may have 16 MiB, so callers decode it in a thread.
+A malformed table raises a `BodyError` that names it. A topic or group that is invalid here is left out and counted.
+Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0). 4.9.7 has no `totalTopicNum`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ MAX_LEVELS: Final = 1000
 class Page(Generic[V]):
     """A page of the master's topics or groups: `table` has them by name, and `total` is their number on all pages.
 
-    The page has `rows` rows, of which `left_out` cannot be kept by this broker. `forbidden` has, by group, the topics
-    that the group may not read.
+    The page has `rows` rows, of which `left_out` are invalid here. `forbidden` has the topics that a group may not
+    read, by group.
     """
 
     version: DataVersion

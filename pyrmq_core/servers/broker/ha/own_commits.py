@@ -1,8 +1,8 @@
 """`OwnCommits`: the offsets that consumers committed at a slave, until the slave has sent them to its master.
 
-In RocketMQ a slave loses these offsets when it fetches the master's table, and consumers receive messages again. Here
-the slave first sends the master each offset that is greater than the master's (UPDATE_CONSUMER_OFFSET), then adopts the
-table. A group that is new at the slave is first created at the master, which accepts no offsets of an unknown group.
+In RocketMQ a slave loses these offsets when it fetches the master's offsets, and consumers receive messages again. Here
+the slave first sends each offset that is greater than the master's (UPDATE_CONSUMER_OFFSET), and then merges the
+master's offsets into its own. If the master does not know the group, the slave first creates it there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 
 log = line_logger(__name__)
 
-# The most queues whose commits are kept for the master; each takes some 200 bytes.
+# The most queues whose commits wait for the master. Each takes some 200 bytes.
 MOST_COMMITS: Final = 100_000
 
 Ask: TypeAlias = Callable[[Command], Awaitable[Command]]
@@ -61,9 +61,9 @@ class OwnCommits:
     async def give_back(self, rows: OffsetTable, ask: Ask, address: str) -> None:
         """Sends the master the offsets committed here that exceed the master's in `rows`, and puts them into `rows`.
 
-        `ask` sends a request to the master, whose `address` is for messages. Commits that arrive during the call are
-        left for the next call. Offsets that the master refuses are dropped. Raises `RocketMQError` if the master does
-        not answer. The offsets not yet sent are then kept.
+        `ask` sends a request to the master, and log lines name its `address`. The next call sends commits that arrive
+        during this one. Offsets that the master refuses are dropped. Raises `RocketMQError` if the master does not
+        answer. The next call then sends the other offsets.
         """
         sent, refused, reason = 0, 0, ""
         async for key in InTurns(list(self._noted)):
@@ -91,7 +91,7 @@ class OwnCommits:
 
 
 async def _commit(offset: UpdateConsumerOffset, ask: Ask) -> Command:
-    """Commits an offset at the master. An unknown group is created first, by a query for its settings."""
+    """Commits an offset at the master. A query for the settings of an unknown group first creates the group there."""
     answer = await ask(offset.to_command())
     if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
         created = await ask(GetSubscriptionGroupConfig(offset.consumer_group).to_command())

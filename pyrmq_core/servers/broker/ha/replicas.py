@@ -19,7 +19,7 @@ class CopyRules:
     """The rules by which a send waits for slaves: `copies` brokers, the master included, must have its message.
 
     A send waits at most `timeout` seconds. A slave that lags by `most_gap` bytes is not in sync. With `needs_slaves`,
-    as in RocketMQ 4.9, a send does not wait at all if too few slaves are in sync.
+    as in RocketMQ 4.9, a send does not wait for slaves if too few are in sync: the answer is SLAVE_NOT_AVAILABLE.
     """
 
     copies: int = 1
@@ -42,18 +42,18 @@ class CopyRules:
 
 @dataclass(eq=False, slots=True)
 class Replica:
-    """One slave's connection. Offsets are of the commit log.
+    """One slave's connection.
 
-    The slave follows from `first` on. The log up to `sent` was sent to it, and the slave has reported that it has the
-    log up to `acknowledged`, which is -1 before the first report. `lags` is True from the moment that the slave falls
-    too far behind until it has caught up. `began` is a time of trio's clock.
+    The master sends the commit log from the offset `first` on, and has sent it up to `sent`. The slave has reported
+    that it has the log up to `acknowledged`, which is -1 before the first report. `lags` is True from when the slave
+    falls too far behind until it has caught up. `began` is a time of trio's clock.
     """
 
     address: str
     acknowledged: int = -1
-    first: int = 0  # the offset from which the slave follows
+    first: int = 0
     sent: int = 0
-    transferred: int = 0  # bytes since the connection began
+    transferred: int = 0  # bytes sent since the connection began
     lags: bool = False
     began: float = field(default_factory=trio.current_time)
 
@@ -67,7 +67,7 @@ class Replicas:
     def __init__(self, rules: CopyRules) -> None:
         self.rules = rules
         self.connected: dict[Replica, None] = {}
-        # Sorted by the log end that a send waits for; the number orders equal ends.
+        # By the log offset up to which slaves must have the log, ascending. Numbers order equal offsets.
         self._waiting: list[tuple[int, int, trio.Event]] = []
         self._numbers = itertools.count()
 
@@ -80,7 +80,7 @@ class Replicas:
         self.connected.pop(replica, None)
 
     def acknowledge(self, replica: Replica, offset: int) -> None:
-        """Saves how far a slave has the log, and wakes the sends for which enough slaves have it now."""
+        """Stores the offset up to which a slave has the log, and wakes the sends that enough slaves now have."""
         replica.acknowledged = max(replica.acknowledged, offset)
         ended = 0
         for end, _, copied in self._waiting:

@@ -1,7 +1,7 @@
 """`SlaveTables`: fetches the master's topics, groups, offsets and delivery progress every 10 s.
 
-Topics and groups are replaced when their version differs, committed offsets merged. RocketMQ 5 fetches every minute and
-4.9 every 10 s. Source: broker/slave/SlaveSynchronize.java (5.4.0).
+Topics and groups replace the slave's if their version differs. Committed offsets are merged into the slave's. RocketMQ
+5 fetches every minute and 4.9 every 10 s. Source: broker/slave/SlaveSynchronize.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RETRY_SECONDS: Final = 1.0
 ADOPT_SECONDS: Final = 1.0
 # The rows that a slave requests at a time, as RocketMQ's SlaveSynchronize does.
 PAGE_ROWS: Final = 2000
-# The most topics, groups, or pairs of topic and group with offsets; a table with more is refused.
+# The most topics, groups, or pairs of topic and group with offsets. A table with more is refused.
 MOST_ROWS: Final = 500_000
 MOST_PAGES: Final = 1000
 
@@ -57,8 +57,9 @@ ReadPage: TypeAlias = Callable[[Command], Page[V]]
 class FetchedState:
     """A master's delivery progress, as a slave fetched it: next offsets by delay level, and the timers' checkpoint.
 
-    `timers` is None without timers. All messages that the master had delivered lie before the offset `log_end` of its
-    log. The progress includes every delivery before `known_to`, where the slave's log ended before the fetch.
+    `timers` is None if the master has no timers. The delivered copies of all messages lie before the offset `log_end`
+    of the master's log. `known_to` is the end of the slave's log before the fetch: the progress includes all copies
+    before it.
     """
 
     delay_offsets: dict[int, int]
@@ -68,11 +69,11 @@ class FetchedState:
 
 
 class DeliveryState:
-    """The master's progress in delivering delayed messages and timers, kept until this slave can safely adopt it.
+    """The master's progress in delivering delayed messages and timers, until this slave can adopt it.
 
-    A slave that becomes the master continues from the adopted progress. If it had adopted progress before its log had
-    the delivered messages, and the master were lost, no broker would deliver them. So fetched progress waits until this
-    slave's log reaches its `log_end`.
+    A slave that becomes the master continues from the adopted progress. If its log lacked messages that were delivered
+    according to this progress, they would be lost. So fetched progress waits until the slave's log is synced up to its
+    `log_end`.
     """
 
     def __init__(self, store: MessageStore, delays: DelayLevels) -> None:
@@ -83,11 +84,11 @@ class DeliveryState:
         self._turn = trio.Lock()
 
     async def fetched(self, state: FetchedState) -> None:
-        """Keeps fetched progress until it can be adopted, unless progress with the same or a smaller `log_end` waits.
+        """Stores fetched progress until it can be adopted, unless other progress already waits.
 
-        If later progress replaced earlier progress, a slave that lags far would adopt none.
+        If each fetch replaced the waiting progress, a slave that lags far would never adopt any.
         """
-        if self._waiting is None or state.log_end < self._waiting.log_end:  # or: the master lost its log's end
+        if self._waiting is None or state.log_end < self._waiting.log_end:  # smaller if the master lost its log's end
             self._waiting = state
         await self.adopt()
 
@@ -213,7 +214,7 @@ class SlaveTables:
             _note_left_out("groups", address, page)
 
     async def _fetch_offsets(self, address: str) -> None:
-        # The master gets the offsets committed here before its own are merged.
+        # First the master gets the offsets that were committed here, and then its own are merged.
         fetched = await trio.to_thread.run_sync(
             offset_rows, await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         )
@@ -237,7 +238,7 @@ class SlaveTables:
     async def _fetch_pages(
         self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], own_version: DataVersion
     ) -> Page[V] | None:
-        """Returns a table of the master, fetched page by page, or None if its version is this slave's `own_version`.
+        """Fetches a table of the master page by page. Returns None if its version is this slave's `own_version`.
 
         If the table changes between two pages, the master sends its first page again. A master of 4.9 sends one page.
         """

@@ -1,8 +1,7 @@
 """Encodes an append: its records with their offsets, and their queue entries.
 
-The records of a batch are encoded together, so that they are one write to the log and one to the queue. For speed,
-fields that are equal in the whole batch are packed once, and the others field by field: one call packs the sizes of all
-records, another their CRCs, and so on.
+All records of a batch are encoded together, so that they need one write to the log and one to the queue. For speed,
+fields that are equal in all records are packed once. Each other field is packed for all records with one call.
 """
 
 from __future__ import annotations
@@ -39,10 +38,11 @@ from pyrmq_core.servers.broker.store.formats import ENTRY
 
 TAGS_START: Final = b"TAGS\x01"
 TAGS_INSIDE: Final = b"\x02" + TAGS_START
-# The most that INNER_NUM and INNER_BASE add to a batch record, and the properties of its lite queue to a message.
+# The most bytes that INNER_NUM and INNER_BASE add to a batch record, and that the name of its lite queue and the offset
+# there add to the message of a lite topic.
 INNER_BYTES: Final = 64
 LITE_BYTES: Final = 325
-# In place of INNER_MULTI_QUEUE_OFFSET, of the same length.
+# Replaces the property name INNER_MULTI_QUEUE_OFFSET to disable it. Its length is the same.
 NO_OFFSETS: Final = b"OTHER_MULTI_QUEUE_OFFSET"
 SEPARATOR: Final = b"\x02"
 # A record's first seven fields, which differ between the messages of a send; the next fields, up to the body's length,
@@ -79,9 +79,9 @@ class DoesNotFit(StoreError):
 class Append:
     """A message or a batch to store in one queue, with consecutive offsets. Hosts are packed (record.pack_host).
 
-    With `delay_ms` the queue entries have the delivery time, the store time plus the delay, in place of the tags' hash.
-    With `inner_num` the only piece is a record that contains a batch of that many messages, for a queue of a batch
-    topic. With `lite_queue` the only piece is a message that is listed in that queue of a lite topic, too.
+    If `delay_ms` is set, the queue entries have the delivery time in place of the tags' hash. If `inner_num` is above
+    0, the only piece is a batch record with that many messages, for a batch topic. If `lite_queue` is the queue of a
+    lite topic, the message also gets an entry there.
     """
 
     topic: str
@@ -102,13 +102,13 @@ class Append:
         return self._with({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)})
 
     def placed(self, lite_offset: int) -> Append:
-        """Returns a copy whose message has the lite topic's queue and the offset there as properties, as in 5.5.0."""
+        """Returns a copy whose properties name the lite topic's queue and the message's offset there, as in 5.5.0."""
         return self._with({QUEUES: self.lite_queue, OFFSETS: str(lite_offset)})
 
     def unplaced(self) -> Append:
-        """Returns a copy in which properties with lite queues' offsets are renamed, so that they have no effect.
+        """Returns a copy in which the property INNER_MULTI_QUEUE_OFFSET is renamed, so that it has no effect.
 
-        A sender may have set such a property, or a copied message may have it.
+        Only the broker may set it, but a sender may have done so, or the message is a copy of a lite topic's message.
         """
         pieces = [
             piece._replace(properties=piece.properties.replace(OFFSETS_INSIDE, NO_OFFSETS)) for piece in self.pieces
@@ -130,7 +130,7 @@ class AppendResult(NamedTuple):
 
 
 class Dispatched(NamedTuple):
-    """The messages of one append that became readable, and their positions in the log."""
+    """The messages of one append that became readable, and the log offsets of their records."""
 
     append: Append
     positions: list[int]
@@ -157,9 +157,9 @@ def appended_bytes(append: Append) -> int:
 def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
-    """Encodes the records and queue entries of an append that begins at these offsets of the log and of the queue.
+    """Encodes an append's records for the log and its queue entries, from a log offset and a queue offset on.
 
-    The queue entries of a batch topic have another format.
+    `batch_topic` selects the entry format of batch topics (batch_queue.py).
     """
     if isinstance(append.pieces, BatchPieces) and not batch_topic and append.delay_ms is None:
         return _build_batch(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
@@ -189,7 +189,7 @@ def build(
 def _build_batch(
     append: Append, pieces: BatchPieces, physical_offset: int, queue_offset: int, store_timestamp_ms: int
 ) -> EncodedRecords:
-    # Heads and entries are filled field by field.
+    # One call packs a field of all messages, which is faster than a call for each message.
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
     bodies, properties, count = pieces.bodies, pieces.properties, len(pieces)
     overhead, body_sizes = START.size + len(middle) + INT.size + len(topic), [*map(len, bodies)]

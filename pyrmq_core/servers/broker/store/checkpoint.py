@@ -1,4 +1,4 @@
-"""The checkpoint: up to which point commit log, queues and key index are synced to the disk, in two files.
+"""The checkpoint files, which record up to which point commit log, queues and key index are synced to the disk.
 
     checkpoint                 bytes  RocketMQ's file. A time is the store time of the last synced message, in ms
     log flushed to             8      a time
@@ -11,19 +11,19 @@
 
     checkpoint.pyrmq           bytes  this broker's own file
     mark                       8      `PYRMQ\\0\\0\\6`
-    RocketMQ's fields          48     as above, of the same moment
+    RocketMQ's fields          48     a copy of the fields above
     queues                     4      number of queues with entries
-    entries                    8      sum of all queues' entries for messages before the offset above, removed ones too
-    log start                  8      the log was removed up to here, so bytes that are missing after it are lost
+    entries                    8      number of entries of all queues before "queues synced to", with removed entries
+    log start                  8      retention removed the log up to this offset: later bytes that are missing are lost
     index file                 8      the name, a number, of the newest file of the index that is full and synced
     CRC                        4      CRC-32 of all fields before
     zeros                      to 4096
 
 This broker's file is synced before RocketMQ's is written, so that a crash leaves RocketMQ's with the same times or
-earlier ones. If its times are later, another broker has stored messages since, and this broker's file does not count.
+earlier ones. If its times are later, another broker has used the store since, and this broker's file is ignored.
 
-Earlier versions of this broker had their fields in RocketMQ's file, from byte 40 on, where 5.5.0 takes the mark for an
-offset. Such fields are read, and the first start writes zeros over them.
+Earlier versions of this broker wrote their fields into RocketMQ's file, from byte 40 on. They are still read. Then they
+are overwritten, since RocketMQ 5.5.0 would read their mark as an offset.
 
 Source: store/StoreCheckpoint.java (5.4.0, 5.5.0).
 """
@@ -45,15 +45,15 @@ OWN: Final = struct.Struct(">8s48siqqq")
 CRC: Final = struct.Struct(">I")
 MARK: Final = b"PYRMQ\0\0\6"
 NO_FILE: Final = -1
-# RocketMQ's file with the fields of earlier versions. Before mark 5 it had no index file, before 4 no log start; the
-# CRC followed the last field. Mark 2 had neither a CRC nor the number of entries.
+# RocketMQ's file with the fields that earlier versions of this broker added. The names of the older marks say which
+# field was not there yet. Mark 2 had no CRC either.
 EARLIER: Final = struct.Struct(">qqqqq8sqiqqq")
 EARLIER_MARK: Final = b"PYRMQ\0\0\5"
 MARK_WITHOUT_INDEX: Final = b"PYRMQ\0\0\4"
 MARK_WITHOUT_START: Final = b"PYRMQ\0\0\3"
 MARK_WITHOUT_ENTRIES: Final = b"PYRMQ\0\0\2"
 LONG_BYTES: Final = 8
-# The most that the flush times of queues and log may differ by (StoreCheckpoint.getMinTimestamp).
+# RocketMQ subtracts this margin from the earlier flush time (StoreCheckpoint.getMinTimestamp).
 MARGIN_MS: Final = 3000
 
 
@@ -61,8 +61,8 @@ MARGIN_MS: Final = 3000
 class Checkpoint:
     """The saved progress of syncing: the store times and offsets up to which log, queues and key index are on the disk.
 
-    Recovery reads the commit log from `safe_offset` on. If this broker's own file is missing, `safe_offset` is None and
-    the later fields have their defaults.
+    Recovery reads the commit log from `safe_offset` on. If this broker's own file is missing or ignored, `safe_offset`
+    is None and the fields after it have their defaults.
     """
 
     log_time_ms: int = 0

@@ -15,7 +15,7 @@ from pyrmq_core.servers.broker.store.disk.files import Files, StoredFile
 from pyrmq_core.servers.broker.store.formats import blank_record, file_name
 from pyrmq_core.servers.broker.store.layout import open_all
 
-# The least bytes of a blank record.
+# The size of the smallest blank record. Each segment must have room for it.
 BLANK_BYTES: Final = 8
 
 
@@ -98,8 +98,8 @@ class CommitLog:
     def copy(self, offset: int, data: bytes) -> None:
         """Writes bytes of a master's log, all of one segment, at the end of this log.
 
-        An empty log begins at the bytes' offset. Raises `StoreError`, with nothing changed, if the bytes do not
-        continue the log, or cannot be written.
+        An empty log then begins at `offset`, the start of a segment. Raises `StoreError`, with nothing changed, if the
+        bytes do not continue the log or cannot be written.
         """
         position = offset % self.segment_bytes
         if position + len(data) > self.segment_bytes or (position and not self.end):
@@ -134,7 +134,7 @@ class CommitLog:
         return self.read(offset, size) if size > 0 else b""
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the log's end, and functions that sync up to it in any thread. `synced` must be called next."""
+        """Returns the log's end, and functions that sync the log up to it in any thread, before a call of `synced`."""
         self._cut_end = None
         first = self.flushed - self.flushed % self.segment_bytes
         if self.flushed == self.end:

@@ -1,7 +1,7 @@
 """The files of consume queues: entries of one length, in files of one length.
 
-Files are named after the byte offset of their first entry. An entry is found by its position only, so all bytes after
-the end must be zeros. Otherwise a dropped entry would count again once the log has grown past its record. Source:
+Files are named after the byte offset of their first entry. All bytes after the last entry must be zeros. Otherwise an
+entry that recovery removed would look valid again, once the log has other bytes at its offset. Source:
 store/MappedFileQueue.java (5.4.0).
 """
 
@@ -18,8 +18,8 @@ from pyrmq_core.servers.broker.store.layout import open_all
 class EntryFiles:
     """Queue entries of `entry_bytes` each, numbered from `start` to before `end`, in files below `folder`.
 
-    The files' length is `file_bytes`, rounded up to complete entries. Errors mention `file_setting`, RocketMQ's setting
-    of that length.
+    The files' length is `file_bytes`, rounded up to complete entries. `file_setting` is RocketMQ's name of that
+    setting, for error messages.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class EntryFiles:
         self.start = min(self.start, end)
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions that sync all entries written so far, in any thread. `synced` must be called next."""
+        """Returns functions that sync all entries written so far. Any thread may call them, before `synced`."""
         self._syncing |= self._unsynced
         self._unsynced.clear()
         return [self._opened[base].sync for base in self._syncing]

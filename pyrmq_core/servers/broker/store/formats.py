@@ -1,7 +1,5 @@
 """The formats of the store's files, except records: file names, the blank record at a segment's end, queue entries.
 
-`Mark` and `IndexMark` are points up to which log and queues, or the key index, are synced.
-
     consume queue entry        bytes
     commit-log offset          8
     record size                4
@@ -19,9 +17,9 @@ from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD
 
 NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")
-# The size in a filler, an entry without a record. Fillers precede the first entry of a queue that was built after its
-# older messages were removed, and replace entries of unreadable records. The latter have the log offset of the entry
-# before, so that offsets ascend.
+# The size field of a filler, which is an entry without a record. Fillers stand for messages that retention removed
+# before the queue was rebuilt, and for unreadable records. The latter have the log offset of the entry before, so that
+# log offsets ascend in a queue.
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
 
@@ -60,8 +58,8 @@ def blank_record(left: int) -> bytes:
 class Mark(NamedTuple):
     """A point in the commit log up to which the store is synced, or is being synced: the log offset `end`.
 
-    `entries` is the number of entries that all queues have for messages before it. `deletions` is the number of
-    deletions of queues so far, which shows whether the mark is outdated.
+    `entries` is the number of entries that all queues have for messages before `end`. `deletions` is the number of
+    deletions of queues so far. When the store has a higher number, the mark is outdated.
     """
 
     end: int

@@ -20,10 +20,10 @@ ABORT_NAME: Final = "abort"
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """A store's sizes of files, which never change, the log's folder, and whether SYNC_FLUSH is set.
+    """The settings of a store. The sizes of its files can never be changed.
 
     RocketMQ's names are mappedFileSizeCommitLog, mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue,
-    storePathCommitLog and flushDiskType. `keeps_lite_queues` is True with enableLmq and enableMultiDispatch.
+    flushDiskType (SYNC_FLUSH) and storePathCommitLog. `keeps_lite_queues` stands for enableLmq and enableMultiDispatch.
     """
 
     segment_bytes: int = 1 << 30
@@ -35,10 +35,10 @@ class StoreSettings:
 
 
 def open_all(files: Files, folder: str, file_bytes: int, setting: str) -> dict[int, StoredFile]:
-    """Opens a folder's files. Returns them by the offset of their first byte, which is their name, ascending.
+    """Opens a folder's files, and returns them by the offset after which each is named, in ascending order.
 
-    An empty last file is removed. Raises `StoreError`, which mentions `setting`, for a file whose length is not
-    `file_bytes`.
+    An empty last file is removed. Raises `StoreError` for a file whose length is not `file_bytes`. The error mentions
+    `setting`, RocketMQ's name of the length.
     """
     names = [name for name in files.names(folder) if file_offset(name) is not None]
     if names and not files.size(f"{folder}/{names[-1]}"):

@@ -1,7 +1,7 @@
 """`LogCopy`: replays the copied log of a slave, while its master appends bytes to it.
 
-The bytes may end within a record, which is replayed when it is complete. Bytes that can never become a record are
-skipped, as recovery does with damage.
+To replay is to add the queue entries of the copied records. An incomplete last record waits for its other bytes.
+Damaged bytes are skipped, as in recovery.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pyrmq_core.servers.broker.store.reading import QueueKey
 from pyrmq_core.servers.broker.store.replay import EntryOf, Replay
 from pyrmq_core.servers.broker.store.scan.damage import next_record
 
-# The most records of a step, which then takes some 2 ms.
+# The most records that one call replays, in some 2 ms.
 RECORDS_AT_ONCE: Final = 500
-# The new bytes that must arrive after a search without result before the next search, and the bytes that both searches
-# cover.
+# After a search found no record, the next one waits for so many new bytes. It begins a little before them, since a
+# record may have been incomplete there.
 SEARCH_BYTES: Final = 1 << 20
 OVERLAP_BYTES: Final = 64
 
@@ -39,7 +39,7 @@ class LogCopy:
         self.end = log.end
         self.last_store_ms = 0
         self.holes: list[tuple[int, int]] = []
-        self.unknown_topic: str | None = None  # the topic for which the record at `end` waits
+        self.unknown_topic: str | None = None  # the topic of the record at `end`, which waits for the topic's settings
 
     def replay(self) -> tuple[bool, list[tuple[QueueKey, bytes]]]:
         """Adds the entries of the next copied records to their queues. Returns True if more records may follow.

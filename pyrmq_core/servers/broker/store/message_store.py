@@ -1,8 +1,9 @@
 """`MessageStore`: the broker's messages, appended to one log and read by topic, queue and offset.
 
-Everything here blocks and is called by one thread. Only functions that its methods return may run in another. Times are
-arguments. A message is stored when it is in the log, and readable when its queue entry is written: at once, or, with
-`readable_when_flushed` (SYNC_FLUSH), when it is synced.
+All methods block and are called in one thread. Only the functions that they return may run in other threads.
+
+A message is stored when it is in the log, and readable when its queue entry is written. This happens at once, or after
+the sync of the message if `readable_when_flushed` (SYNC_FLUSH) is set.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ class StoreListener:
 class MessageStore:
     """A broker's store: commit log, consume queues and checkpoint. `reader` reads stored messages.
 
-    `open` recovers after a crash. After a failed sync, written bytes may be lost: `failure` then has the reason, all
-    further messages are refused, and the caller must `abandon` the store, so that the next start checks the log.
-    Messages are also refused while `refusal` has a reason, which retention sets when the disk is too full.
+    `open` recovers after a crash. After a failed sync written bytes may be lost. Then `failure` has the reason, all
+    further messages are refused, and the caller must call `abandon`, so that the next start checks the log. Messages
+    are also refused while `refusal` has a reason, which retention sets when the disk is too full.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class MessageStore:
         self._entries = 0  # the entries of all queues, including unwritten ones
         self._deletions = 0
         self._copy: LogCopy | None = None
-        self._synced_queues = 0  # the queues with entries whose files are on the medium
+        self._synced_queues = 0  # the number of queues with entries at the last sync
         self._handed_out: deque[Mark] = deque()  # marks of `unsynced` calls that `synced` has not confirmed
         self.synced_mark = Mark(0, 0, 0)
         self.failure = ""
@@ -197,7 +198,7 @@ class MessageStore:
         self.listener.stored()
 
     def dispatch(self, end: int) -> None:
-        """Makes messages stored before `end` readable. Entries that a full disk refuses are left for the next call."""
+        """Makes messages stored before `end` readable. If the disk is full, the next call writes the other entries."""
         dispatched, written = write_entries(self._waiting, end)
         for key, entries in written:
             self.listener.readable(key, entries)
@@ -219,13 +220,13 @@ class MessageStore:
             raise StoreError(self.failure or self.refusal)
 
     def drop_incomplete(self) -> None:
-        """Cuts an incomplete last record from a slave's log, once all others are replayed. Raises `StoreError`."""
+        """Removes an incomplete last record from a slave's log, if all others are replayed. Raises `StoreError`."""
         copy = self._copy
         if copy is not None and copy.has_all and copy.end != self._log.end:
             self._log.cut(copy.end)
 
     def replay(self) -> bool:
-        """Makes some of a slave's copied messages readable. Returns False if none is complete. Raises `StoreError`."""
+        """Makes copied messages of a slave readable. Returns True if more may follow. Raises `StoreError`."""
         assert self._copy is not None, "a slave's store replays"
         before = self.readable_end
         has_more, written = self._copy.replay()
@@ -277,10 +278,10 @@ class MessageStore:
     def delete_queues(self, keys: Collection[QueueKey], folders: Iterable[str]) -> list[Callable[[], None]]:
         """Deletes queues and their folders, so that new queues with these names begin at offset 0.
 
-        First everything else is synced, and the checkpoint lets recovery begin after the queues' records, so that it
-        does not restore them. Returns functions that free the disk space, to be run in another thread. Raises
-        `StoreError`, with nothing deleted, if the checkpoint cannot be written. After a failed sync nothing more is
-        stored.
+        First all other data is synced. Then the checkpoint makes recovery begin after the records of the deleted
+        queues, so that it does not restore them. Returns functions that free the disk space, to be run in another
+        thread. Raises `StoreError`, with nothing deleted, if the checkpoint cannot be written. After a failed sync
+        nothing more is stored.
         """
         if self.failure:
             raise StoreError(self.failure)
@@ -320,8 +321,8 @@ class MessageStore:
     def remove_oldest_segment(self) -> list[Callable[[], None]]:
         """Makes the messages of the oldest segment unreadable, and moves the start of their queues.
 
-        Returns functions for another thread, in this order: they sync the offset at which recovery begins, and delete
-        the segment. Raises `StoreError`, with nothing changed, if the checkpoint cannot be written.
+        Returns two functions for another thread: the first syncs the log's new start, the second deletes the segment.
+        Raises `StoreError`, with nothing changed, if the checkpoint cannot be written.
         """
         oldest = self.oldest_segment()
         if oldest is None:
@@ -330,7 +331,7 @@ class MessageStore:
         return [self._checkpoint.sync_own, self._log.retire_oldest()]
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the log's end, and functions that sync up to it in another thread. `synced` must be called next."""
+        """Returns the log's end, and functions that sync the log up to it in another thread, before `synced`."""
         end, syncs = self._log.unsynced()
         self._handed_out.append(self._mark())
         return end, syncs
@@ -345,7 +346,7 @@ class MessageStore:
     def unsynced_queues(self) -> list[Callable[[], None]]:
         """Returns functions that sync all queue entries written so far, to be run in another thread.
 
-        Then `synced_queues` and `mark_safe` must be called.
+        The caller then calls `synced_queues` and `mark_safe`.
         """
         self._synced_queues = self.queues.count_used()
         return [sync for queue in self.queues.by_key.values() for sync in queue.unsynced()]
@@ -366,7 +367,7 @@ class MessageStore:
         behind = self._waiting and self._waiting[0].end <= mark.end
         if behind or self.failure or mark.deletions != self._deletions:
             return
-        # With a time and no offset, RocketMQ 5.5.0 does not start (enableAcceleratedRecovery).
+        # RocketMQ 5.5.0 does not start with a checkpoint that has a time but no offset (enableAcceleratedRecovery).
         time_ms = self._last_store_ms if mark.end else 0
         safe = replace(
             self._checkpoint.value,
@@ -416,7 +417,7 @@ class MessageStore:
         self._checkpoint.publish()
 
     def _mark(self) -> Mark:
-        # A slave's mark covers its replayed records.
+        # A slave's mark must not include copied records that have no queue entries yet.
         entries = self._entries if self._copy is None else self.queues.count_entries()
         return Mark(self.readable_end, entries, self._deletions)
 

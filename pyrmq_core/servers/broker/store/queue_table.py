@@ -1,7 +1,7 @@
 """The consume queues of a store by topic and queue id, and groups of appends that are written together.
 
-A queue starts at its first message that is still in the log. After segments of the log were removed, the start of each
-queue is moved at its next use, since a store may have many queues.
+A queue starts at its first message that is still in the log. After segments of the log were removed, the start of a
+queue is moved only when the queue is used, since a store may have many queues.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _new: Final = tuple.__new__  # takes half as long as the constructor of a `Named
 class Waiting(NamedTuple):
     """A stored append whose packed `entries` are not written to its queue yet, so that no reader finds its messages.
 
-    `end` is the log offset after the messages. A message of a lite topic has a second entry, in the queue of that
-    topic. For this entry `messages` is None, so that the message is reported once.
+    `end` is the log offset after the messages. A lite topic's message has two entries: in a queue of the parent topic
+    and in that of the lite topic. For the second, `messages` is None, so that the message is reported only once.
     """
 
     key: QueueKey
@@ -75,7 +75,7 @@ def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Dispatched], 
         first = group[0]
         queue = first.queue
         if first.queue_offset < queue.end:
-            # An earlier call wrote entries of this queue, and a full disk refused another queue's entries.
+            # An earlier call wrote entries of this queue, before a full disk refused those of another one.
             group = [stored for stored in group if stored.queue_offset >= queue.end]
             if not group:
                 continue
@@ -133,9 +133,9 @@ class QueueTable:
         return self._settings.keeps_lite_queues or (name, LITE_QUEUE_ID) in self.by_key
 
     def open(self) -> None:
-        """Opens the files of all queues. Raises `StoreError` for a queue whose format is not that of its topic.
+        """Opens the files of all queues.
 
-        A batch topic has batch queues, any other topic has queues of single messages.
+        Raises `StoreError` if a batch topic has queues of single messages, or another topic has batch queues.
         """
         self._open(QUEUES_FOLDER, are_batch=False)
         self._open(BATCH_QUEUES_FOLDER, are_batch=True)
@@ -188,7 +188,7 @@ class QueueTable:
         return queue is not None and queue.start == queue.end > 0 and queue.next_offset == queue.end
 
     def folder(self, key: QueueKey) -> str:
-        """Returns the folder to delete with a queue: its own, or its lite topic's, which has no other queue."""
+        """Returns the folder to delete with a queue. For a lite topic this is the topic's, which has only one queue."""
         if is_lite_queue(key[0]):
             return f"{QUEUES_FOLDER}/{key[0]}"
         kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER
@@ -199,7 +199,7 @@ class QueueTable:
         return 0 if queue is None else slots_of(queue).stored_bytes
 
     def count_entries(self) -> int:
-        # Each queue counts from offset 0 on.
+        # Removed entries are included: a queue's end is also the number of entries that it ever had.
         return sum([slots_of(queue).end for queue in self.by_key.values()])
 
     def count_used(self) -> int:
@@ -245,9 +245,8 @@ class AppendGroup:
     def add(self, append: Append, now_ms: int) -> AppendResult | None:
         """Adds an append with the store time `now_ms`. Returns its offsets, or None if the segment has no room for it.
 
-        Raises `DoesNotFit` for an append larger than a segment, and for a whole batch in one record whose queue offsets
-        are those of a single message. Raises `UnsafePath` for a topic that cannot be a folder's name, and another
-        `StoreError` if the disk fails.
+        Raises `DoesNotFit` for an append larger than a segment, and for a batch record without `inner_num`. Raises
+        `UnsafePath` for a topic that cannot be a folder's name, and another `StoreError` if the disk fails.
         """
         log, is_batch = self._log, append.inner_num > 0
         size = appended_bytes(append) + (INNER_BYTES if is_batch else LITE_BYTES if append.lite_queue else 0)
@@ -259,7 +258,7 @@ class AppendGroup:
         queue = self._queues.make(key, is_batch)
         index = self._next_offsets.get(queue, queue.next_offset)
         lite, lite_index = None, 0
-        # One search: one for each message would take half a microsecond of it.
+        # The properties are joined, since a search in those of each message would cost half a microsecond a message.
         if OFFSETS_INSIDE in b"".join(properties_of(append.pieces, 0, len(append.pieces))):
             append = append.unplaced()
         if is_batch:
@@ -274,7 +273,7 @@ class AppendGroup:
             self._end = log.place(size)
         elif not log.has_room(self._end, size):
             return None
-        # A store time of 0 looks like a page that was never written (log_scan.py), to RocketMQ as well.
+        # This broker and RocketMQ take a record with the store time 0 for bytes never written (log_scan.py).
         store_ms = now_ms or 1
         batch_topic = isinstance(queue, BatchConsumeQueue)
         records, entries, positions = build(append, self._end, index, store_ms, batch_topic=batch_topic)

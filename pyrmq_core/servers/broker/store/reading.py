@@ -3,11 +3,11 @@
 Source: store/DefaultMessageStore.java getMessage (5.4.0), with its status, next offset and limits. Adjacent records,
 such as those of a batch, are read as one piece, a run.
 
-The record to which a queue entry refers must have the entry's topic, queue, queue offset, log offset and size. A record
-in the queue of a lite topic has these of its parent topic, and its lite queue and offset in its properties. Only the
-first and the last record of a run are checked, since the sizes of the entries leave no room for other records between.
-A pull returns the messages before a wrong entry. A pull that begins at one raises `StoreError`, where RocketMQ returns
-whatever bytes are there.
+The record to which a queue entry refers must have the entry's topic, queue, queue offset, log offset and size. The
+record of a lite topic's message has the topic, queue and offset of the parent topic. Its lite queue and the offset
+there are properties. Only the first and the last record of a run are checked, since the sizes of the entries leave no
+room for other records between. A pull returns the messages before a wrong entry. If its first entry is wrong, it raises
+`StoreError`. RocketMQ returns the bytes unchecked.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from pyrmq_core.servers.broker.store.scan.log_scan import record_bytes, record_w
 QueueKey: TypeAlias = tuple[str, int]
 AnyConsumeQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
-# `maxFilterMessageSize` / 20: the entries examined for one answer.
+# The most entries that a pull examines: RocketMQ's maxFilterMessageSize, 16000, divided by an entry's 20 bytes.
 MAX_SCANNED_ENTRIES: Final = 800
 MAX_SCANNED_BYTES: Final = 16_000
 # The fields that identify a record: total size, magic, queue id, queue offset, commit-log offset, sysFlag; and the
 # body's length, which is at this place if both hosts are IPv4.
 IDENTITY: Final = struct.Struct(">ii4xi4xqqi44xi")
 # A run: log offset, bytes, number of messages, the first record's queue offset, the last record's log offset and its
-# queue offset. A plain tuple, since a pull makes many.
+# queue offset. A pull creates many runs, and a tuple is the fastest.
 Run: TypeAlias = tuple[int, int, int, int, int, int]
 MESSAGES: Final = 2
 FIRST_INDEX: Final = 3
@@ -168,7 +168,7 @@ def _choose(
     run_start = run_end = last_start = -1
     first_index = last_index = offset
     status = GetStatus.NO_MATCHED_MESSAGE
-    # Without a filter only fillers and removed messages are skipped, which are rare: few entries are read.
+    # Without a filter nearly all entries match, so no more are read than messages are wanted.
     for physical_offset, size, code in queue.entries(offset, most if tags_codes is None else MAX_SCANNED_ENTRIES):
         if size <= 0 or physical_offset < 0:
             if count:
@@ -205,7 +205,7 @@ def _choose_records(
 ) -> _Chosen:
     """Chooses complete batch records for a pull, from the one with the message at `offset` on, up to the limits.
 
-    As in 5.4.0, each examined message counts as an entry of 46 bytes, towards MAX_SCANNED_BYTES.
+    As in 5.4.0, the number of examined messages times 46, the bytes of an entry, is limited by MAX_SCANNED_BYTES.
     """
     requested = max(1, limits.max_messages if limits.requested_messages is None else limits.requested_messages)
     most_bytes = max(MAX_SCANNED_BYTES, requested * BATCH_ENTRY_BYTES)

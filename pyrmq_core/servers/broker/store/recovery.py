@@ -1,12 +1,12 @@
 """Recovery after a clean stop or a crash: finds the end of the log, and makes the queues agree with it.
 
-The log is read from an offset up to which log and queues are known to be synced. The first wrong record after that
-offset ends the log. If the synced part has to be read again, a wrong record in it is damage and is skipped. Queues are
-cut to the entries before the start and filled again from the records read, so that a second recovery changes nothing.
-Bytes that are cut become zeros, after they were copied (damage.py). If a queue lacks entries, all queues are rebuilt.
+The log is read from an offset up to which log and queues are known to be synced. The first unreadable record after that
+offset is taken for the end of the log. If the synced part must be read again, an unreadable record in it is damage and
+is skipped. Queue entries of records after the start are removed and added again. If a queue lacks earlier entries, all
+queues are rebuilt. The log's bytes after its end are copied to a file (damage.py) and then become zeros.
 
 RocketMQ (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) starts at the beginning of a
-segment, and does not clear the bytes that it cuts. Each of the two brokers opens the other's store.
+segment, and does not clear bytes after the end. It can open this broker's store, and this broker can open RocketMQ's.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class Recovery:
 
     `kept` is the copy of the bytes that were cut. `holes` are ranges of the log without a readable record, `bad_bodies`
     the offsets of records whose body contradicts its CRC. `gaps` counts queue offsets without a message,
-    `missing_bytes` lost bytes that were synced once. `start` is the offset of the log's first byte, `removed_end` the
-    offset up to which this broker removed old messages. `has_mark` is False if another broker wrote the checkpoint.
+    `missing_bytes` the bytes that had been synced and are lost. `start` is the offset of the log's first byte,
+    `removed_end` the offset up to which this broker removed old messages. `has_mark` is False if this broker's own
+    checkpoint file is missing, damaged or outdated.
     """
 
     clean: bool
@@ -184,10 +185,10 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
 
 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
-    """Removes a queue's entries of records from `start` on, and the entries just before whose records are missing.
+    """Removes the entries of records from the log offset `start` on, which the replay of the log adds again.
 
-    Returns the number of removed entries before `start`, which a power cut can leave. The entries from `start` on are
-    added again from the log.
+    Also removes the last entries before them if the log lacks their records, as after a power cut, and returns their
+    number.
     """
     slots = slots_of(queue)
     before_start = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)

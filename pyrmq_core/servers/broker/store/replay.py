@@ -28,7 +28,8 @@ ENTRIES_AT_ONCE: Final = 4096
 WITHOUT_ENTRY: Final = (0x4, 0xC)
 
 EntryOf = Callable[[RawRecord], bytes]
-# Returns the queue of a key. A new queue is a batch queue if its topic is a batch topic, or unknown and the flag True.
+# Returns the queue of a key, which it creates if it is missing. The flag decides the format if the topic is unknown:
+# with True it is a batch queue.
 QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
 
 
@@ -37,7 +38,7 @@ class MissingEntries(Exception):
 
 
 class UnknownTopic(Exception):
-    """Raised for a topic with unknown settings. These decide whether its queues have an entry a message or a batch."""
+    """Raised for a topic with unknown settings, which decide whether its queues are batch queues."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -48,9 +49,9 @@ class Replay:
     """A reader of the commit log that adds an entry to the right consume queue for each record.
 
     `queue_of` returns the queue of a topic and queue id, and `entry_of` the entry of a record. `on_written` is called
-    with key, queue and entries after they were written. The log was synced up to the offset `trusted`: before it an
-    unreadable record is damage, and is added to `holes`. After it such a record is the end of the log. `has_lite`
-    returns whether a record also has an entry in a lite queue.
+    after entries were written. The log was synced up to the offset `trusted`: an unreadable record before it is damage
+    and is added to `holes`, and one after it is the end of the log. `has_lite` returns True for the name of a lite
+    queue in which records get an entry, too.
     """
 
     def __init__(
@@ -81,12 +82,10 @@ class Replay:
         self.gaps = 0
 
     def run(self, start: int, *, whole: bool, most: int | None = None) -> None:
-        """Reads from `start` to the log's end, or at most `most` records. `end` then has the offset and the reason of
-        the stop.
+        """Reads from `start` to the log's end, or at most `most` records. Then `end` has the offset where it stopped.
 
-        If the `whole` log is read, fillers replace missing entries. Otherwise it raises `MissingEntries` if a queue
-        lacks entries of records before `start`. It stops before a record whose topic is unknown, and sets
-        `unknown_topic`.
+        If the `whole` log is read, fillers replace missing entries. Otherwise raises `MissingEntries` if a queue lacks
+        entries of records before `start`. Stops before a record whose topic is unknown, and sets `unknown_topic`.
         """
         count = 0
         for part in scan(self._log, start, self._trusted):
@@ -141,7 +140,7 @@ class Replay:
         queue = self._queue_of(key, is_batch)
         if isinstance(queue, BatchConsumeQueue):
             entry = batch_entry_of(record, self._entry_of(record))
-        elif is_batch:  # the topic was a batch topic, then deleted, and is a plain topic now
+        elif is_batch:  # a batch topic was deleted, and its name now is that of a topic of single messages
             return
         else:
             entry = self._entry_of(record)
@@ -217,7 +216,7 @@ def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> bo
     if index < queue.end:
         if queue.holds(index, entry):
             return False
-        queue.cut(index)  # the topic was deleted and made again: the later record counts
+        queue.cut(index)  # the topic was deleted and created again: the entry at this offset is the old topic's
     elif index > queue.end and not whole:
         raise MissingEntries
     queue.append(index, entry)

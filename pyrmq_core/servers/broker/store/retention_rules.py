@@ -79,8 +79,8 @@ def judge(
     """Decides whether to remove old segments and to refuse sends, by the hour of the day and the space on the disks.
 
     `spaces` are the file systems of log and queues, `store_bytes` is the size of the store. With `by_hand`, for an
-    administrator's request, old segments are removed at any hour. If the store's size is limited, a file system with
-    room for the rest of that size counts as empty.
+    administrator's request, old segments are removed at any hour. If `max_store_bytes` is set, a file system with
+    enough free space for the rest of them is ignored.
     """
     needed = max(rules.max_store_bytes - store_bytes, rules.segment_bytes)
     used = max(

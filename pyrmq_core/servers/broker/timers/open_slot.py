@@ -1,7 +1,7 @@
 """`OpenSlot`: the messages of the slot that is being delivered, in the order of their exact times.
 
-A message takes 8 bytes of memory, the offset of its entry in the timer log. A message that recalls another takes some
-100 bytes more, for a digest of the topic and UNIQ_KEY in it.
+A message takes 8 bytes of memory, for the offset of its entry in the timer log. A recall, which is a message that
+cancels another one, takes some 100 bytes more, for a digest of that message's topic and UNIQ_KEY.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Final
 from pyrmq_core.servers.broker.timers.timer_log import DELETE, ROLL, TimerEntry
 from pyrmq_core.servers.broker.timers.topic_counts import change_of
 
-# The bytes of a name's digest: enough that no two names of a slot have the same digest.
+# The bytes of a digest: enough that no two messages have the same.
 DIGEST_BYTES: Final = 16
 
 
 class OpenSlot:
     """The undelivered timer-log entries of one slot of the timer wheel.
 
-    Entries of equal due times are delivered in the order of the sends.
+    Entries that are due at the same time are delivered in the order of the sends.
     """
 
     def __init__(self, slot_ms: int, precision_ms: int) -> None:
         self.slot_ms = slot_ms
         self.end_ms = slot_ms + precision_ms
-        self.by_topic = Counter[int]()  # messages that were linked and added, by the hash of their topic
+        self.by_topic = Counter[int]()  # the number of the slot's messages, by the hash of their topic
         self._taken_back: set[bytes] = set()
-        self._deletes = array("q")  # entries of messages that recall others, newest first
-        self._late_deletes = array("q")  # recalls that came after the opening, oldest first
+        self._deletes = array("q")  # entries of recalls, newest first
+        self._late_deletes = array("q")  # recalls stored after the slot was opened, oldest first
         self._linked: dict[int, array[int]] = {}  # by exact time: entries, newest first
         self._times: list[int] = []  # the times of `_linked`, descending
-        self._late: list[tuple[int, int]] = []  # a heap of times and entries that came later
+        self._late: list[tuple[int, int]] = []  # a heap of times and entries stored after the slot was opened
         self._given_back: list[tuple[int, int]] = []  # times and entries, the next one last
 
     def link(self, position: int, entry: TimerEntry) -> None:
-        """Adds the entry at the offset `position` of the timer log.
+        """Adds an existing entry, at the offset `position` of the timer log, while the slot is being opened.
 
-        Entries must be added from the newest to the oldest. After the last one `sort` must be called.
+        The caller adds the entries from the newest to the oldest, and then calls `sort`.
         """
         self.by_topic[entry.topic_hash] += change_of(entry)
         if takes_back(entry):
@@ -94,10 +94,7 @@ class OpenSlot:
         self._given_back += reversed(entries)
 
     def left(self) -> Iterator[int]:
-        """Yields the timer-log offsets of all undelivered entries.
-
-        Entries that recall another message come first, then the others by time and arrival.
-        """
+        """Yields the timer-log offsets of all undelivered entries: first recalls, then messages by time and arrival."""
         yield from reversed(self._deletes)
         yield from self._late_deletes
         yield from [position for _, position in reversed(self._given_back)]
@@ -106,7 +103,7 @@ class OpenSlot:
         yield from [position for _, position in sorted(self._late)]
 
     def _exact(self, entry: TimerEntry) -> int:
-        """Returns an entry's exact due time. Entries of RocketMQ have none and are due at the slot's end."""
+        """Returns an entry's exact due time, or the slot's end for an entry by RocketMQ, which stores no exact time."""
         return entry.due_ms if self.slot_ms < entry.due_ms <= self.end_ms else self.end_ms
 
 

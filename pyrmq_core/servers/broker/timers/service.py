@@ -1,7 +1,7 @@
 """`Timers`: the tasks that deliver timer messages and write the checkpoint of their files.
 
-After a disk error both tasks try again after a second, and no message is skipped. The system's clock is read at least
-every second, since a wait does not notice that the clock was set or the host slept.
+After a disk error the delivery waits a second and tries again, so that no message is skipped. It reads the system's
+clock at least every second, since the clock may be set, or the host may sleep.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_WAIT_SECONDS: Final = 1.0
 
 
 class Timers:
-    """The timer messages of one broker. If `enabled` is False they wait until a start with timerWheelEnable=true.
+    """The tasks of one broker's timer messages. Unless `enabled`, all messages wait (timerWheelEnable=false).
 
     A checkpoint is written every `flush_ms`. `now_ms` returns the system's clock. With `counts_topics` waiting messages
     are counted by topic, for which a start reads all entries. `on_taken` is called with each new timer message,
@@ -64,7 +64,7 @@ class Timers:
         self._now_ms = now_ms
         self._arrived = trio.Event()
         self._saved = (0, 0)
-        self.delivered_ms = 0  # every message due up to this time was delivered, as far as the clock has come there
+        self.delivered_ms = 0  # no message due up to this time waits; it may lie in the future
 
     def open(self) -> None:
         """Opens the timer files of an opened store. Blocks. Raises `StoreError` if they cannot be opened."""
@@ -120,7 +120,7 @@ class Timers:
                 await self._arrived.wait()
 
     async def _save(self) -> None:
-        """Syncs the timer files and writes the checkpoint, after the commit log is synced up to the same state."""
+        """Syncs the timer files, waits until the commit log is synced as far, and writes the checkpoint."""
         while self.messages.files.may_save:
             await trio.sleep(self._flush_seconds)
             await self._remove_files()

@@ -1,7 +1,7 @@
 """The file `config/timercheck`: the progress of timer delivery, from which the next start continues.
 
     field                      bytes
-    read time                  8      slots before it are delivered, with all times in ms
+    read time                  8      slots before it are delivered. All times are in ms
     timer log synced to        8
     queue offset               8      of rmq_sys_wheel_timer: messages before it are in the timer log, or delivered
     master's queue offset      8      the same on a master
@@ -10,9 +10,9 @@
     number of changes          8
     zeros                      8      this and the next four are not RocketMQ's
     mark                       8      `PYRMQTM1`
-    commit log                 8      copies that were delivered later than this checkpoint lie after this offset
+    commit log                 8      copies that were delivered after this checkpoint have a later commit-log offset
     precision                  4      of the slots, in ms
-    CRC                        4      of all fields before: another broker's change makes the mark invalid
+    CRC                        4      of all fields before, which shows whether another broker has changed them
     zeros                      to 4096
 
 Source: store/timer/TimerCheckpoint.java (5.4.0).
@@ -38,7 +38,7 @@ OWN: Final = struct.Struct(">8x8sqi")
 CRC: Final = struct.Struct(">I")
 MARK: Final = b"PYRMQTM1"
 
-# The most bytes of the log that a start reads in search of copies, in some 20 s.
+# The most bytes of the commit log in which a start searches for delivered copies, which takes some 20 s.
 MAX_LOOKED_AT_BYTES: Final = 4 << 30
 
 
@@ -47,9 +47,9 @@ class TimerCheckpoint:
     """The saved progress of the timers, with times in ms since 1970.
 
     All slots before `read_ms` are delivered. Messages of rmq_sys_wheel_timer before `queue_offset` are delivered, or in
-    the timer log, which is synced up to `log_position`. `state_version`, `changed_ms` and `changes` are its version.
-    Copies delivered later lie after `log_end` of the commit log. That field and `precision_ms`, the length of a slot,
-    are None in a file by RocketMQ.
+    the timer log, which is synced up to `log_position`. `state_version`, `changed_ms` and `changes` are RocketMQ's
+    DataVersion. Copies delivered after the checkpoint are in the commit log after `log_end`. `log_end` and
+    `precision_ms`, the length of a slot, are None if RocketMQ wrote the file.
     """
 
     read_ms: int = 0
@@ -96,9 +96,9 @@ class TimerCheckpoint:
 def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
     """Saves the master's timer checkpoint on its slave, in any thread. Raises `StoreError` if that fails.
 
-    It deletes a timer log and wheel that the slave may have from a time as master. If the slave becomes the master, it
-    builds them from its commit log, and the checkpoint says which messages were delivered. The saved `log_position` is
-    at least 1, so that an empty timer log never seems complete.
+    Deletes the timer log and wheel that the slave may have from its time as a master. If it becomes the master again,
+    it rebuilds them, and the checkpoint says which messages were delivered. The saved `log_position` is at least 1, so
+    that a start finds the deleted timer log missing, and not complete.
     """
     for path in (timer_log.FOLDER, timer_wheel.PATH):
         files.remove(path)
@@ -113,16 +113,16 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
     if record is None or record.topic != TOPIC_BYTES:
         return saved.queue_offset
     after = record.queue_offset + 1
-    # RocketMQ writes its checkpoint before the log is synced: the log decides.
+    # RocketMQ's queue offset may be too high, since it writes the checkpoint before the timer log is synced.
     return max(saved.queue_offset, after) if saved.log_end is not None else after
 
 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
     """Returns the commit-log offset from which to search for copies delivered since RocketMQ's checkpoint was written.
 
-    A start leaves out the messages of these copies. Returns None if there are no timer messages, or if too much of the
-    log follows. The checkpoint's read time and queue offset may be of different moments. So the offset precedes the
-    messages stored since that time and, unless too much of the log would follow, those from the queue offset on.
+    A start does not deliver the messages of these copies again. RocketMQ may have written read time and queue offset at
+    different moments, so the search begins before the messages of both. If that is too much of the log, it begins
+    before the messages since the read time. Returns None if that is still too much, or if there are no timer messages.
     """
     start, end = store.reader.bounds(TIMER_QUEUE)
     if start >= end:

@@ -1,8 +1,8 @@
 """The delivered copy of a timer message, and the search for copies that an earlier run delivered.
 
-A copy has the properties of its message and TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS. It is recognized by its topic and
-queue, UNIQ_KEY, delivery time, born time and the CRC of its body, which are equal to the message's. So the commit log
-shows what a killed broker had delivered.
+A copy has the properties of its message, and also TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS. It has the same topic, queue,
+UNIQ_KEY, delivery time, born time and body CRC as the message. With these a start finds in the commit log which
+messages were delivered before a kill.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from pyrmq_core.servers.broker.timers.timer_rules import (
     TIMER_ROLL_TIMES,
 )
 
-# What identifies a delivered copy: topic, queue, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES, born time and the body's
-# CRC.
+# The identity of a copy: topic, queue, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES, born time and the body's CRC.
 CopyKey: TypeAlias = tuple[str, int, str, str, str, int, int]
 MARK: Final = TIMER_DEQUEUE_MS.encode()
 # Long.MAX_VALUE: the enqueue time of a message that was due before it entered the timer log.
@@ -47,7 +46,7 @@ class NoTimer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TimerMessage:
-    """A message of rmq_sys_wheel_timer: its record and properties, its slot's time, and its own topic and queue."""
+    """A message of rmq_sys_wheel_timer: its record and properties, its slot's time, and its real topic and queue."""
 
     record: RawRecord
     properties: dict[str, str]
@@ -73,10 +72,10 @@ def read_message(record: RawRecord) -> TimerMessage:
 
 
 def copy_of(message: TimerMessage, enqueue_ms: int, now_ms: int, *, rolls: bool) -> Append:
-    """Returns the copy of a timer message to store when its slot is due, with the message's own topic and queue.
+    """Returns the copy of a timer message to store when its slot is due, with the message's real topic and queue.
 
-    With `rolls` the copy goes to rmq_sys_wheel_timer again, for a later slot. If there is room, its properties include
-    `now_ms` and `enqueue_ms`, the time at which the message entered the timer log.
+    With `rolls` the copy's topic is rmq_sys_wheel_timer, where it waits for a later slot. If there is room, its
+    properties include `now_ms` and `enqueue_ms`, the time at which the message entered the timer log.
     """
     record, added = message.record, {TIMER_ENQUEUE_MS: str(enqueue_ms)}
     if rolls:
@@ -119,8 +118,8 @@ class DeliveredCopies:
     def find(self, records: Iterable[RawRecord], start: int, queue_offset: int, time_ms: int) -> None:
         """Collects the delivered copies among `records`, which begin at the log offset `start`.
 
-        They are copies of messages in rmq_sys_wheel_timer before `queue_offset` that are due by `time_ms`. Once both
-        limits are passed, `forget` drops the copies.
+        Their messages are in rmq_sys_wheel_timer before `queue_offset` and were due by `time_ms`. After these limits
+        `forget` drops the copies.
         """
         for record in records:
             if MARK in record.properties:
@@ -131,20 +130,17 @@ class DeliveredCopies:
         self._until = (queue_offset, time_ms)
 
     def take(self, key: CopyKey) -> bool:
-        """Removes one delivered copy with this key. Returns False if there is none.
-
-        Two equal messages need two copies.
-        """
+        """Removes one delivered copy with this key. Returns False if there is none."""
         if not self._keys[key]:
             return False
         self._keys[key] -= 1
         return True
 
     def forget(self, queue_offset: int, oldest_ms: int) -> None:
-        """Drops all copies once `queue_offset` and `oldest_ms` have passed the limits given to `find`.
+        """Drops all copies if no message that is still to be delivered can have one.
 
-        `queue_offset` is that of the next message to read, `oldest_ms` the time of the earliest waiting slot. After
-        that no copy can match.
+        `queue_offset` is the offset of the next message to read, `oldest_ms` the time of the earliest waiting slot.
+        Both must have passed the limits that were passed to `find`.
         """
         if self.start is not None and queue_offset >= self._until[0] and oldest_ms > self._until[1]:
             self._keys.clear()

@@ -1,7 +1,7 @@
-"""`TimerDelivery`: reads the messages of timer entries, and stores their copies in their own topics.
+"""`TimerDelivery`: reads the messages of timer entries, and stores their copies in the messages' real topics.
 
-Copies of due messages are stored together, in groups of at most `STEP_BYTES`. An entry leaves the open slot when its
-own copy is stored, so that a disk that fills up in the middle of a group causes no loss and no repetition.
+Copies of due messages are stored in groups of about `STEP_BYTES`. If the disk fills up in the middle of a group, only
+the entries without a stored copy stay in the slot, so that no message is lost or delivered twice.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pyrmq_core.servers.broker.timers.timer_copies import (
 from pyrmq_core.servers.broker.timers.timer_log import ROLL, DamagedTimers, TimerEntry, TimerLog
 from pyrmq_core.servers.broker.timers.timer_rules import TIMER_QUEUE, TOPIC_BYTES
 
-# The bytes of messages that one step reads, and that it delivers; other tasks run between two steps.
+# The bytes of messages that one step reads or delivers. Other tasks run between two steps.
 STEP_BYTES: Final = 256 << 10
-# The least bytes that a message counts as, for the work that does not depend on its size.
+# A smaller message counts as this many bytes of a step, since most of its work does not depend on its size.
 MESSAGE_BYTES: Final = 5 << 10
 
 
 class DueCopy(NamedTuple):
-    """The copy of a due timer message, to be stored in its own topic."""
+    """The copy of a due timer message, and the message's real topic, which differs from the copy's if it rolls."""
 
     topic: str
     append: Append
@@ -57,7 +57,7 @@ class TimerDelivery:
         self._first_unreadable = 0  # the first message's offset in the commit log
 
     def find_copies(self, log_end: int, now_ms: int) -> None:
-        """Finds the delivered copies of messages due by `now_ms` in the commit log from `log_end` on."""
+        """Searches the commit log from `log_end` on for copies of messages that were due by `now_ms`."""
         start = max(log_end, self._store.start)
         self.copies = DeliveredCopies()
         if not self._store.reader.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored
@@ -125,7 +125,7 @@ class TimerDelivery:
         return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
 
     def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
-        """Returns True if an earlier run stored this message's copy. With `rolls` that copy waits in a later slot."""
+        """Returns True if an earlier run of the broker stored this message's copy."""
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:

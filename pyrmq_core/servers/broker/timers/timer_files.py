@@ -1,8 +1,8 @@
 """`TimerFiles`: timer log, wheel and checkpoint together, opened, repaired and synced.
 
-Log and wheel can be rebuilt from the messages in rmq_sys_wheel_timer. A checkpoint is written when log, wheel and the
-commit log are synced up to its state. After a crash the later entries are linked into the wheel again, and the messages
-after the last entry are read again.
+Log and wheel can be rebuilt from the messages in rmq_sys_wheel_timer. A checkpoint is written after log, wheel and
+commit log were synced. After a crash, timer-log entries since the checkpoint are linked into the wheel again, and
+messages without an entry are read again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pyrmq_core.servers.broker.timers.timer_wheel import Slot, TimerWheel
 from pyrmq_core.servers.broker.timers.topic_counts import TopicCounts, change_of
 
 NOTHING: Final = TimerCheckpoint()
-# The entries that one step rewrites, in some ms.
+# The most entries that one step rewrites, in a few ms.
 REWRITTEN_AT_ONCE: Final = 500
 
 
 class TimerFiles:
     """The timer log, the timer wheel and their checkpoint.
 
-    `slots` is a heap with the times of the slots that must still be delivered, without the one that is open.
+    `slots` is a heap with the times of the undelivered slots, except the slot that is being delivered.
     """
 
     def __init__(self, files: Files, settings: TimerSettings) -> None:
@@ -41,9 +41,9 @@ class TimerFiles:
         self.slots: list[int] = []
         self.saved = NOTHING
         self.has_checkpoint = False
-        self.may_save = True  # False after a failed sync: lost entries are read again from the last checkpoint on
+        self.may_save = True  # False after a failed sync: a new checkpoint would claim entries that may be lost
         self.is_saving = False  # while another thread writes a checkpoint
-        self.last_entry: TimerEntry | None = None  # after `open`: the entry of the message that was stored last
+        self.last_entry: TimerEntry | None = None  # after `open`: the entry of the newest message
         self.waiting = 0  # messages in undelivered slots, without recalled messages
         self.topics: TopicCounts | None = None  # the waiting messages by topic, if set before `open`
 
@@ -56,8 +56,8 @@ class TimerFiles:
     def open(self, commit_log_end: int) -> str:
         """Opens and repairs the files. Returns "", or the reason why the caller must rebuild log and wheel.
 
-        One reason is an entry whose message lies beyond `commit_log_end`, and was lost in a power cut. Raises
-        `StoreError` for files of the timer log with another length than in the settings.
+        One reason is an entry whose message lies beyond `commit_log_end`: a power cut lost it. Raises `StoreError` for
+        timer-log files whose length is not that of the settings.
         """
         checkpoint = TimerCheckpoint.decode(self._files.load(timer_checkpoint.PATH))
         self.has_checkpoint = checkpoint is not None and checkpoint.read_ms > 0  # an unwritten file has only zeros
@@ -77,7 +77,7 @@ class TimerFiles:
         if not is_whole or not self.wheel.exists or not same_slots:
             are_linked = self._link_all()
         else:
-            # Without our mark: RocketMQ's checkpoint does not record the wheel's state at the sync.
+            # RocketMQ (`log_end` is None) does not sync the wheel with its checkpoint, so more entries are linked.
             start = saved.log_position
             start = start if saved.log_end is not None else max(self.log.start, start - self._settings.log_file_bytes)
             self._link(start)
@@ -105,7 +105,7 @@ class TimerFiles:
             first = slot.first if slot.last > NO_ENTRY else position
             self.wheel.put(entry.slot_ms, Slot(first, position, slot.number + change))
         except StoreError:
-            self.log.cut(end)  # an entry without its link would be linked after a crash
+            self.log.cut(end)  # otherwise a start after a crash would find this entry, which the caller writes again
             raise
         self.waiting += change
         if self.topics is not None:
@@ -115,8 +115,8 @@ class TimerFiles:
     def rewrite(self, slot_ms: int, positions: Iterable[int], by_topic: Mapping[int, int]) -> Iterator[None]:
         """Replaces a slot's entries by new copies of the entries at `positions` of the timer log, in steps.
 
-        Only the last step changes the slot. `by_topic` has the number of the slot's messages by the hash of their
-        topic. Raises `StoreError` if a write fails. The copies written until then stay unused in the log.
+        Only the last step changes the slot: if a write fails with `StoreError`, the slot keeps its old entries.
+        `by_topic` has the number of the slot's old messages by the hash of their topic.
         """
         before, after, left = self.wheel.slot(slot_ms), Slot(), Counter[int]()
         for number, position in enumerate(positions, 1):
@@ -186,9 +186,9 @@ class TimerFiles:
             self.topics.clear()
 
     def _count(self, slots: Iterable[tuple[int, Slot]], topics: TopicCounts) -> None:
-        # Counting takes some 7 us a message.
+        # This takes some 7 us a message.
         for time_ms, slot in slots:
-            with contextlib.suppress(DamagedTimers):  # the damage is found again and repaired when the slot is opened
+            with contextlib.suppress(DamagedTimers):  # the delivery of the slot will find the damage and repair it
                 for _, entry in self.chain(time_ms, slot.last):
                     topics.add(entry)
 
@@ -200,10 +200,10 @@ class TimerFiles:
         are_linked = True
         for position, entry in self.log.scan(start):
             if self.last_entry is None or entry.physical_offset > self.last_entry.physical_offset:
-                self.last_entry = entry  # a rewritten entry has an earlier message than entries before it
+                self.last_entry = entry  # not always the log's last entry, which may be a rewritten one
             if entry.slot_ms >= self.saved.read_ms - self._settings.precision_ms:
                 slot = self.wheel.slot(entry.slot_ms)
-                # After a `rewrite` that was cut short, the first entry has no link to the slot's last entry.
+                # False for the first entry of a `rewrite` that a crash interrupted: it does not link to the last one.
                 if position > slot.last and slot.last in (entry.previous, NO_ENTRY):
                     first = slot.first if slot.last > NO_ENTRY else position
                     self.wheel.put(entry.slot_ms, Slot(first, position, slot.number + 1))

@@ -1,18 +1,18 @@
-"""The timer log: one entry for each waiting message, with a link to the entry before it in the same slot.
+"""The timer log: one entry for each waiting message, with a link to the previous entry of its slot.
 
     entry                      bytes
     size                       4      52
     previous entry             8      of the same slot, -1 for the first
-    magic                      4      1, with 2: stored again then, with 4: recalls another message
+    magic                      4      bits. 1: always. 2: stored again for a later slot. 4: recalls another message
     enqueue time               8      ms, rounded down to a slot
     delay                      4      ms from the enqueue time to the slot
     commit-log offset          8      of the message in rmq_sys_wheel_timer
     record size                4
     hash of the real topic     4
-    reserved                   8      here the exact time in ms, 0 in RocketMQ, which does not read it
+    exact time                 8      ms. RocketMQ writes 0 and does not read it
 
-Files have one length and are named after the offset of their first byte. Each ends with a blank entry, whose magic
-follows its length and 8 zeros. Source: store/timer/TimerLog.java (5.4.0).
+Files have one length and are named after the offset of their first byte. Each ends with a blank entry: its size (4), 8
+zeros and a magic number (4). Source: store/timer/TimerLog.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class DamagedTimers(StoreError):
 class TimerEntry(NamedTuple):
     """One entry of the timer log: a waiting message of `size` bytes at `physical_offset` of the commit log.
 
-    `previous` is the offset of the entry before it in the same slot. The message entered the log at `enqueue_ms`, waits
-    in the slot of the time `slot_ms`, and is due at `due_ms`. `magic` has the bits that say whether the message is
-    stored again when its slot is due, or recalls another message.
+    `previous` is the timer-log offset of the slot's previous entry. The message entered the timer log at `enqueue_ms`,
+    waits in the slot of the time `slot_ms`, and is due at `due_ms`. In `magic`, the bit `ROLL` means that the message
+    is then stored again for a later slot, and `DELETE` that it recalls another message.
     """
 
     previous: int
@@ -82,8 +82,8 @@ class TimerLog:
     def open(self) -> None:
         """Opens the files. `end` is the end of the last file until `scan` finds the last entry.
 
-        Raises `StoreError` for a file of another length. The next sync includes entries that a killed process left
-        unsynced.
+        Raises `StoreError` for a file of the wrong length. All files are marked as unsynced, since a killed process may
+        not have synced them.
         """
         self._opened = open_all(self._files, FOLDER, self._file_bytes, SETTING)
         self._unsynced = set(self._opened)
@@ -153,10 +153,10 @@ class TimerLog:
         self.end = end
 
     def retire_before(self, physical_offset: int) -> list[Callable[[], None]]:
-        """Drops the first files, as far as all their entries have messages before `physical_offset` of the commit log.
+        """Drops the first files whose messages all lie before `physical_offset`, the commit log's start.
 
-        These messages were removed. Every entry counts, since an entry that was written again may have an older message
-        than those before it. Returns functions that remove the files, in any thread but in this order.
+        All entries of a file are examined, since a rewritten entry may have an older message than entries before it.
+        Returns functions that remove the files, in any thread but in this order.
         """
         removals: list[Callable[[], None]] = []
         for base in list(self._opened)[:-1]:

@@ -1,7 +1,7 @@
 """The delivery time of a timer message: the properties that set it, when it is refused, and how it is rounded.
 
-A time is rounded down to its slot's time, `out_ms`, which is kept in the property TIMER_OUT_MS. A slot has the messages
-due after its time, up to and including the next slot's. Source: broker/util/HookUtils.java (5.4.0),
+A time is rounded down to its slot's time, `out_ms`, which is stored in the property TIMER_OUT_MS. A slot has the
+messages due after its time, up to and including the next slot's time. Source: broker/util/HookUtils.java (5.4.0),
 handleScheduleMessage.
 """
 
@@ -29,9 +29,9 @@ TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
 TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
-# The most that a delivery adds to the properties: a copy has to fit, too.
+# The most bytes that a delivery adds to the properties. A send must leave room for them.
 DELIVERY_BYTES: Final = 100
-# The most slots of one roll: a week, without a minute of slots that are being used (TimerMessageStore).
+# The most slots that a message waits before it is stored again: a week less a minute (TimerMessageStore).
 MAX_ROLL_SLOTS: Final = 7 * 24 * 3600 - 60
 # The precisions that a broker accepts (MessageStoreConfig.setTimerPrecisionMs).
 PRECISIONS_MS: Final = (100, 200, 500, 1000)
@@ -41,7 +41,7 @@ PRECISIONS_MS: Final = (100, 200, 500, 1000)
 class TimerSettings:
     """The settings of timers. A slot is `precision_ms` long, and no message may be delayed longer than `max_delay_ms`.
 
-    A message due in more than `roll_slots` slots waits in an earlier slot first, and is then stored again.
+    A message due in more than `roll_slots` slots rolls: it waits in an earlier slot, and is then stored again.
     """
 
     precision_ms: int = 1000
@@ -67,10 +67,10 @@ def drop_times(properties: MutableMapping[str, str]) -> None:
 def place_timer(
     properties: MutableMapping[str, str], topic: str, queue_id: int, now_ms: int, settings: TimerSettings
 ) -> bool:
-    """Adds to `properties` the time of the message's slot and its own topic and queue.
+    """Adds to a message's `properties` the time of its slot, and its real topic and queue.
 
-    Returns False, with nothing added, if the message is due already. `now_ms` is the time of the send, from which a
-    delay counts. Raises `BadTimer` for a delivery time that is refused.
+    Returns False, with nothing added, if the message is due already. `now_ms` is the time of the send, to which a delay
+    is added. Raises `BadTimer` for a delivery time that is refused.
     """
     due_ms = delivery_ms(properties, now_ms)
     if due_ms <= now_ms:
@@ -86,7 +86,7 @@ def place_timer(
 
 
 def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
-    """Returns the delivery time in ms. A delay counts from `now_ms`. Raises `BadTimer` if the text is not a number."""
+    """Returns the delivery time in ms. A delay is added to `now_ms`. Raises `BadTimer` if the text is not a number."""
     try:
         if (seconds := properties.get(TIMER_DELAY_SEC)) is not None:
             return now_ms + parse_long(seconds) * 1000
@@ -98,18 +98,15 @@ def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
 
 
 def slot_of(due_ms: int, precision_ms: int) -> int:
-    """Returns the time of the wheel's slot in which a message with a due time waits, both in ms.
-
-    A slot has the messages due after its own time, up to and including the next slot's time.
-    """
+    """Returns the time of the timer wheel's slot in which a message due at `due_ms` waits."""
     return (due_ms - 1) // precision_ms * precision_ms
 
 
 def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precision_ms: int) -> int:
     """Returns the exact time in ms at which a stored message is due, within the slot that begins after `out_ms`.
 
-    A delay in the properties counts from `stored_ms`, when the message was stored. Without a valid time the result is
-    the slot's end.
+    A delay in the properties is added to `stored_ms`, the time when the message was stored. Without a valid time the
+    result is the slot's end.
     """
     try:
         due_ms = delivery_ms(properties, stored_ms)
@@ -121,8 +118,8 @@ def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precisi
 def rolled_slot(out_ms: int, write_ms: int, settings: TimerSettings) -> tuple[int, bool]:
     """Returns the time of the slot in which a message waits next, and True if it is then stored again for a later slot.
 
-    `out_ms` is the time of its final slot, and `write_ms` that of the current slot. A message due in more than
-    `roll_slots` slots is stored again in between, since retention could otherwise remove it with other old messages.
+    `out_ms` is the time of its final slot, and `write_ms` of the current slot. A message due in `roll_slots` slots or
+    more is stored again in between, since retention could otherwise remove it with other old messages.
     """
     window_ms = settings.roll_slots * settings.precision_ms
     beyond_ms = out_ms - write_ms - window_ms

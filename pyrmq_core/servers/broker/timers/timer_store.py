@@ -1,13 +1,12 @@
 """`TimerStore`: reads timer messages from rmq_sys_wheel_timer into the timer files, and delivers them when due.
 
-A message is delivered at once if its slot is over when it is read. After a start such messages first wait until all
-stored messages are read, since a later message may recall an earlier one. The others wait in the wheel. A slot is
-opened at its time, and each of its messages is stored in its own topic at its exact time. A waiting message takes 52
-bytes of the timer log, and no memory until its slot is open.
+A message waits in a slot of the timer wheel. The slot is opened at its time, and each of its messages is stored in its
+real topic at its exact time. A message is delivered at once if its slot is over when it is read. After a start, all
+stored messages are read first, since a later one may recall an earlier one. A waiting message takes 52 bytes of the
+timer log, and no memory until its slot is open.
 
-`work` does one step, of at most `STEP_BYTES` of messages. Two kinds of work are one step however long they take: the
-search for delivered copies in the commit log at a rebuild, and the syncs of all files after the clock was set back. The
-time is an argument, and nothing here waits.
+`work` does one short step, of about `STEP_BYTES` of messages. Two steps may take long: the search for delivered copies
+in the commit log at a rebuild, and the syncs of all files after the clock was set back.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from pyrmq_core.servers.broker.timers.topic_counts import topic_hash
 LINKED_AT_ONCE: Final = 1000
 EMPTIED_AT_ONCE: Final = 1000
 FAR_MS: Final = 1 << 50
-# After a rebuild an older message counts as delivered if its slot is this number of slots before the read time.
+# After a rebuild, a message that rolls is taken for delivered if its slot is so many slots before the read time.
 MARGIN_SLOTS: Final = 2
 
 
@@ -62,8 +61,8 @@ class Earlier:
 class TimerStore:
     """The waiting timer messages of one broker.
 
-    `open` must be called first. `work` does a step and returns the ms until the next. `on_taken` is called with each
-    message that is read. `removals` has functions that remove files of the timer log, in any thread but in this order.
+    `open` must be called first. `on_taken` is called with each message that is read. `removals` has functions that
+    remove files of the timer log, in any thread but in this order.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class TimerStore:
         self.queue_offset = 0
         self._read_ms = 0
         self._slot: OpenSlot | None = None
-        self._linking: int | None = None  # the next entry to read of the open slot, until all are read
+        self._linking: int | None = None  # the next entry of the open slot to read, or None if all are read
         self._leaving: Iterator[None] | None = None  # the steps that close the open slot before it is delivered
         self._opened_at = 0  # the commit log's end when the slot was opened
         self._earlier = Earlier()
@@ -119,7 +118,7 @@ class TimerStore:
         log_end = processed_end(self._store, saved) if saved.log_end is None else saved.log_end
         if log_end is not None:
             self.delivery.find_copies(log_end, now_ms)
-        with contextlib.suppress(StoreError):  # the disk is full: the first message's write tries again
+        with contextlib.suppress(StoreError):  # if the disk is full, `work` tries again
             self._begin(now_ms)
         return lines
 
@@ -145,7 +144,7 @@ class TimerStore:
             return 0
 
     def state(self, now_ms: int) -> TimerCheckpoint:
-        """Returns the current checkpoint. The timer files and the commit log must be synced before it is saved."""
+        """Returns the current progress. Timer files and commit log must be synced before it is saved."""
         # After the clock was set back, later slots may still have entries of delivered messages.
         read_ms = max(self._floor(now_ms), self._read_ms) if self._slot is None else self._slot.slot_ms
         if self._slot is None and self.files.slots:
@@ -171,9 +170,9 @@ class TimerStore:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """The commit log's end, and the read time in ms, before which all slots are delivered.
+        """The commit log's end, and the time in ms before which all slots are delivered.
 
-        Each stored message changes the first, and each delivered slot the second.
+        While both are unchanged, no new checkpoint is needed.
         """
         return self._store.end, self._read_ms
 
@@ -187,7 +186,7 @@ class TimerStore:
             for sync in self.files.syncs():
                 sync()
             state = replace(self.state(now_ms), log_end=log_end)
-            if slot is not None and self.files.is_empty(slot.slot_ms):  # otherwise RocketMQ would link them again
+            if slot is not None and self.files.is_empty(slot.slot_ms):  # RocketMQ would link its old entries again
                 state = replace(state, read_ms=slot.end_ms)
             self.files.save(state)
         self.delivery.report()
@@ -205,9 +204,10 @@ class TimerStore:
             self.files.expect(slot.slot_ms)
 
     def _go_back(self, write_ms: int) -> None:
-        """Moves the read time back towards `write_ms`, after the clock was set back, and empties the slots between.
+        """Moves the read time back towards `write_ms`, after the clock was set back, in steps.
 
-        The read time is the end of the delivered slots. Each call empties only some slots.
+        The slots between were delivered, so they are emptied before new messages enter them. An open slot is left
+        first.
         """
         if self._slot is not None:
             self._leaving = self._leaving or self._leave_slot()
@@ -273,9 +273,9 @@ class TimerStore:
         return offset < end
 
     def _begin(self, now_ms: int) -> None:
-        """Writes the first checkpoint, or writes the last one again with an earlier time after the clock was set back.
+        """Writes the first checkpoint, or, after the clock was set back, the last one with the earlier time.
 
-        Without the earlier time, a start after a kill would skip the slots up to the later time.
+        Otherwise a start after a kill would skip the slots between the two times.
         """
         write_ms = self._floor(now_ms)
         if not self.files.has_checkpoint:
@@ -319,9 +319,9 @@ class TimerStore:
                 self._take_back(slot, message)
 
     def _is_of_past_slot(self, message: TimerMessage, write_ms: int) -> bool:
-        """Returns True if a message must wait although its slot is over, since a later message may recall it.
+        """Returns True if a message must wait in its slot, although that is over, since a later message may recall it.
 
-        Such a message was stored before this start, and its slot was not delivered.
+        This holds for messages stored before this start, whose slot was not delivered.
         """
         oldest_ms = max(self._read_ms, write_ms - SLOTS // 2 * self._settings.precision_ms)
         return message.record.queue_offset < self._known_end and self._floor(message.out_ms) >= oldest_ms

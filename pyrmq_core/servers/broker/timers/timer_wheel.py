@@ -1,9 +1,9 @@
 """The timer wheel: a slot for each second of 14 days by default, after which the first slot is used again.
 
     slot                       bytes
-    time                       8      divided by the precision: a slot counts only for the time that it holds
-    first entry                8      of the timer log
-    last entry                 8      from which links lead back to the first
+    time                       8      divided by the precision. For any other time the slot is empty
+    first entry                8      its offset in the timer log
+    last entry                 8      its offset. From there each entry links to the previous one
     number                     4      of messages, less recalled messages
     magic                      4      0
 
@@ -23,7 +23,7 @@ PATH: Final = "timerwheel"
 SLOT: Final = struct.Struct(">qqqii")
 SLOTS: Final = 2 * 7 * 24 * 3600
 WHEEL_BYTES: Final = SLOTS * SLOT.size
-# The slots that are examined at a time; most are zeros, which are skipped together.
+# The slots that are read at a time. If all are zeros, they are skipped together.
 COUNTED_AT_ONCE: Final = 1024
 NO_SLOTS: Final = bytes(COUNTED_AT_ONCE * SLOT.size)
 
@@ -90,7 +90,7 @@ class TimerWheel:
     def number(self, from_ms: int, until_ms: int) -> int:
         """Returns the number of messages in the slots from `from_ms` to before `until_ms`, both in ms since 1970.
 
-        `until_ms` may be one turn of the wheel (`SLOTS` slots) after `from_ms`, and no later.
+        The range may have at most `SLOTS` slots.
         """
         low, high, total = from_ms // self._precision_ms, until_ms // self._precision_ms, 0
         while self._file is not None and low < high:

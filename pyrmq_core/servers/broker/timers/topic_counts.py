@@ -1,4 +1,4 @@
-"""`TopicCounts`: the number of waiting timer messages of each topic. Timer entries have only the hash of a topic."""
+"""`TopicCounts`: the number of waiting timer messages of each topic, from timer entries, which have only its hash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from pyrmq_core.protocol.java.string_hash import string_hash_code
 from pyrmq_core.servers.broker.timers.timer_log import DELETE, TimerEntry
 
-# Up to this number, topics without a waiting message are kept and reported with 0.
+# Topics without a waiting message are reported with 0, until there are more topics than this.
 TOPICS_KEPT: Final = 2000
 
 
@@ -35,7 +35,7 @@ class TopicCounts:
         self._numbers.clear()
 
     def by_topic(self, topics: Iterable[str]) -> dict[str, int]:
-        """Returns the numbers of waiting messages by topic, for those of the broker's `topics`."""
+        """Returns the numbers of waiting messages by topic. `topics` are the broker's, to find the names of hashes."""
         if len(self._numbers) > TOPICS_KEPT:
             self._numbers = Counter({key: number for key, number in self._numbers.items() if number})
         if not self._numbers.keys() <= self._names.keys():

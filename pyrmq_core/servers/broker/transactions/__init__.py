@@ -7,6 +7,6 @@ the decided half messages, `producer_checks` sends a check to a producer, and `t
     RMQ_SYS_TRANS_OP_HALF_TOPIC    the queue offset of each half message that needs no further check
     TRANS_CHECK_MAX_TIME_TOPIC     half messages that were checked too often, or are too old
 
-How far the first two topics are processed is kept as offsets of the consumer group CID_RMQ_SYS_TRANS. All records have
-Java's bytes, so that a Java broker can continue with the store.
+The progress in the first two topics is stored as offsets of the consumer group CID_RMQ_SYS_TRANS. All records have
+RocketMQ's format, so that a Java broker can continue with the store.
 """

@@ -1,10 +1,10 @@
 """Decides about an undecided half message by its age and the number of its checks.
 
-Source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), TransactionalMessageUtil.java
-(getImmunityTime), 5.4.0. A half message may have an immunity: an age up to which its producer wants no check
-(CHECK_IMMUNITY_TIME_IN_SECONDS). Two things differ from Java. Storing a half message again before that age does not
-count as a check, and neither does a check that reached no producer. Java counts both, and may drop a message that no
-producer was asked about. An immunity of more than an hour counts as an hour.
+A half message may have an immunity: an age up to which its producer wants no check (CHECK_IMMUNITY_TIME_IN_SECONDS).
+Three things differ from Java. The number of checks does not include checks that reached no producer, nor the times that
+an immune half message was stored again. Java may so drop a message before any check. An immunity of more than an hour
+is cut to an hour. Source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check),
+TransactionalMessageUtil.java (getImmunityTime), 5.4.0.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Final
 from pyrmq_core.protocol.java.integers import parse_long
 from pyrmq_core.servers.broker.transactions.half_messages import HalfMessage
 
-# The longest immunity that counts: an immune half message is stored again in each pass, and producers choose the time.
+# The limit of an immunity, which producers choose: each pass of checks stores an immune half message again.
 LONGEST_POSTPONED_MS: Final = 3_600_000
 
 
 class Verdict(enum.Enum):
     """The decision about an undecided half message in a pass of checks."""
 
-    CHECK = enum.auto()  # a producer is queried
+    CHECK = enum.auto()  # a check is sent to a producer
     HOLD = enum.auto()  # a check is due, but no producer of the group can be reached
-    POSTPONE = enum.auto()  # the half message is immune: it is stored again, so that later half messages are examined
+    POSTPONE = enum.auto()  # the half message is immune: it is stored again at the queue's end
     WAIT = enum.auto()  # the half message is young, and so are all after it
     DISCARD = enum.auto()  # the half message was checked too often, or is too old
 
@@ -47,8 +47,8 @@ class CheckRules:
     ) -> Verdict:
         """Decides about an undecided half message in a pass of checks that started at `started_ms`.
 
-        The message's age counts from its born time, which the producer set. `was_missed` says that the last check
-        reached no producer, `is_reachable` that the next check can reach one.
+        The message's age is the time since its born time, which the producer set. `was_missed` is True if the last
+        check reached no producer, `is_reachable` if the next check can reach one.
         """
         checks, age_ms = half.checks, now_ms - half.record.born_timestamp_ms
         if checks is not None:
@@ -68,9 +68,9 @@ class CheckRules:
         return self.timeout_ms if seconds is None else seconds * 1000
 
     def is_end_late(self, half: HalfMessage, now_ms: int) -> bool:
-        """Returns True if a commit or rollback that answers no check arrives after the first check was due.
+        """Returns True if it is too late for a commit or rollback that answers no check: a check is due.
 
-        Only half messages with an immunity can be late.
+        A half message without an immunity has no such limit.
         """
         if not half.immunity:
             return False

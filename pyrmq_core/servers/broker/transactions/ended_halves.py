@@ -1,8 +1,8 @@
 """`EndedHalves`: half messages that need no further check. `WaitingHalves`: undecided half messages by topic.
 
-A half message is stored again when it is checked. A commit or rollback of the original or its repetition decides both.
-In RocketMQ it decides only the copy that the producer names. The other copy is then checked again if the commit arrives
-late, and the message may be delivered twice.
+A half message ends with its commit or rollback. It is stored again when it is checked, and then the end of one of the
+copies also ends the others. In RocketMQ only the copy that the producer names ends. The other is checked again, and the
+message may be delivered twice.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-# The number of the latest ends and successors that are kept; after some minutes they are not needed.
+# The most ends, and the most successors (offsets of the copies stored again), in memory. They are needed for minutes.
 MOST_KEPT: Final = 100_000
 
-# The most half messages that are counted; the count is only shown.
+# The most half messages that are counted, for metrics only.
 MOST_WAITING: Final = 1_000_000
-# The most topics that are reported with 0, as RocketMQ does, so that a graph falls to 0 and does not end.
+# If there are more topics, a topic without half messages is no longer reported. Up to then it is reported with 0, as in
+# RocketMQ, so that graphs fall to 0.
 MOST_TOPICS: Final = 2_000
 
 
 class WaitingHalves:
     """The undecided half messages: their topics by queue offset, and their number by topic.
 
-    A queue offset that is added twice counts once. RocketMQ counts up and down in a file instead
-    (config/transactionMetrics), which a kill makes wrong. Source: broker/transaction/TransactionMetrics.java (5.4.0).
+    RocketMQ's numbers are in a file (config/transactionMetrics), and wrong after a kill. Source:
+    broker/transaction/TransactionMetrics.java (5.4.0).
     """
 
     def __init__(self, most_waiting: int = MOST_WAITING, most_topics: int = MOST_TOPICS) -> None:
@@ -48,7 +49,7 @@ class WaitingHalves:
 class EndedHalves:
     """The half messages that need no further check, by queue offset, and the producers' latest commits and rollbacks.
 
-    Half messages before `position`, at which the next pass of checks begins, are dropped.
+    The next pass of checks begins at the queue offset `position`. Half messages before it are dropped.
     """
 
     def __init__(self, most_kept: int = MOST_KEPT) -> None:
@@ -81,7 +82,7 @@ class EndedHalves:
             self.waiting.add(offset, topic)
 
     def end(self, offset: int, *, committed: bool) -> None:
-        """Notes that the half message at `offset` and its latest repetition were `committed`, or else rolled back."""
+        """Stores that the half message at `offset` and its latest copy were `committed`, or else rolled back."""
         for half_offset in dict.fromkeys((offset, self.last(offset))):
             if half_offset not in self._ends and not self.is_done(half_offset):
                 self.finish(half_offset)
@@ -99,7 +100,7 @@ class EndedHalves:
     def finish(self, offset: int) -> None:
         """Marks the half message at `offset` as one that needs no further check.
 
-        The offset is also in `unwritten` until the caller has stored it in the log.
+        The offset is added to `unwritten`, from which the caller removes it when it has stored a record of it.
         """
         self._add(offset)
         self.unwritten.append(offset)
@@ -109,9 +110,9 @@ class EndedHalves:
         self._add(offset)
 
     def listed(self, op_offset: int, offsets: Iterable[int]) -> None:
-        """Marks the half messages at `offsets` as those that need no further check.
+        """Marks the half messages at `offsets`, which need no further check.
 
-        The stored record at `op_offset` of RMQ_SYS_TRANS_OP_HALF_TOPIC lists them.
+        They are listed in the record at `op_offset` of RMQ_SYS_TRANS_OP_HALF_TOPIC.
         """
         highest = -1
         for offset in offsets:
@@ -127,10 +128,9 @@ class EndedHalves:
         self.position = position
 
     def first_needed(self, op_offset: int) -> int:
-        """Returns the offset of the first record of decided half messages that a start must read, from `op_offset` on.
+        """Returns the first offset in RMQ_SYS_TRANS_OP_HALF_TOPIC, from `op_offset` on, that a start must read.
 
-        The records are those of RMQ_SYS_TRANS_OP_HALF_TOPIC. A record that lists only half messages before `position`
-        is not needed.
+        Records that list only half messages before `position` are not needed.
         """
         while (highest := self._lists.get(op_offset)) is not None and highest < self.position:
             del self._lists[op_offset]

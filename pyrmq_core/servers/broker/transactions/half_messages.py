@@ -41,7 +41,7 @@ HALF_QUEUE: Final = (HALF_TOPIC, QUEUE)
 OP_QUEUE: Final = (OP_HALF_TOPIC, QUEUE)
 ENDED_TAG: Final = "d"
 SEPARATOR: Final = ","
-# Properties that only brokers set; a producer's would mark its message as a repetition, or as checked.
+# Properties that only brokers may set. From a producer they would mark a new message as a copy, or as checked.
 BROKERS_NAMES: Final = (TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET)
 # The most bytes that checks add to the properties: the number of checks, and the first queue offset.
 ADDED_BY_CHECKS: Final = 96
@@ -87,7 +87,7 @@ class HalfMessage:
 
     @property
     def first_offset(self) -> int:
-        """The queue offset at which this half message, perhaps a repetition, was first stored, or -1 if unknown."""
+        """The queue offset at which this half message, or the original of this copy, was stored, or -1 if unknown."""
         text = self.properties.get(TRAN_PREPARED_QUEUE_OFFSET)
         return self.queue_offset if text is None else _number(text)
 
@@ -97,7 +97,7 @@ def is_prepared(properties: Mapping[str, str]) -> bool:
 
 
 def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of a half message, without those that only a broker may add."""
+    """Returns the properties of a half message for a producer's message to this topic and queue."""
     own = {name: text for name, text in properties.items() if name not in BROKERS_NAMES}
     added = {REAL_TOPIC: topic, REAL_QID: str(queue_id)}
     if unique_id := properties.get(UNIQ_KEY):
@@ -106,9 +106,9 @@ def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) ->
 
 
 def half_message(raw: bytes | None, *, topics: Container[str] = (HALF_TOPIC,)) -> HalfMessage | None:
-    """Decodes a half message in a queue of `topics`. Returns None if there is none in the bytes `raw`.
+    """Decodes a half message. Returns None if the bytes `raw` are not a half message in queue 0 of one of `topics`.
 
-    A half message has the topic and queue to which a commit delivers it in its properties.
+    A half message must have properties with the topic and queue to which a commit delivers it.
     """
     if raw is None:
         return None
@@ -157,7 +157,8 @@ def discarded(half: HalfMessage) -> Append:
 def ended_records(offsets: Iterable[int], now_ms: int, host: bytes) -> Append:
     """Returns an append with a record for each decided half message, whose body is the message's queue offset: `12`.
 
-    This is 4.9's form. A broker of 5.x reads it, too, but writes several offsets into a record, which 4.9 cannot read.
+    This is the format of 4.9. A broker of 5.x can read it, but writes several offsets into a record, which 4.9 cannot
+    read.
     """
     properties = encode_properties({WAIT: "true", TAGS: ENDED_TAG}).encode()
     pieces = [piece(0, str(offset).encode(), properties) for offset in offsets]

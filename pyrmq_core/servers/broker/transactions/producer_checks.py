@@ -25,9 +25,9 @@ CHECK_SECONDS: Final = 3.0
 
 
 class ProducerChecks:
-    """The sender of transaction checks, each to the next connected producer of the half message's group.
+    """The sender of transaction checks. Each is sent to one connected producer of the half message's group, in turn.
 
-    The producer sends a commit or rollback later, or nothing.
+    The producer answers with a commit or rollback later, or not at all.
     """
 
     def __init__(self, clients: ClientTable, broker_name: str) -> None:
@@ -70,7 +70,7 @@ def _reads(peer: Peer) -> bool:
 
 
 def check_request(half: HalfMessage, broker_name: str) -> CheckTransactionState:
-    """Returns the request that checks a half message. Its record is the message with its own topic and queue."""
+    """Returns the request that checks a half message. Its record is the message with its real topic and queue."""
     record = half.record
     ip, (port,) = record.store_host[:-4], INT.unpack(record.store_host[-4:])
     return CheckTransactionState(

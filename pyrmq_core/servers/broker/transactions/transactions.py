@@ -1,9 +1,10 @@
 """`Transactions`: commits and rolls back half messages, and checks the undecided ones at intervals.
 
-A commit is stored in two steps: the committed message, then the record that its half message needs no check. A kill
-between the two leads to a check, and the message is delivered twice if the producer commits it again. It is never lost.
-A half message is stored again at the end of its queue before it is checked, so that the position moves on. Sources:
-broker/transaction/queue/TransactionalMessageServiceImpl.java, TransactionalMessageCheckService.java (5.4.0).
+A commit is stored in two steps: first the committed message, then the record that its half message needs no check. A
+kill between the steps leads to a check, and the message is delivered twice if the producer commits it again. It is
+never lost. Before a half message is checked, it is stored again at the end of its queue. So the position, at which the
+next pass of checks begins, moves past it. Sources: broker/transaction/queue/TransactionalMessageServiceImpl.java,
+TransactionalMessageCheckService.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -48,15 +49,16 @@ log = line_logger(__name__)
 
 MakeTopic = Callable[[TopicConfig], Awaitable[None]]
 
-# How many half messages are examined, or records of ends read, before other tasks run.
+# The most half messages that a step examines, and passes in all, before other tasks run. Then the offsets that a start
+# reads before other tasks run, and the offsets that one append lists.
 EXAMINED_AT_ONCE: Final = 24
 PASSED_AT_ONCE: Final = 2000
 READ_AT_ONCE: Final = 64
 LISTED_AT_ONCE: Final = 500
 CHECK_MAX_TOPIC: Final = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1, int(Permission.READ | Permission.WRITE))
 HOUR_MS: Final = 3_600_000
-# While a half message waits for a producer, the position stays before it, and each pass examines all from there on.
-# Once this many are there, or four times as many as have no end, it is stored again instead, without a count.
+# A half message that waits for a producer holds the position, and each pass examines all half messages from there on.
+# If they are more than this number, and than four times the undecided ones, it is stored again at the queue's end.
 MOST_FROM_POSITION: Final = 10_000
 REPORT_SECONDS: Final = 600.0
 
@@ -65,15 +67,14 @@ REPORT_SECONDS: Final = 600.0
 class _Pass:
     """The progress of one pass of checks over the half messages before the queue offset `end`.
 
-    `offset` is that of the next half message to examine. `held` is that of the first one, and `waiting` the number of
-    those by producer group, that are due for a check while no producer of their group is connected.
+    `offset` is the queue offset of the next half message to examine.
     """
 
     now_ms: int
     end: int
     offset: int
-    held: int | None = None  # the first half message that waits for a producer
-    waiting: Counter[str] = field(default_factory=Counter)  # by producer group: the half messages that wait for one
+    held: int | None = None  # the offset of the first half message that is due, but has no connected producer
+    waiting: Counter[str] = field(default_factory=Counter)  # the number of such half messages by producer group
 
 
 class Transactions:
@@ -118,9 +119,9 @@ class Transactions:
         return self._ended.waiting.by_topic
 
     def load(self) -> None:
-        """Loads how far transactions were checked, which is saved as committed offsets of the group CID_RMQ_SYS_TRANS.
+        """Loads the progress of the checks from the committed offsets of the group CID_RMQ_SYS_TRANS.
 
-        An offset outside its queue is replaced by the nearest one inside.
+        An offset outside its queue is replaced by the queue's nearest bound.
         """
         self._ended.position = self._progress(HALF_QUEUE)
         self._op_offset = self._progress(OP_QUEUE)
@@ -128,8 +129,8 @@ class Transactions:
     def half_at(self, commit_log_offset: int, *, or_discarded: bool = False) -> HalfMessage | None:
         """Returns the half message at an offset of the commit log, or None if there is none.
 
-        With `or_discarded` it may also be a half message that was discarded. Its queue entry must have that offset,
-        since bytes like a record may lie in another message's body.
+        With `or_discarded` it may also be a discarded one. A queue entry must refer to the offset, which comes from a
+        client, since the body of another message may contain bytes like a half message.
         """
         topics = (HALF_TOPIC, CHECK_MAX_TIME_TOPIC) if or_discarded else (HALF_TOPIC,)
         half = half_message(self._store.reader.record(commit_log_offset), topics=topics)
@@ -204,7 +205,7 @@ class Transactions:
             self._is_loaded = True
 
     async def check(self, now_ms: int, make_topic: MakeTopic) -> None:
-        """Makes one pass of checks over the half messages, from the saved position until one is too young.
+        """Makes one pass of checks over the half messages, from the position up to the first one that is too young.
 
         `make_topic` creates the topic for discarded messages. The call can be repeated after a `StoreError`.
         """
@@ -301,7 +302,7 @@ class Transactions:
             return []
         self._ended.replace(offset, stored.queue_offset)
         self.began(half.real_topic, stored.queue_offset)
-        self._list_ended(now_ms)  # at once: a kill leaves at most one message with two half messages
+        self._list_ended(now_ms)  # at once, so that after a kill at most one message has two undecided half messages
         repeated = half_message(self._store.reader.record(stored.positions[0])) if verdict is Verdict.CHECK else None
         return [] if repeated is None else [repeated]
 
@@ -314,10 +315,7 @@ class Transactions:
         return half
 
     def _list_ended(self, now_ms: int) -> None:
-        """Stores records that list the half messages in `unwritten`, which need no further check.
-
-        If the disk fails, the next call tries again.
-        """
+        """Stores records that list the half messages in `unwritten`. If the disk fails, the next call tries again."""
         waiting = self._ended.unwritten
         try:
             while offsets := waiting[:LISTED_AT_ONCE]:
@@ -338,7 +336,7 @@ class Transactions:
                 await trio.lowlevel.checkpoint()
 
     async def _read_repeated(self, now_ms: int) -> None:
-        """Reads the undecided half messages at a start, and notes which of them are repetitions of an earlier one."""
+        """Reads the undecided half messages at a start, and finds out which of them are copies of an earlier one."""
         start, end = self._store.reader.bounds(HALF_QUEUE)
         for offset in range(max(self._ended.position, start), end):
             half = None if self._ended.is_done(offset) else self._read(offset)

@@ -1,9 +1,9 @@
 """A cache of open file descriptors by path, limited in number, and a reserve for when the process has none left.
 
-Network connections use descriptors of the process, too. The descriptors of the reserve are open on the null device.
-When the process has none left, the store closes one of these, so that it can open a file for a moment. Reads and writes
-come from one thread. Syncs and writes of small files may come from other threads, and close no descriptor that the
-first one uses.
+Network connections use the process's descriptors, too. The reserve consists of descriptors that are open on the null
+device. When the process has none left, the store closes one of them to open a file for a short time. Only the store's
+thread reads and writes through the cache. Other threads may sync, and write small files, but close no cached descriptor
+in use.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Descriptors:
             self._fill_reserve()
 
     def get(self, path: str) -> int:
-        """Returns an open descriptor of the file at `path`, opened if needed. Only the store's thread may call it.
+        """Returns an open descriptor of the file at `path`. Only the store's thread may call it.
 
-        It may close the descriptors of other files.
+        Opening the file may close the descriptors of other files.
         """
         opened = self._opened.get(path)
         if opened is not None:
@@ -100,7 +100,7 @@ class Descriptors:
                     self._give_back(opened.number)
 
     def open(self, full_path: Path, flags: int) -> int:
-        """Opens a file, with a descriptor of the reserve if the process has none left. The caller must `close` it."""
+        """Opens a file, also if the process has no descriptor left but the reserve. The caller must `close` it."""
         return self.with_room(lambda: os.open(full_path, flags, 0o666))
 
     def with_room(self, call: Callable[[], T]) -> T:
@@ -146,10 +146,10 @@ class Descriptors:
                 os.close(opened.number)
 
     def _give_back(self, number: int) -> None:
-        """Adds the descriptor to the reserve, or closes it if that is full.
+        """Adds the descriptor to the reserve, or closes it if the reserve is full.
 
-        Its file is replaced by the null device in one step (`dup2`), so that no connection can take the number
-        meanwhile.
+        `dup2` replaces its file by the null device in one step. After a close and a new open, a network connection
+        could get the descriptor in between.
         """
         if 0 < len(self._reserve) < self._reserved:
             os.dup2(self._reserve[0], number, inheritable=False)

@@ -27,7 +27,7 @@ except ImportError:  # on Windows; there a second broker on the same directory i
 
 MAX_OPEN_FILES: Final = 256
 PIECE_BYTES: Final = 1 << 20
-# Removed folders lie here until their space is free: thousands of files cannot be removed in one step.
+# Removed folders are moved here first, since the deletion of thousands of files would block the store's thread.
 ASIDE: Final = "removed"
 LOCK_NAME: Final = "lock"
 
@@ -43,7 +43,7 @@ class DiskFiles:
         self.descriptor = self._descriptors.get  # returns a descriptor in the store's thread
         self._lock: IO[str] | None = None
         self._set_aside = 0
-        self._unsynced_folders: set[Path] = set()  # those with new names; a name is made before its folder is added
+        self._unsynced_folders: set[Path] = set()  # the folders in which new files or folders were created
         self._syncing_names = threading.Lock()
 
     def add_folder(self, folder: str) -> None:
@@ -118,7 +118,7 @@ class DiskFiles:
                     self._remove_folder(aside)
 
     def _forget(self, *paths: str) -> None:
-        # A sync then does not report the file as lost.
+        # `sync` does not report files as lost that are missing in `_made`.
         gone, below = set(paths), tuple(f"{path}/" for path in paths)
         for name in [name for name in self._made if name in gone or name.startswith(below)]:
             del self._made[name]
@@ -276,7 +276,7 @@ class DiskFiles:
             self._descriptors.close(number)
 
     def _make_folder(self, folder: Path, *, sync: bool = True) -> None:
-        # A file is lost if any of its folders is.
+        # The names of all parent folders must be synced, too, or a power cut may lose the file.
         if not folder.exists():
             self._make_folder(folder.parent, sync=sync)
             folder.mkdir(exist_ok=True)
@@ -288,7 +288,7 @@ class DiskFiles:
         with self._syncing_names:
             for folder in full_path.parents:
                 if folder in self._unsynced_folders:
-                    self._unsynced_folders.discard(folder)  # before the sync: a name that is made meanwhile adds it
+                    self._unsynced_folders.discard(folder)  # before the sync, during which a new file may add it again
                     try:
                         self._sync_folder(folder)
                     except OSError:
@@ -296,7 +296,7 @@ class DiskFiles:
                         raise
 
     def _sync_folder(self, folder: Path) -> None:
-        # Without it a new name in the folder is not on the medium.
+        # A power cut may lose a new file whose folder was not synced.
         number = self._descriptors.open(folder, os.O_RDONLY)
         try:
             os.fsync(number)
@@ -346,7 +346,7 @@ class DiskFile:
             raise self._error("read", error) from error
 
     def zero_from(self, position: int) -> None:
-        # Holes stay holes.
+        # Only parts with data are written, so that the file stays sparse.
         for start, data in self.pieces(position):
             self.write(start, bytes(len(data)))
 
@@ -361,7 +361,10 @@ class DiskFile:
 
 
 def _seek(descriptor: int, position: int, end: int, what: str) -> int:
-    """Returns the position of the next data or the next hole (`what`), or `position` if the system cannot find it."""
+    """Returns the position of the next data or the next hole (`what`), or `end` if there is none.
+
+    A system that cannot search returns `position`.
+    """
     if position >= end or not hasattr(os, what):
         return position
     try:

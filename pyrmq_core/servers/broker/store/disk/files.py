@@ -1,8 +1,8 @@
 """`Files`: the interface of a directory on a disk, as the store uses it.
 
-A file has its full length from its creation, and is sparse: zeros until written. All methods block. One thread calls
-them, except `sync`, `check`, `save`, `space`, and the functions that `set_aside` and `retire` return. Every path is
-checked before anything is changed. Every failure of the system is a `StoreError` with path and reason.
+A file has its full length from its creation, and is sparse: unwritten bytes are zeros. All methods block. One thread
+calls them, but other threads may call `sync`, `check`, `save`, `space`, and the functions that `set_aside` and `retire`
+return. Paths are checked before anything is changed. Failures of the system raise `StoreError` with path and reason.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 
 class DiskSpace(NamedTuple):
-    """The bytes of the file system that holds a folder: total, free, and free for users without privileges."""
+    """The bytes of a folder's file system: all, the free ones, and those that users without privileges can use."""
 
     total: int
     free: int

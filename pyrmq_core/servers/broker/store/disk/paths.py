@@ -1,7 +1,7 @@
 """Checks the paths of the store's files, so that none leads out of the store's folders.
 
-The names in requests are checked before, by RocketMQ's rules. This is a second check, which no caller can avoid. It
-allows more than RocketMQ's rules, since a folder may have names from another broker.
+The broker has already checked the names in requests by RocketMQ's rules. This is a second check, for all files. It
+allows more names, since another broker may have created the folder.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def queue_number(name: str) -> int | None:
 
 
 def _is_plain(name: str) -> bool:
-    # No half surrogates, NUL, line breaks and control characters.
+    # `isprintable` is False for half surrogates, NUL, line breaks and control characters.
     if name in ("", ".", "..") or not name.isprintable() or any(sign in name for sign in SEPARATORS):
         return False
     return len(name.encode()) <= MAX_NAME_BYTES

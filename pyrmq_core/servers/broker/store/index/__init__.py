@@ -1,6 +1,6 @@
-"""The broker's index of keys, in RocketMQ's bytes: messages by a word of their keys, their unique key, or their tags.
+"""The broker's index of keys in RocketMQ's format, which finds messages by unique key, word of KEYS, or tags.
 
-`key_index` is the index itself. Its files (`index_file`) have a table of slots (`slot_table`) and `entries`.
-`key_hashes` returns a record's keys. `waiting_messages` has the new messages, and `log_messages` reads the records that
-the index lacks.
+`key_index` is the index itself. Each of its files (`index_file`) has a table of slots (`slot_table`) and `entries`.
+`key_hashes` computes the hashes of a record's keys. `waiting_messages` queues new messages, and `log_messages` reads
+from the log the records that the index lacks.
 """

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from pyrmq_core.protocol.messages.record import SHORT
 from pyrmq_core.servers.broker.store.index.key_hashes import record_hashes
 
-# A power of 2: the entries that are packed in one step.
+# The most entries that are packed with one call, a power of 2.
 ENTRIES_AT_ONCE: Final = 1024
 
 
@@ -42,9 +42,9 @@ def entries_of(messages: Sequence[Message]) -> Entries:
 
 
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
-    """Returns the next index entries of a message of which the first `entered` were returned before, at most `most`.
+    """Returns at most `most` index entries of a message, after the first `entered`.
 
-    Also returns how many entries of the message were returned in all, or 0 if it has no more.
+    Also returns the new number of entered ones, or 0 if these were the message's last entries.
     """
     hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
     entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))

@@ -1,4 +1,4 @@
-"""One file of the index: a header, a table of slots, and entries, of which those of one slot form a chain.
+"""One file of the index: a header, a table of hash slots, and entries. The entries of one slot form a linked list.
 
     header                     bytes
     begin time                 8      store time of the first entry, in ms
@@ -16,9 +16,9 @@
     seconds                    4      of the store time after the file's begin time, cut to a positive int
     previous entry             4      of the same slot, 0 without one
 
-A key's slot is its hash modulo the number of slots. A file to which entries are added keeps its slots in memory, since
-they change in no order: they reach the disk when the file is full, and when the store is closed. The entries suffice to
-make the slots again, so a killed process loses none. Sources: store/index/IndexFile.java, IndexHeader.java (5.4.0).
+A key's slot is its hash modulo the number of slots. The slots of a file that is not full are in memory, since writes to
+them would be scattered over the file. They are written when the file is full or the store is closed. A killed process
+loses none, since they can be rebuilt from the entries. Sources: store/index/IndexFile.java, IndexHeader.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_ENTRY: Final = 0
 FIRST_ENTRY: Final = 1
 MAX_INT: Final = 0x7FFFFFFF
 MILLISECONDS: Final = 1000
-# The entries that are read in one step.
+# The most entries that one call reads.
 ENTRIES_AT_ONCE: Final = 1024
 
 
@@ -116,9 +116,8 @@ class IndexFile:
     def relink(self, end_offset: int) -> Iterator[None]:
         """Rebuilds the slots from the entries, in steps. Drops the first wrong entry and all after it.
 
-        Entries are in the order of their records' log offsets, which are before `end_offset`, and each links to the
-        previous entry of its slot. A page lost in a power cut breaks both rules. After a drop, the caller must correct
-        `end_ms` of the header.
+        An entry is wrong if it is out of the order of log offsets, not before `end_offset`, or not linked to its slot's
+        previous entry, as after a power cut. If entries are dropped, the caller must correct the header's `end_ms`.
         """
         table = self._slots = SlotTable(self.layout.slots, replaces=True)
         number, most = FIRST_ENTRY, min(self.header.next_entry, self.layout.entries)
@@ -236,8 +235,7 @@ class IndexFile:
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """Returns True if the file may have messages stored from `begin_ms` to `end_ms`, by the times in its header.
 
-        If the clock was set back, the header's end time may be before its begin time. The times are still compared as
-        in RocketMQ.
+        If the clock was set back, the header's end time may be before its begin time. The comparison is RocketMQ's.
         """
         first, last = self.header.begin_ms, self.header.end_ms
         return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last

@@ -5,9 +5,9 @@
     KEYS                 topic#word           for each of its words, which spaces separate
     TAGS                 topic#T#value        since 5.4
 
-A hash is the absolute value of Java's String.hashCode, or 0 for the lowest int, which has none. Many keys differ only
-in their last letters, so the hashes of their first letters are cached. Sources: store/index/IndexService.java
-buildIndex, IndexFile.java indexKeyHashMethod (5.4.0).
+A hash is the absolute value of Java's String.hashCode, or 0 for the lowest int. Many keys differ only in their last
+letters, so the hash of the letters before (the head) is cached. Sources: store/index/IndexService.java buildIndex,
+IndexFile.java indexKeyHashMethod (5.4.0).
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ TAG_TYPE: Final = "T"
 # The properties whose values are indexed, in the order in which their keys enter the index.
 INDEXED: Final = (UNIQ_KEY.encode(), KEYS.encode(), TAGS.encode())
 UNIQUE, WORDS, TAG = INDEXED
-# Matches such a property: its pair, and the end of the pair before.
+# Matches an indexed property with the separator before it, and captures name and value.
 INDEXED_PAIR: Final = re.compile(rb"\x02(%b)\x01([^\x02]+)" % b"|".join(INDEXED))
 TAIL_BYTES: Final = 4
 SIGN: Final = 1 << 31
-# The most bytes of a word whose head's hash is cached; longer words are hashed as a whole, so that the cache takes
-# little memory.
+# The most bytes of a word whose head is in the cache, so that the cache needs little memory.
 MOST_WORD_BYTES: Final = 128
 
 
@@ -54,7 +53,10 @@ def record_hashes(topic: str, properties: bytes, start: int = 0, most: int = sys
 
 
 def record_keys(properties: bytes) -> tuple[list[bytes], bytes]:
-    """Returns a record's unique key and words of KEYS, and its tags. Of repeated properties the last counts."""
+    """Returns a record's unique key and words of KEYS in one list, and its tags.
+
+    If a property is repeated, the last one is used.
+    """
     values: dict[bytes, bytes] = dict(INDEXED_PAIR.findall(PAIR_END + properties))
     words = [*filter(None, values.get(WORDS, b"").split(WORD_END))]
     if UNIQUE in values:

@@ -1,12 +1,11 @@
 """`KeyIndex`: the broker's index of keys, in a series of files, updated as the log grows.
 
-Messages are queued when they become readable (`note`) and enter the index soon after, many at a time (`step`). An index
-that lacks messages reads them from the log (`catch_up`): after a start without its files or with damaged ones, after a
-kill, after a full disk, and when too many messages wait. A failure of the index never affects messages: the index lacks
-some until its files can be written again.
+Messages are queued when they become readable (`note`) and enter the index soon after, many at a time (`step`). Messages
+that it lacks are read from the log (`catch_up`): after a kill, after a full disk, if index files are missing or
+damaged, and when too many messages wait. A failure of the index never affects the messages themselves.
 
-After a clean stop the files are valid. After a crash, files that were not full and synced may lack pages: their entries
-are checked and linked again (`relink`). RocketMQ removes such files and reads the log again. Sources:
+After a clean stop the files are valid. A crash may damage files that were not full and synced. Their entries are then
+checked and linked again (`relink`). RocketMQ removes such files and reads the log again. Sources:
 store/index/IndexService.java (5.4.0).
 """
 
@@ -39,15 +38,15 @@ from pyrmq_core.servers.broker.store.message_store import MessageStore
 
 FOLDER: Final = "index"
 NAME_DIGITS: Final = 17
-# The most log bytes of messages that wait in memory to enter the index.
+# The most messages that wait in memory to enter the index, by their bytes in the log.
 MOST_WAITING_BYTES: Final = 64 << 20
 WALKED_AT_ONCE: Final = 250
 
 
 class KeyIndex:
-    """The index files of an opened store, ascending, and the messages that wait to enter the last one.
+    """The index of keys of an opened store: its files, oldest first, and the messages that wait to enter the last one.
 
-    While `is_live` is False, messages must be read from the log by `catch_up`.
+    While `is_live` is False, new messages are not queued, and `catch_up` must read them from the log.
     """
 
     def __init__(self, store: MessageStore, layout: Layout) -> None:
@@ -63,17 +62,17 @@ class KeyIndex:
         self.begin()
 
     def begin(self) -> None:
-        """Notes the current end of the store's readable messages. Later messages must be passed to `note`.
+        """Stores the current end of the readable messages. Later messages must be passed to `note`.
 
-        It must be called again if the store is opened after this object was created.
+        The caller calls it again if the store is opened after this object was created.
         """
         self._opened_end = self._readable_to = self._store.readable_end
 
     def open(self, *, clean: bool) -> list[str]:
-        """Opens the index files of an opened store. Returns a line for each damage. `catch_up` must be called next.
+        """Opens the index files. Returns a warning for each damage. The caller then calls `catch_up`.
 
-        After a stop that was not `clean`, files are checked, except full files that were synced before. After a
-        `StoreError` the caller tries again later, or calls `remove` before it closes the store.
+        After a crash (not `clean`), `catch_up` checks all files except full and synced ones. After a `StoreError` the
+        caller tries again later, or calls `remove` before it closes the store.
         """
         self._files.clear()
         self._unchecked.clear()
@@ -157,7 +156,7 @@ class KeyIndex:
             self._waiting.add(messages)
 
     def note_replayed(self, end: int) -> None:
-        # `catch_up` reads the new messages.
+        # A slave's messages are not queued: `catch_up` reads them from the log.
         self._readable_to = end
         self._fall_behind()
 
@@ -192,7 +191,7 @@ class KeyIndex:
                 else:
                     self._enter(entries_of(messages), start, before)
                 yield
-            if start == begin:  # nothing can be read there any more
+            if start == begin:  # the log has no readable record here
                 break
         self.is_live = True
 
@@ -201,8 +200,8 @@ class KeyIndex:
     ) -> Iterator[None]:
         """Adds to `offsets` the log offsets of up to `most` records with a key, the newest first, in steps.
 
-        A key is topic, word and type of index. Times are the first and the last store time. As the index has only
-        hashes, a record may have another key.
+        `key` is topic, word and index type (`T` for tags), `times_ms` the first and the last store time. The index has
+        only hashes, so the caller must compare the records' keys.
         """
         wanted, (begin_ms, end_ms) = key_hash(index_key(*key)), times_ms
         walked = 0
@@ -223,9 +222,9 @@ class KeyIndex:
                 break
 
     def full_file(self) -> IndexFile | None:
-        """Returns the oldest index file that is full, but has its slots still in memory (is not sealed), or None.
+        """Returns the oldest full index file whose slots are still in memory, or None.
 
-        The caller must write its slots, sync it and call its `seal`.
+        The caller must write the slots, sync the file and call its `seal`.
         """
         return next((file for file in self._files if file.takes_entries and not file.room), None)
 
@@ -254,7 +253,7 @@ class KeyIndex:
         A file that cannot be written or was not checked yet is removed with all later files. The next start rebuilds
         them from the log.
         """
-        with contextlib.suppress(StoreError):  # these messages enter at the next start
+        with contextlib.suppress(StoreError):  # the next start reads these messages from the log
             while self._waiting:
                 self.step()
         for number, file in enumerate(self._files):
@@ -265,7 +264,8 @@ class KeyIndex:
     def _check(self, file: IndexFile) -> Iterator[None]:
         """Rebuilds the links between a file's entries, in steps.
 
-        If this changes the file, its wrong entries and all later files are dropped, and their messages indexed again.
+        If they were wrong, the file loses its wrong entries, and all later files are removed. `catch_up` then indexes
+        their messages again.
         """
         old, is_readable = file.header, True
         try:
@@ -295,11 +295,11 @@ class KeyIndex:
             offset = file.header.end_offset + 1
 
     def mark_synced(self, file: IndexFile) -> None:
-        """Saves that a full file and all before it are synced, so that they need no check after a crash."""
+        """Saves in the checkpoint that a full file and all before it are synced and need no check after a crash."""
         self._store.mark_indexed(IndexMark(int(file.name), file.header.end_ms))
 
     def _unmark(self, name: int) -> None:
-        # New files may get these names.
+        # Files from `name` on are removed. New files may get their names, and must not be taken for synced ones.
         mark = self._store.indexed
         left = [file.header.end_ms for file in self._files if int(file.name) < name]
         file = None if mark.file is None else min(mark.file, name - 1)
@@ -319,7 +319,7 @@ class KeyIndex:
         self._waiting.clear()
 
     def _place(self) -> tuple[int, int]:
-        """Returns the log offset of the next record to index, and how many of its entries the index has already."""
+        """Returns the log offset of the next record to index, and how many of its entries the index already has."""
         last, entered = self._files[-1].header.end_offset if self._files else -1, 0
         if max(last, self._store.start) < self._indexed_to:
             return self._indexed_to, 0

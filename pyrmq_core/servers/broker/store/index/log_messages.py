@@ -1,7 +1,4 @@
-"""Reads the messages that the index lacks from the log, in steps of limited size and number.
-
-A record larger than a step's limit is alone in its step.
-"""
+"""Reads the messages that the index lacks from the log, in steps of limited work."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.scan.log_scan import Hole, LogEnd
 
 ROLLED_BACK: Final = 0xC
-# A record counts as this many bytes besides its properties, and as a part of its own size: so a step is also at most
-# 256 records, or 1 MiB of the log.
+# The weight of a record in a step is that of its properties, plus RECORD_WEIGHT, plus its size divided by LOG_PART. So
+# a step reads at most 256 records or 1 MiB of the log.
 RECORD_WEIGHT: Final = 128
 LOG_PART: Final = 32
 
 
 def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
-    """Yields the messages that begin between two log offsets, a few at a time, with the offset after them."""
+    """Yields the messages between two log offsets, a few at a time, each time with the offset after them."""
     messages: list[Message] = []
     weight = 0
     for part in store.records(start):
@@ -47,8 +44,8 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
 def next_with_keys(store: MessageStore, offset: int) -> Generator[None, None, int]:
     """Searches for the first record with keys. Returns its log offset, or the log's end if no record has keys.
 
-    It yields between the steps of the search. `offset` is the start of the log, or the offset of a record plus one,
-    which begins the search at the record after it.
+    Yields between the steps of the search. `offset` is the start of the log, or a record's offset plus one for a search
+    from the next record on.
     """
     start = offset if offset == store.start else offset - 1
     weight = 0

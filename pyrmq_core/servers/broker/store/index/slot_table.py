@@ -1,4 +1,4 @@
-"""The slots of one index file in memory. Each has the number of its newest entry, or 0 if it is empty."""
+"""The hash slots of one index file in memory, and how they are read from the file and written to it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ PAGES_AT_ONCE: Final = 256
 
 
 class SlotTable:
-    """The hash slots of one index file in memory: `count` numbers of entries, 0 for an empty slot.
+    """The `count` hash slots of one index file in memory. A slot is the number of its newest entry, or 0 if empty.
 
-    A slot has the number of its newest entry. Memory pages that were never written take no space. With `replaces`,
-    `write` also writes zeros over old slots in the file. Otherwise it leaves out empty pages, which are empty in the
-    file, too.
+    Memory pages that were never written take no space. If the file has old slots (`replaces`), `write` overwrites them
+    with zeros. Otherwise it skips empty pages, which are empty in the file, too.
     """
 
     def __init__(self, count: int, *, replaces: bool = False) -> None:
@@ -70,7 +69,7 @@ class SlotTable:
         return True
 
     def write(self, file: StoredFile) -> Iterator[None]:
-        """Writes the slots to the file in steps of a few pages. Leaves out empty pages, so the file stays sparse."""
+        """Writes the slots to the file in steps of a few pages. Skips empty pages, so that the file stays sparse."""
         slots_end, position = FIRST_SLOT_AT + self._count * SLOT_BYTES, FIRST_SLOT_AT
         while position < slots_end:
             for _ in range(PAGES_AT_ONCE):
@@ -93,7 +92,7 @@ def _big_endian(page: bytes) -> bytes:
 
 
 def _zeros(size: int) -> mmap.mmap:
-    # Only written pages take room.
+    # The system gives memory only to the pages that are written.
     if sys.platform == "win32":
         return mmap.mmap(-1, size)
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,7 +1,7 @@
-"""The limits of one step that adds messages to the key index: their number, and the size and words of their properties.
+"""The limits of one step of the key index: of the number of messages, and of the size and words of their properties.
 
-They keep a step at some 10 ms. A word of KEYS takes about 4 us. A message whose properties exceed the limits is indexed
-alone, in several steps.
+With these limits a step takes some 10 ms. A word of KEYS takes about 4 us. A message whose properties exceed the limits
+is indexed alone, in several steps.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from itertools import accumulate
 from typing import Final
 
 MESSAGES_AT_ONCE: Final = 1000
-# The most weight of one step: the bytes of the properties, and `SPACE_WEIGHT` more for each space, as a word of keys
-# may follow it. One message may have 32 KiB of properties.
+# The most weight of one step. The weight is the bytes of the properties plus `SPACE_WEIGHT` for each space, since a
+# word of KEYS may follow it. One message may have 32 KiB of properties.
 WEIGHT_AT_ONCE: Final = 32 << 10
 SPACE_WEIGHT: Final = 16
-# The entries of one record in one step.
+# The most entries of one record in one step.
 KEYS_AT_ONCE: Final = 2048
 SPACE: Final = b" "
 
@@ -30,6 +30,6 @@ def count_like(properties: bytes) -> int:
 
 
 def count_of_step(properties: Sequence[bytes]) -> int:
-    """Returns how many of these messages, from the first on, enter the index in one step. It is at least one."""
+    """Returns how many messages with these properties, from the first on, one step adds: at least one."""
     weigh = weight if SPACE in b"".join(properties) else len
     return max(1, bisect_right([*accumulate(map(weigh, properties))], WEIGHT_AT_ONCE))

@@ -1,6 +1,6 @@
-"""A queue of new messages that are not yet in the key index, and the choice of those that its next step adds.
+"""A queue of new messages that are not yet in the key index.
 
-A step adds the messages of several small sends, or a part of a large one.
+A step of the index adds the messages of several small sends, or a part of a large one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyrmq_core.servers.broker.store.batch_pieces import properties_of
 from pyrmq_core.servers.broker.store.index import step_bounds
 from pyrmq_core.servers.broker.store.index.entries import Entries, Message, entries_of, next_part
 
-# A send of at least this many messages has steps of its own, as has a send that exceeds a step's bounds.
+# A send of at least this many messages shares no step with other sends.
 BATCH: Final = 64
 
 
@@ -43,7 +43,7 @@ class WaitingMessages:
     def next_entries(self) -> tuple[Entries, int]:
         """Removes the messages of the next step from the queue. Returns their index entries and a log offset.
 
-        All messages before this offset are in the index once the entries are added.
+        Once the caller has added the entries, the index has all messages before this offset.
         """
         waiting, consumed, weight = self._sends, 0, 0
         messages: list[Message] = []

@@ -1,7 +1,7 @@
 """Damage in the commit log: the search for the next valid record, and the copy of the bytes that recovery cuts.
 
-The copy is `damaged/commitlog-START-END` below the store, a sparse file that begins with the log's byte START. The
-broker never reads it.
+The copy is the sparse file `damaged/commitlog-START-END` in the store's folder, with the log's bytes from offset START
+on. The broker never reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class DamageCopy(NamedTuple):
-    """A copy of cut bytes: its file, its size without the zeros around it, and how many records it has at least."""
+    """A copy of bytes cut from the log: its path, its size without outer zeros, and its least number of records."""
 
     path: str
     size: int
@@ -44,7 +44,10 @@ def keep_aside(files: Files, log: CommitLog, start: int) -> DamageCopy | None:
 
 
 def record_offsets(data: bytes, base: int) -> list[int]:
-    """Returns the offsets at which a record seems to begin, found by its magic number and its own log offset."""
+    """Returns the log offsets at which records seem to begin, by their magic number and the log offset in them.
+
+    `base` is the log offset of `data`.
+    """
     offsets = []
     for magic in MAGICS:
         at = data.find(magic)
@@ -70,7 +73,7 @@ def next_record(log: CommitLog, offset: int, end: int) -> int:
         size = min(READ_BYTES, left, end - offset)
         if offsets := record_offsets(log.read(offset, size), offset):
             return offsets[0]
-        # The next piece overlaps this one, whose end may have cut a record's magic number or log offset.
+        # The next piece overlaps this one, since a record's first fields may lie in both.
         offset += size if size in (left, end - offset) else size - MIN_RECORD_BYTES
     return end
 

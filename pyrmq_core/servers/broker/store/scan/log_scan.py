@@ -28,7 +28,7 @@ from pyrmq_core.servers.broker.store.scan.damage import next_record
 
 READ_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
-# The largest record: a message that fills a frame, and the properties that the broker adds.
+# The largest record: a message as large as a frame, with the properties that the broker adds.
 MAX_RECORD_BYTES: Final = MAX_FRAME_BYTES + (64 << 10)
 PLACE: Final = struct.Struct(">q")
 
@@ -43,17 +43,17 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A range of the log without a readable record, although it was synced once."""
+    """A range of the log that was synced, but has no readable record: damage."""
 
     start: int
     end: int
 
 
 def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | Hole | LogEnd]:
-    """Yields the records from `start` on, each checked, and at last the `LogEnd`.
+    """Yields the records from `start` on, each checked, and finally a `LogEnd`.
 
-    The log was synced up to `trusted`. Before it an unreadable range is damage, which is yielded as a `Hole`, and
-    bodies are not compared with their CRC. After it an unreadable record is the log's end.
+    The log was synced up to `trusted`. Before that offset an unreadable range is damage, for which a `Hole` is yielded,
+    and bodies are not compared with their CRC. After it an unreadable record is the log's end.
     """
     offset = start
     while True:
@@ -94,7 +94,7 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogE
         if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= left:
             yield LogEnd(offset, f"{size} bytes with the magic number {magic & 0xFFFFFFFF:08x}")
             return
-        if size > log.end - offset:  # a slave has received only a part of it: the rest reads as zeros
+        if size > log.end - offset:  # a slave has not received the whole record yet
             break
         if offset + size > base + len(buffer):
             most = max(size, min(READ_BYTES, log.end - offset))
@@ -120,9 +120,9 @@ def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False)
 
 
 def record_without_body(log: CommitLog, offset: int, size: int) -> RawRecord | None:
-    """Returns the record of `size` bytes at a log offset with an empty body, or None if no valid record is there.
+    """Returns the record of `size` bytes at a log offset without reading its body: the result's body is empty.
 
-    The bytes of the body are not read.
+    Returns None if no valid record is there.
     """
     try:
         fixed = FIXED[INT.unpack(log.read(offset + SYS_FLAG_POSITION, INT.size))[0] & HOSTS_V6].size
@@ -141,7 +141,8 @@ def record_without_body(log: CommitLog, offset: int, size: int) -> RawRecord | N
 def record_bytes(log: CommitLog, offset: int) -> bytes | None:
     """Returns the record that begins at `offset`, or None if no record begins there.
 
-    A client may have sent the offset, which may be within a body, so the head is checked before the rest is read.
+    The offset may be a client's and lie within a body, so the size there is used only after a check of the other
+    fields.
     """
     try:
         head = log.read(offset, COMMIT_LOG_OFFSET_POSITION + PLACE.size)
@@ -158,7 +159,7 @@ def record_bytes(log: CommitLog, offset: int) -> bytes | None:
 def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False) -> RawRecord | LogEnd:
     """Returns the record at `position` of `buffer`, or a `LogEnd` with the reason if it is not valid.
 
-    It checks as DefaultMessageStore.checkMessageAndReturnSize does.
+    Source of the checks: DefaultMessageStore.checkMessageAndReturnSize.
     """
     try:
         record = unpack_record(buffer, position)
@@ -174,7 +175,7 @@ def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False)
 
 
 def _has_holes(record: RawRecord) -> bool:
-    """Returns True if zeros outside the body, which no CRC covers, show that a power cut lost a page."""
+    """Returns True if zeros show that a power cut lost a page outside the body, where no CRC would show it."""
     properties = record.properties
     return (
         record.store_timestamp_ms == 0  # a clock may be before 1970, but the store never writes 0
