@@ -20,7 +20,7 @@ from pyrmq_core.servers.nameserver.config import unknown_settings
 PORTS_APART: Final = 10
 MOST_SLAVES: Final = 9
 CLUSTER_NAME: Final = "DefaultCluster"
-# Small files for tests: they are sparse, but recovery after a crash reads complete files.
+# Smaller files than by default. They are sparse, but recovery after a crash reads complete files.
 SMALL_FILES: Final = {
     "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
     "mappedFileSizeConsumeQueue": "600000",
@@ -28,9 +28,9 @@ SMALL_FILES: Final = {
     "maxHashSlotNum": "50000",
     "maxIndexNum": "1000000",
 }
-# The size limit of each broker's store: a cluster that is left running must not fill the disk or the memory.
+# The size limit of each broker's store, so that a long running cluster does not fill the disk or the memory.
 MAX_STORE_BYTES: Final = 2 << 30
-# Settings that differ from server to server: the cluster sets them by the named argument.
+# Settings that the cluster sets for each server, by the argument to use in their place.
 SET_BY: Final = {
     "brokerName": "brokers",
     "listenPort": "port",
@@ -40,7 +40,7 @@ SET_BY: Final = {
 }
 SET_BY_ID: Final = {"brokerId": "slaves"}
 SET_BY_DIRECTORY: Final = {"storePathRootDir": "directory"}
-# A NameServer's files, by the setting that has their path; several NameServers do not share them.
+# A NameServer's files, by the setting that has their path. Each NameServer needs its own.
 NAMESERVER_FILES: Final = {
     "kvConfigPath": "kvConfig.json",
     "configStorePath": "namesrv.properties",
@@ -73,9 +73,9 @@ def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
 
 
 def broker_ports(first: int, count: int) -> list[int]:
-    """Returns a port for each of `count` brokers: `first`, `first` + 10 and so on, or zeros for free ports if it is 0.
+    """Returns a port for each of `count` brokers: `first`, `first` + 10 and so on. If `first` is 0, all are 0 (free).
 
-    They are ten apart, since a broker also uses neighbouring ports.
+    The gaps are for other ports of a broker.
     """
     if type(first) is not int or not 0 <= first <= 65535 or (first and first + PORTS_APART * (count - 1) > 65535):
         raise InvalidArgument(f"broker_port={first!r}: a port is wanted, with room for {count} brokers ten apart, or 0")
@@ -83,7 +83,7 @@ def broker_ports(first: int, count: int) -> list[int]:
 
 
 def broker_places(names: Sequence[str], slaves: int) -> dict[str, BrokerPlace]:
-    """Returns the masters and then their slaves, by server name. A slave's name is its master's with its id."""
+    """Returns all masters and then their slaves, by server name. The first slave of broker-a is named broker-a-1."""
     if type(slaves) is not int or not 0 <= slaves <= MOST_SLAVES:
         raise InvalidArgument(f"slaves={slaves!r}: the number of slaves of each broker is wanted, 0 to {MOST_SLAVES}")
     masters = {name: BrokerPlace(name, MASTER_ID) for name in names}
@@ -139,7 +139,7 @@ def checked_timeout(timeout: object) -> float:
 
 
 def topic_configs(topics: Mapping[str, int | TopicConfig] | None) -> tuple[TopicConfig, ...]:
-    """Returns the topics to create, none for None. A number means so many queues for reading and writing."""
+    """Returns the topics to create. A number is a topic's number of read queues and of write queues."""
     if topics is not None and not isinstance(topics, Mapping):
         raise InvalidArgument(f"topics={topics!r}: a mapping from names to numbers of queues is wanted")
     return tuple([_topic_config(name, wanted) for name, wanted in (topics or {}).items()])

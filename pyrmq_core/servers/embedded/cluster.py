@@ -40,7 +40,7 @@ from pyrmq_core.servers.nameserver import NameServerConfig, RunningNameServer, r
 
 NAMESERVER: Final = "nameserver"
 PORTS_FILE: Final = "ports.json"
-# A memory-backed directory, where the system has one: a commit log is written at memory speed there.
+# A directory in memory, if the system has one, where files are written faster.
 MEMORY_BACKED: Final = Path("/dev/shm")
 
 
@@ -48,17 +48,17 @@ class EmbeddedCluster:
     """`async with EmbeddedCluster(brokers=2) as cluster:` serves at `cluster.nameserver` until the block ends.
 
     Brokers are named broker-a, broker-b, ... A single NameServer is named nameserver, several nameserver-a,
-    nameserver-b, ... Each broker has `slaves` slaves: broker-a's are named broker-a-1, broker-a-2, ..., with these ids,
-    and follow it when the block begins. With `sync` a send is answered when a slave has the message.
+    nameserver-b, ... Each broker has `slaves` slaves, which follow it when the block begins. The slaves of broker-a are
+    named broker-a-1 (id 1), broker-a-2 (id 2), ... With `sync` a send is answered when a slave has the message.
 
-    `settings` apply to all brokers and `nameserver_settings` to all NameServers, under RocketMQ's names. `topics` are
-    on every broker and known to every NameServer when the block begins: by name, the number of queues or a
-    `TopicConfig`. `port` is the port of the first NameServer, `host` an IP address of this machine.
+    `settings` apply to all brokers and `nameserver_settings` to all NameServers, under RocketMQ's names. `topics` maps
+    a topic's name to its number of queues or a `TopicConfig`. When the block begins, every broker has these topics and
+    every NameServer their routes. `port` is the port of the first NameServer, `host` an IP address of this machine.
 
-    Stores are in a temporary directory, memory-backed where possible, which is removed afterwards. Stores in a
-    `directory` stay: the next cluster there opens them again, on the same ports where these are free. Each store is
-    limited to 2 GiB and removes its oldest messages, unless `settings` have another `maxStoreBytes` (0: no limit). With
-    `forgetful`, stores record which bytes are not synced yet, for `power_cut`.
+    Stores are in a temporary directory, in memory where possible, which is removed afterwards. Stores in a `directory`
+    stay: the next cluster there opens them again, on the same ports if these are free. A store larger than 2 GiB
+    removes its oldest messages. `maxStoreBytes` in `settings` sets another limit (0: none). With `forgetful`, stores
+    record which bytes are not synced yet, for `power_cut`.
 
     Raises `InvalidArgument` with the name of a wrong argument, topic or setting.
     """
@@ -108,7 +108,7 @@ class EmbeddedCluster:
         raise InvalidState("this EmbeddedCluster is opened by `async with`; `with` opens that of pyrmq_core.blocking")
 
     def __exit__(self, *_: object) -> None:
-        """Does nothing. It is never called, since `with` raises `InvalidState` at its start."""
+        """Does nothing: `with` needs this method, but `__enter__` always raises."""
 
     async def __aenter__(self) -> Self:
         if self._nursery is not None:
@@ -122,7 +122,7 @@ class EmbeddedCluster:
             for nameserver in self._nameservers.values():
                 await nameserver.start(self._nursery)
             self._stack.push_async_callback(self._stop_brokers)  # brokers stop before NameServers, to unregister
-            for broker in self._brokers.values():  # in an order with masters first
+            for broker in self._brokers.values():  # masters are first
                 running = await broker.start(self._nursery)
                 if not running.config.is_slave:
                     await make_topics(running.broker, self._topics)
@@ -139,7 +139,7 @@ class EmbeddedCluster:
 
     @property
     def nameserver(self) -> str:
-        """The addresses of all NameServers, also ended ones, in the form for clients: `host:port;host:port`."""
+        """The addresses of all NameServers, with stopped ones, in the format for clients: `host:port;host:port`."""
         self._opened()
         return ";".join(server.address for server in self._nameservers.values())
 
@@ -168,11 +168,11 @@ class EmbeddedCluster:
     def control(
         self, code: int, function: ControlFunction, *, server: str | None = None, times: int | None = None
     ) -> Control:
-        """Sends requests with this code to `function`, at one server (a broker's or NameServer's name) or at all.
+        """Calls `function` in place of the server's handler for requests with this code.
 
-        `function` is async and runs on the cluster's loop. It returns the answer, None for no answer, or `PASS`. It may
-        wait, or raise `CutConnection`. `times` limits how often it is called. The rule stays when a server is started
-        again.
+        `server` is the name of one broker or NameServer, or None for all. `function` is async and runs on the cluster's
+        loop. It returns the answer, None for no answer, or `PASS` to call the server's handler. It may wait, or raise
+        `CutConnection`. `times` limits how often it is called. The rule stays when a server is started again.
         """
         if server is not None:
             self._server(server)
@@ -183,7 +183,7 @@ class EmbeddedCluster:
     async def kill(self, name: str) -> None:
         """Ends a server as SIGKILL does: a broker neither flushes nor unregisters, a NameServer loses its routes.
 
-        Acknowledged messages are in the broker's files.
+        The broker's files have all acknowledged messages.
         """
         await self._server(name).end(lambda running: running.kill())
 
@@ -192,17 +192,17 @@ class EmbeddedCluster:
         await self._broker(name, "kill ends a NameServer").end(cut_power)
 
     async def stop(self, name: str) -> None:
-        """Ends a server in order, as SIGTERM does."""
+        """Ends a server as SIGTERM does, with flush and unregistration."""
         await self._server(name).end(lambda running: running.stop())
 
     async def start(self, name: str, *, settings: Mapping[str, str] | None = None) -> None:
-        """Starts a server that was ended, on its old port and files.
+        """Starts a server that was ended, with its old port and files.
 
-        When this returns, a broker is registered with the running NameServers, at least one, and its slaves follow it.
-        A slave that cannot follow logs the reason. `settings` replace the broker's old settings, also for later starts:
-        brokerRole=ASYNC_MASTER and brokerId=0 make a slave the master, when the old master is ended. A NameServer
-        begins without routes, as in RocketMQ: the running brokers register with it before this returns, as they would
-        within 30 s by themselves.
+        When this returns, a broker is registered with all running NameServers, and its slaves follow it. A slave that
+        cannot follow logs the reason. `settings` change the broker's settings, also for later starts. For example,
+        brokerRole=ASYNC_MASTER and brokerId=0 make a slave the master, after the old master has ended. A NameServer
+        starts without routes, as in RocketMQ, so the running brokers register with it before this returns. Raises
+        `InvalidState` if a broker has no running NameServer, or another broker runs with the same name and id.
         """
         nursery, server = self._opened(), self._server(name)
         if settings is not None:
@@ -221,7 +221,7 @@ class EmbeddedCluster:
     async def wait_for_slaves(self, timeout: float = 10.0) -> None:
         """Waits until each running slave has its master's current messages, topics, groups and offsets.
 
-        Slaves without a running master are skipped. Raises `InvalidState` with the reason after `timeout` seconds.
+        Skips slaves whose master does not run. Raises `InvalidState` with the reason after `timeout` seconds.
         """
         self._opened()
         await have_all(self._pairs(), checked_timeout(timeout))
@@ -294,7 +294,7 @@ class EmbeddedCluster:
             "storePathRootDir": str(self.directory / name),
         }
         if self._has_slaves and not config.is_slave and (config.access.is_on or config.tls.mode is TlsMode.ENFORCING):
-            own["haListenPort"] = "0"  # a master without a port accepts no slaves
+            own["haListenPort"] = "0"  # with access control or TLS, slaves need a port in the settings; 0 is a free one
         config = config.with_settings(own)
         directory = DiskFiles(config.store_root)
         files = ForgetfulFiles(directory) if self._forgetful else directory

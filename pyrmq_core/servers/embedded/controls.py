@@ -1,4 +1,4 @@
-"""The rules by which a test answers, drops, delays or cuts chosen requests at NameServers and brokers."""
+"""The rules by which a test answers, drops or delays chosen requests of an embedded cluster, or cuts connections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Control:
         self.removed = True
 
     def takes(self, server: str, request: Command) -> bool:
-        """Returns whether the rule applies to a request at a server."""
+        """Returns True if the rule applies to a request at a server."""
         spent = self.times is not None and len(self.seen) >= self.times
         return not (self.removed or spent) and request.code == self.code and self.server in (None, server)
 
@@ -55,7 +55,7 @@ class Controls:
         self._rules.append(rule)
 
     def wrapping(self, server: str) -> Callable[[Handler], Handler]:
-        """Returns a wrapper for the request handler of `server`, which is called only for requests without a rule."""
+        """Returns a function that wraps the request handler of `server`, so that rules are applied first."""
 
         def wrap(handler: Handler) -> Handler:
             def controlled(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:

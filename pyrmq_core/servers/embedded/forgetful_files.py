@@ -1,11 +1,11 @@
 """`ForgetfulFiles`: files that record which pages are not synced, so that a simulated power cut can undo them.
 
-A page's content at the last sync is kept from the first write after it until the file is synced again. A power cut also
-removes a new file whose name is not synced. Removing or moving a file counts as synced at once, since the broker's
-store syncs that itself.
+Before the first write to a page after a sync, the page's old content is saved, until the file is synced again. A power
+cut writes it back, and removes a new file whose name is not synced. It does not undo that a file was removed or moved,
+since the broker's store syncs that at once.
 
-A file whose sync fails behaves as in Linux. Its unsynced pages can still be read, but a later sync does not save them
-unless they are written again, so the power cut undoes them.
+A file whose sync fails behaves as in Linux. Its unsynced pages can still be read, but a later sync does not write them
+to the disk unless they are written again. So the power cut undoes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyrmq_core.servers.broker import RunningBroker
 from pyrmq_core.servers.broker.store.disk.files import DiskSpace, Files, StoredFile
 
 PAGE_BYTES: Final = 4096
-# A page that a power cut may keep or undo: the file's path and the page's number, NAME for the file's name.
+# A page that a power cut may undo: the file's path and the page's number. The number NAME stands for the file's name.
 Page = tuple[str, int]
 NAME: Final = -1
 
@@ -28,10 +28,10 @@ class ForgetfulFiles:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._synced: dict[Page, bytes] = {}  # pages whose content on the medium differs from the file's
-        self._dropped: dict[Page, bytes] = {}  # the medium's content of pages whose sync failed
+        self._synced: dict[Page, bytes] = {}  # the content at the last sync of pages written since
+        self._dropped: dict[Page, bytes] = {}  # the same for pages whose sync failed
         self._unnamed: set[str] = set()  # new files whose names are not synced
-        # By file, for each sync under way: the content of pages before they were written during the sync.
+        # By file, for each sync that runs: the pages written during it, with their content before.
         self._syncing: dict[str, list[dict[Page, bytes]]] = {}
 
     def add_folder(self, folder: str) -> None:
@@ -90,7 +90,7 @@ class ForgetfulFiles:
         self._files.close()
 
     def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
-        """Undoes the writes and names that are not synced, except those for which `survives` returns True."""
+        """Undoes unsynced writes and removes files with unsynced names, except pages for which `survives` is True."""
         for path in [path for path in self._unnamed if not survives((path, NAME))]:
             self._files.remove(path)
             self._forget(path)
@@ -113,7 +113,7 @@ class ForgetfulFiles:
                     meanwhile.setdefault(page, content)
 
     def sync(self, path: str, file: StoredFile) -> None:
-        """Syncs a file. Pages that are written meanwhile do not count as synced."""
+        """Syncs a file. Pages that are written during the sync stay unsynced."""
         pages = [page for page in list(self._synced) if page[0] == path]
         meanwhile: dict[Page, bytes] = {}
         self._syncing[path] = [*self._syncing.get(path, ()), meanwhile]
@@ -132,7 +132,7 @@ class ForgetfulFiles:
                 self._synced[page] = meanwhile[page]
             else:
                 self._synced.pop(page, None)
-            for other in self._syncing[path]:  # the medium has newer bytes than when that sync began
+            for other in self._syncing[path]:  # for other syncs of the file, the page's content at the last sync is new
                 if page in other and page in meanwhile:
                     other[page] = meanwhile[page]
                 else:
@@ -156,7 +156,7 @@ class _ForgetfulFile:
         self._file.write(position, data)
 
     def zero_from(self, position: int) -> None:
-        """Writes zeros from `position` to the end, except over pages of zeros, so that few pages are recorded."""
+        """Writes zeros from `position` to the end. Skips pages of zeros, so that fewer pages are recorded."""
         while position < self.size:
             count = min(PAGE_BYTES - position % PAGE_BYTES, self.size - position)
             if any(self._file.read(position, count)):

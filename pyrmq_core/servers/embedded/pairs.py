@@ -11,7 +11,7 @@ import trio
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.servers.broker import RunningBroker
 
-# The most seconds to wait for a slave that cannot follow.
+# The longest wait for a slave that does not follow and logs no reason.
 FOLLOW_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.005
 
@@ -26,7 +26,7 @@ class Pair:
     slave: RunningBroker
 
     def follows(self) -> bool:
-        """Returns True if the slave replicates: the master has received the first offset that the slave reports."""
+        """Returns True if the slave replicates, that is, if the master has received a report from it."""
         client = self.slave.broker.cluster.ha_client
         if client is None or client.master is None:
             return False
@@ -41,7 +41,7 @@ def pairs_of(running: Mapping[str, RunningBroker]) -> list[Pair]:
 
 
 async def follow(pairs: Iterable[Pair]) -> None:
-    """Waits up to `FOLLOW_SECONDS` until each slave follows its master, or has logged why it cannot."""
+    """Waits until each slave follows its master or has logged why it cannot, at most `FOLLOW_SECONDS`."""
     async with trio.open_nursery() as nursery:
         for pair in pairs:
             nursery.start_soon(_follow, pair)
@@ -60,7 +60,7 @@ async def have_all(pairs: Iterable[Pair], timeout: float) -> None:
 async def _follow(pair: Pair) -> None:
     client = pair.slave.broker.cluster.ha_client
     assert client is not None, "a slave's"
-    before = client.attempts  # an attempt may have begun before the master was there
+    before = client.attempts  # failures of earlier attempts are ignored: the master may not have run yet
     pair.slave.broker.cluster.registration.register_now()  # a restarted master may have another port
     client.try_now()
     with trio.move_on_after(FOLLOW_SECONDS):

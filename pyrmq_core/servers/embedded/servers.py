@@ -1,4 +1,4 @@
-"""`Server`: a NameServer or broker of an embedded cluster. It keeps its port when it is stopped and started again."""
+"""`Server`: a NameServer or broker of an embedded cluster, which has the same port after each start."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ R = TypeVar("R", bound=RunningServer)
 
 
 class Server(Generic[R]):
-    """A NameServer or a broker by its name. `run` runs it on a port until it is stopped.
+    """A NameServer or a broker. `run` runs it on a port until it is stopped.
 
-    With `port` 0, the first start uses the port of an earlier run from `kept_ports`, or else a free port.
+    If `port` is 0, the first start uses the port that an earlier cluster saved in `kept_ports`, or else a free port.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Server(Generic[R]):
 
 
 class KeptPorts:
-    """The ports of servers by name, in a file beside their stores. An unreadable file counts as missing."""
+    """The ports of servers by name, in a file beside their stores. An unreadable file is ignored."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

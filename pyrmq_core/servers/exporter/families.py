@@ -26,14 +26,17 @@ class Buckets(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One sample: the values of the family's labels in order, and a number or a histogram's buckets."""
+    """One sample of a metric: the values of its labels in order, and a number or a histogram's buckets."""
 
     labels: tuple[str, ...]
     value: float | Buckets
 
 
 class Family(NamedTuple):
-    """A metric: name, labels, and samples, which may be computed during iteration. `bounds` is for histograms."""
+    """A metric with the names of its labels and its samples, which may be computed during iteration.
+
+    `bounds` has the upper bounds of a histogram's buckets, without the infinite one.
+    """
 
     name: str
     kind: Kind
@@ -43,5 +46,5 @@ class Family(NamedTuple):
     bounds: tuple[float, ...] = ()
 
 
-# Yields the present families; a generator, so that other tasks can run during a long walk over tables.
+# Yields a server's metrics. It is a generator, so that other tasks can run between them.
 Collect = Callable[[], Iterator[Family]]

@@ -1,4 +1,4 @@
-"""`MetricsPage`: the text of a server's metrics, computed at most once a second however many requests there are.
+"""`MetricsPage`: the text of a server's metrics, which is computed at most once a second.
 
 Samples are collected in steps, between which other tasks run. The text is formatted in a worker thread.
 """
@@ -35,7 +35,7 @@ class _Families:
 
 
 class MetricsPage:
-    """The page of one server, shared by all requests. `common` labels precede each sample's own labels."""
+    """The page of one server, shared by all requests. `common` has labels that are added to each sample."""
 
     def __init__(self, collect: Collect, common: dict[str, str]) -> None:
         self._collect = collect

@@ -1,7 +1,7 @@
 """`RpcLatency`: a histogram of a server's request times, as in RocketMQ (RemotingMetricsManager, 5.4.0).
 
-The time of a pull includes its wait for messages, as in RocketMQ, and its label `is_long_polling` is then true. A
-request that is not answered, since its connection or its server ended, is not counted.
+The time of a pull includes its wait for messages, and its label `is_long_polling` is then true. A request that gets no
+answer because its connection or its server ended is not counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ NANOSECONDS: Final = 1_000_000
 
 
 class RpcLatency:
-    """The histogram of a server's request times. `on_ended` gets each request, its response code and its time in ms."""
+    """The histogram of a server's request times.
+
+    `on_ended` is called with each request, its response code and its time in ms.
+    """
 
     def __init__(self, on_ended: Callable[[Command, int, float], None] = lambda request, code, took_ms: None) -> None:
         self._on_ended = on_ended

@@ -1,4 +1,4 @@
-"""`Histogram` and `Counts`: numbers that a server counts by labels, with a limit on combinations of labels."""
+"""`Histogram` and `Counts`: a server's numbers by labels, with a limit on the combinations of labels."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Final
 
 from pyrmq_core.servers.exporter.families import Buckets, Sample
 
-# The most series of a family: a histogram's series takes half a KiB of memory, and a line for each bucket on the page.
+# The most series (combinations of labels) of a metric. One of a histogram takes half a KiB of memory, and a line for
+# each bucket on the page.
 MAX_SERIES: Final = 2_000
-# The labels that all further samples share once there are too many series.
+# The value of each label in the series that all further combinations share.
 OTHER: Final = "other"
 
 Labels = tuple[str, ...]
@@ -68,5 +69,5 @@ class Counts:
 
 
 def bounded(labels: Labels, series: int, most: int) -> Labels:
-    """Returns `labels`, or `OTHER` in place of each label if `series`, their present number, has reached `most`."""
+    """Returns `labels`, or `OTHER` for each of them if there are `most` series already. `series` is their number."""
     return labels if series < most else (OTHER,) * len(labels)

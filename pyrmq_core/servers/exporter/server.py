@@ -1,4 +1,4 @@
-"""`serve_metrics`: serves a server's metrics at /metrics, to few connections and to each for a limited time."""
+"""`serve_metrics`: serves a server's metrics at /metrics. The number and the time of connections are limited."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pyrmq_core.servers.exporter.page import CONTENT_TYPE, MetricsPage
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 16
-# When the port is full, a new connection replaces one that has not requested the page within this time.
+# When the port has its most connections, a new one replaces one that has not requested the page within this time.
 PATIENCE_SECONDS: Final = 5.0
-# The longest life of a connection, however it is used: Prometheus opens another.
+# The time after which any connection is closed. Prometheus then opens another.
 CONNECTION_SECONDS: Final = 120.0
 PATHS: Final = ("/metrics", "/")
 

@@ -16,7 +16,7 @@ log = line_logger(__name__)
 # RocketMQ's names of the exporters that exist here.
 EXPORTERS: Final = ("DISABLE", "PROM")
 PROM: Final = "PROM"
-# Loopback unless settings say otherwise; RocketMQ listens on all addresses.
+# The address of the page without a setting. RocketMQ listens on all addresses.
 DEFAULT_HOST: Final = "127.0.0.1"
 SHOWN: Final = 80
 
@@ -32,10 +32,10 @@ def check_exporter(name: str) -> None:
 async def start_exporter(
     nursery: trio.Nursery, collect: Collect, host: str, port: int, *, common: dict[str, str]
 ) -> str:
-    """Starts serving the metrics that `collect` returns, in the nursery, and returns the `host:port` of the page.
+    """Starts serving the metrics that `collect` yields, in the nursery. Returns the `host:port` of the page.
 
-    `common` has labels that are added to each metric. Raises `MissingLibrary` without the extra `metrics`. If the port
-    cannot be opened, raises `NetworkError`, which names the setting of the port.
+    `common` has labels that are added to each metric. Raises `MissingLibrary` without the extra `metrics`, and
+    `NetworkError`, which names the setting of the port, if the port cannot be opened.
     """
     try:
         from pyrmq_core.servers.exporter.server import serve_metrics

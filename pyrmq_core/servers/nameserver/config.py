@@ -1,8 +1,8 @@
 """The settings of a NameServer under RocketMQ's names: their table, the properties file, changes at run time.
 
-Sources: common/namesrv/NamesrvConfig.java, remoting/netty/NettyServerConfig.java, 5.4.0. Unlike Apache's, this
-NameServer listens on 127.0.0.1 by default, and looks for silent brokers every 10 s, as 4.x does. It refuses values that
-it cannot read, and each port has files of its own.
+Unlike Apache's, this NameServer listens on 127.0.0.1 by default, and refuses invalid values. It searches for silent
+brokers every 10 s, as 4.x does. The default names of its files contain its port. Sources:
+common/namesrv/NamesrvConfig.java, remoting/netty/NettyServerConfig.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pyrmq_core.servers.exporter.start import DEFAULT_HOST, PROM, check_exporter
 from pyrmq_core.servers.nameserver.kvconfig import MAX_BYTES
 from pyrmq_core.servers.nameserver.tables import TableRules
 
-# Settings of Apache's NameServer that size its threads and buffers. They are accepted, shown, and have no effect:
-# requests run in one event loop, and a connection is not read while too many of its requests are unanswered.
+# Settings of Apache's NameServer, mostly for threads and buffers, with their defaults. They are accepted and shown, but
+# have no effect, since requests run in one event loop.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "clientRequestThreadPoolNums": "8",
     "clientRequestThreadPoolQueueCapacity": "50000",
@@ -54,14 +54,14 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "writeBufferHighWaterMark": "0",
     "writeBufferLowWaterMark": "0",
 }
-# Features that do not exist here, by the setting that would switch each on. The setting is refused: a server that
-# started without the feature would be more open than its settings say, or answer differently.
+# Features that do not exist here, by the setting that would enable them. The setting is refused, since a server without
+# the feature would answer differently.
 NOT_BUILT: Final[Mapping[str, str]] = {
     "clusterTest": "asking another environment's NameServer for routes",
     "enableControllerInNamesrv": "a controller inside the NameServer",
 }
-# Settings that are never changed over the network, whatever `configBlackList` says: paths, addresses on which the next
-# start might be unable to listen, and the limits that protect the server from hostile clients.
+# Settings that are never changed over the network, even if `configBlackList` lacks them: paths, addresses, with which
+# the next start might fail, and the limits that protect the server from hostile clients.
 ALWAYS_BLACK: Final = frozenset(
     {
         "bindAddress",
@@ -92,7 +92,7 @@ BOUNDS: Final = (
     "server_max_waiting_bytes",
     "server_max_header_bytes",
 )
-# The most characters of a value, more than any path has; values are kept in memory and written with every change.
+# The most characters of a value, longer than any path. All values are in memory and written with every change.
 MAX_VALUE_CHARS: Final = 4096
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -125,7 +125,7 @@ class NameServerConfig:
     server_max_header_bytes: int = wire("serverMaxHeaderBytes", SERVER_HEADER_BYTES)
     max_registered_brokers: int = wire("maxRegisteredBrokers", 10_000)
     max_registered_topic_bytes: int = wire("maxRegisteredTopicBytes", 1 << 30)
-    # The names are those of RocketMQ's brokers; RocketMQ's NameServer has no metrics.
+    # The names of RocketMQ's broker settings, since its NameServer has no metrics.
     metrics_exporter_type: str = wire("metricsExporterType", "DISABLE")
     metrics_prom_exporter_port: int = wire("metricsPromExporterPort", 5557)
     metrics_prom_exporter_host: str = wire("metricsPromExporterHost", DEFAULT_HOST)
@@ -236,7 +236,10 @@ def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def load_settings(path: Path) -> dict[str, str]:
-    """Reads a properties file, to which later changes are written. Raises `InvalidArgument` if it is unreadable."""
+    """Reads a properties file. In the result it is also the file for later changes (`configStorePath`).
+
+    Raises `InvalidArgument` if it is unreadable.
+    """
     try:
         settings = parse_java_properties(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
 """The NameServer's metrics for Prometheus.
 
-RocketMQ's NameServer has none (5.4.0). `rocketmq_rpc_latency` is a metric of RocketMQ's brokers, the other names are
-this NameServer's own.
+RocketMQ's NameServer has none (5.4.0). The name `rocketmq_rpc_latency` comes from RocketMQ's brokers. The other names
+exist only here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyrmq_core.servers.nameserver.service import NameServer, now_ms
 from pyrmq_core.servers.nameserver.tables.changes import RemovalReason
 from pyrmq_core.servers.nameserver.tables.state import BrokerAddrInfo
 
-# The number of addresses with a sample of their own, namely those that are silent for longest.
+# The most broker addresses that have a sample: those that have been silent for the longest time.
 MOST_ADDRESSES: Final = 1_000
 BY_ADDRESS: Final = ("cluster", "broker_name", "broker_id", "address")
 

@@ -1,8 +1,8 @@
 """The request handlers of a NameServer, one short function per request code, and the table of all of them.
 
-Sources: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java, 5.3.3. Routes of other
-environments (`clusterTest`) and the controller's requests are refused. An unknown code is answered with
-REQUEST_CODE_NOT_SUPPORTED, as in 5.x.
+Routes of other environments (`clusterTest`) and the controller's requests are not supported. Like any unknown code they
+are answered with REQUEST_CODE_NOT_SUPPORTED, as in 5.x. Sources: namesrv/processor/DefaultRequestProcessor.java,
+ClientRequestProcessor.java, 5.3.3.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from pyrmq_core.servers.protocol.register_broker import (
 
 # V4_9_4 of common/MQVersion.java: clients of this version or later read strict JSON.
 STANDARD_JSON_VERSION: Final = 401
-# common/help/FAQUrl.java: the text that RocketMQ's users search for.
+# The end of RocketMQ's error texts (common/help/FAQUrl.java), by which users search for help.
 HELP: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 KEY_MISSING: Final = "namespace or key is null"
 DISABLED: Final = "disable"
-# The most bytes of other bodies than registrations: a data version has 100 bytes, settings have 5,000 bytes.
+# The most bytes of most bodies: a data version has 100 bytes, and settings have 5,000 bytes.
 SMALL_BODY_BYTES: Final = 64 * 1024
 # The most bytes of a body about one topic or user: enough for a topic's queues at 5,000 brokers.
 TOPIC_BODY_BYTES: Final = 1024 * 1024
@@ -64,14 +64,14 @@ Handle = Callable[[NameServer, Command, Peer], Answer]
 
 
 class RequestEntry(NamedTuple):
-    """The handler of a request code. A body over `max_body_bytes` is refused, since decoding it blocks the loop."""
+    """The handler of a request code. A body over `max_body_bytes` is refused, as decoding would block the loop."""
 
     handle: Handle
     max_body_bytes: int = SMALL_BODY_BYTES
 
 
 def handle(server: NameServer, request: Command, peer: Peer) -> Answer:
-    """Returns the answer to any request. The connection turns a handler's exception into an error answer."""
+    """Returns the answer to any request. If it raises an exception, the connection sends an error answer."""
     served = HANDLERS.get(request.code)
     if served is None:
         return refuse_unknown(request)
@@ -92,7 +92,7 @@ def refuse_unknown(request: Command) -> Command:
 
 
 def get_route_info(server: NameServer, request: Command, peer: Peer) -> Answer:
-    """Returns a topic's route. As the most frequent request, it is decoded without a dataclass."""
+    """Returns a topic's route. The request is the most frequent one, so it is decoded without a dataclass."""
     if not server.is_ready:
         return refusal(ResponseCode.SYSTEM_ERROR, "name server not ready")
     topic = request.ext.get("topic")

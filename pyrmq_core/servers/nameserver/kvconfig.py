@@ -1,8 +1,7 @@
-"""The KV configuration that a NameServer keeps for its clients: values by namespace and key, in memory and a JSON file.
+"""The KV configuration of a NameServer: clients' values by namespace and key, in memory and in a JSON file.
 
-Source: namesrv/kvconfig/KVConfigManager.java. The file is `{"configTable":{namespace:{key:value}}}`. Each write
-contains the whole table, with all changes made during the previous write. Unlike Apache's, its size is limited, since
-any client may put values.
+The file is `{"configTable":{namespace:{key:value}}}`, and each save writes the whole table. Unlike Apache's, its size
+is limited, since any client may put values. Source: namesrv/kvconfig/KVConfigManager.java.
 """
 
 from __future__ import annotations
@@ -19,15 +18,17 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.requests.nameserver.kv_config import KvTable
 from pyrmq_core.servers.access.file_replacement import ORDINARY, replace_keeping_previous
 
-# Room for the order configuration of some 60,000 topics: it fits into one answer (219, or a registration's) and is
-# encoded in one step of the event loop.
+# Enough for the order configuration of some 60,000 topics, which a single answer contains.
 MAX_BYTES: Final = 4 * 1024 * 1024
-# The assumed bytes of an entry or a namespace beside its texts, so that their number is bounded, too.
+# The bytes of an entry or a namespace in addition to its texts, so that many short entries are limited, too.
 ENTRY_BYTES: Final = 40
 
 
 class KvConfig:
-    """The KV configuration of all namespaces: at most `max_bytes` in the file `path`, or in memory only without it."""
+    """The KV configuration of all namespaces, in the file `path`, or only in memory if `path` is None.
+
+    It is limited to `max_bytes`.
+    """
 
     def __init__(self, path: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
         self.path = path
@@ -111,7 +112,7 @@ class KvConfig:
         self.is_dirty = True
 
     async def save(self) -> None:
-        """Writes the file if anything changed. Raises `StoreError` when that fails, and the next save tries again."""
+        """Writes the file if anything changed. Raises `StoreError` if that fails, and the next save tries again."""
         async with self._turn:
             if self.path is None or not self.is_dirty:
                 return

@@ -28,14 +28,17 @@ from pyrmq_core.servers.nameserver.server import run_nameserver
 
 log = line_logger(__name__)
 
-# A registration of 10,000 topics creates as many objects that live for a moment. With Python's default threshold of 700
-# each registration would make the garbage collector scan the tables, in vain: with a million queues, 50 ms in which no
+# The garbage collector's threshold of new objects. A registration of 10,000 topics creates as many short-lived objects,
+# so with the default of 700 each would start a scan of all tables. With a million queues this takes 50 ms, in which no
 # request is answered.
 YOUNG_OBJECTS: Final = 100_000
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.servers.nameserver") -> int:
-    """Runs the command. Returns 0, 1 after a failure, 130 (interrupt) or 141 (closed pipe), or exits with 2."""
+    """Runs the command. Returns the exit status: 0, 1 after a failure, 130 (interrupt) or 141 (closed pipe).
+
+    Wrong arguments exit with 2.
+    """
     options = _parser(prog).parse_args(arguments)
     return exit_status(lambda: _start(options), "nameserver")
 

@@ -1,6 +1,6 @@
 """The queue of registrations: short ones are applied at once, long ones after a thread has decoded them.
 
-A broker with 10,000 topics sends 2 MB every 30 s. A body with the same digest as the last is not decoded again.
+A broker with 10,000 topics sends 2 MB every 30 s. A body is not decoded again if its digest is that of the last one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.servers.protocol.register_broker import RegisterBroker, RegistrationHeader
 from pyrmq_core.servers.protocol.registration import RegistrationBody, lasting_parts
 
-# Registrations up to this size, about 200 topics, are not queued: they take a millisecond.
+# Registrations up to this size, about 200 topics, are applied at once, in a millisecond.
 SHORT_BODY_BYTES: Final = 32 * 1024
-# The most waiting registrations of one connection, and the most bytes of all that wait. A broker has one registration
-# under way, or two when a topic is created meanwhile.
+# The most waiting registrations of one connection, and the most bytes of all waiting ones. A broker has one or, when a
+# topic is created, two.
 WAITING_OF_PEER: Final = 4
 WAITING_BYTES: Final = 512 * 1024 * 1024
 # Half of `WAITING_BYTES` is reserved for bodies up to this size (20,000 topics).
@@ -42,8 +42,8 @@ class RegistrationQueue:
     ) -> None:
         self._apply = apply
         self._knows = knows
-        self._decoding = trio.CapacityLimiter(1)  # decoding holds Python's lock: threads beside each other gain nothing
-        self._lines: dict[str, deque[trio.Event]] = {}  # by broker name; the first event is set: its turn has come
+        self._decoding = trio.CapacityLimiter(1)  # decoding holds Python's lock, so a second thread would gain nothing
+        self._lines: dict[str, deque[trio.Event]] = {}  # waiting registrations by broker name; the first one's is set
         self._peers: Counter[Peer] = Counter()
         self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger bodies
 

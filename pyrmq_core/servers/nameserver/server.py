@@ -29,17 +29,17 @@ from pyrmq_core.servers.protocol.broker_heartbeat import NotifyMinBrokerIdChange
 
 log = line_logger(__name__)
 
-# When the first scan for silent brokers runs, when the KV configuration is first logged, and at which interval then
-# (NamesrvController of 4.x).
+# The time of the first scan for silent brokers, and the time of the first log of the KV configuration and the interval
+# of later ones (NamesrvController of 4.x).
 FIRST_SCAN_SECONDS: Final = 5.0
 FIRST_KV_SECONDS: Final = 60.0
 KV_SECONDS: Final = 600.0
 NOTICE_SECONDS: Final = 0.3
 NOTICES: Final = 1000
-# The cluster that policies name for requests without one; RocketMQ's default (BrokerConfig).
+# The cluster whose rights a request needs if it names no cluster: RocketMQ's default (BrokerConfig).
 DEFAULT_CLUSTER: Final = "DefaultCluster"
-# The most unanswered requests of a connection: further ones are not read, so they wait at the sender. A client queries
-# one route at a time, and a broker registers every 30 s.
+# The most unanswered requests of a connection. Further ones are not read until then. A client queries one route at a
+# time, and a broker registers every 30 s.
 REQUESTS_PER_CONNECTION: Final = 64
 
 
@@ -91,9 +91,9 @@ async def run_nameserver(
 ) -> None:
     """Runs a NameServer until cancelled or stopped. `nursery.start` returns the `RunningNameServer`.
 
-    `wrap_handler` may read and change each request and answer. When cancelled, it closes the port and all connections,
-    then writes unsaved KV configuration. Raises `NetworkError` if it cannot listen, and `InvalidArgument` for invalid
-    TLS files.
+    `wrap_handler` wraps the request handler, to read and change requests and answers. When cancelled, the NameServer
+    closes the port and all connections, and saves its KV configuration. Raises `NetworkError` if it cannot listen, and
+    `InvalidArgument` for invalid TLS files.
     """
     config = config or NameServerConfig()
     to_send, to_take = trio.open_memory_channel[MinBrokerIdChange](NOTICES)

@@ -1,7 +1,7 @@
 """`NameServer`: the route tables, KV configuration and settings of one NameServer, and the operations on them.
 
-It has no port itself: `handlers` answer requests with it, and `server` calls `connection_closed` and `scan`. Each
-change of the tables is logged in one line.
+It has no port: `handlers` answer requests with it, and `server` calls `connection_closed` and `scan`. Each change of
+the tables is logged as one line.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 log = line_logger(__name__)
 
-# The topics removed with a broker that have a log line each; further topics are counted, and logged at DEBUG.
+# The most topics that are logged with a line each when a broker is removed. Further topics are logged at DEBUG.
 TOPIC_LINES: Final = 20
-# The lines logged before other tasks run: about two milliseconds.
+# The lines that are logged before other tasks run, in about two milliseconds.
 LINES_PER_STEP: Final = 100
-# The unknown settings that are logged: looking for the nearest name takes half a millisecond each.
+# The most settings that are checked for unknown names, as the search for a similar name takes half a millisecond each.
 UNKNOWN_LINES: Final = 10
-# The most bytes of encoded routes that are cached, and the memory of one beside its body.
+# The most bytes of encoded routes in the cache, and the memory of an entry without its body.
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 ROUTE_BYTES: Final = 1024
 
@@ -85,7 +85,7 @@ class NameServer:
         self._store_turn = trio.Lock()
 
     def load(self) -> None:
-        """Reads the KV configuration. A file that cannot be read is logged and left as it is, as in Java."""
+        """Reads the KV configuration. If its file cannot be read, that is logged and the file stays, as in Java."""
         try:
             self.kv.load()
         except StoreError as error:
@@ -93,9 +93,9 @@ class NameServer:
 
     @property
     def is_ready(self) -> bool:
-        """True if routes may be answered: at once, or with `needWaitForService` some seconds after the start.
+        """False with `needWaitForService` in the first `waitSecondsForService` seconds, while routes are refused.
 
-        The seconds are `waitSecondsForService`. Once a route was returned it stays True.
+        Once a route was returned it stays True.
         """
         waited_ms = now_ms() - self._started_ms
         waits = self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000
@@ -145,8 +145,8 @@ class NameServer:
     async def update_config(self, settings: Mapping[str, str]) -> None:
         """Applies settings and writes all of them to their file. Ports and addresses take effect at the next start.
 
-        Raises `InvalidArgument` for a bad value, and `StoreError` if the settings apply but cannot be written. The
-        first few unknown names are logged.
+        Raises `InvalidArgument` for a bad value, and `StoreError` if the file cannot be written. In the second case the
+        settings apply. Unknown names are logged.
         """
         unknown = unknown_settings(dict(islice(settings.items(), UNKNOWN_LINES)))
         for name, nearest in unknown.items():
@@ -197,7 +197,7 @@ def _tell_topics(removed: TopicsRemoved) -> None:
 
 
 def now_ms() -> int:
-    # Changes of the system's clock do not affect it.
+    # A monotonic clock: settings of the system's clock do not change it.
     return int(trio.current_time() * 1000)
 
 
@@ -210,8 +210,7 @@ class _CachedAnswer(NamedTuple):
 class RouteCache:
     """A cache of encoded routes by topic.
 
-    An entry is valid while the tables return the same `TopicRouteData` object for the topic, and its order
-    configuration is equal.
+    An entry is valid while the tables return the same `TopicRouteData` object and the same order configuration.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Checks of the names, addresses and times that may enter the tables and the KV configuration.
 
-RocketMQ's NameServer checks nothing. The rule for names is wider than that of topics
-(common/topic/TopicValidator.java), since each broker also registers topics with its own name and its cluster's: a host
-name has dots, and a cluster's name may be in any script. `field` is the header field's name, for the error.
+RocketMQ's NameServer checks nothing. More names are valid here than RocketMQ allows for topics
+(common/topic/TopicValidator.java). The reason is that each broker also registers topics with its own name and its
+cluster's: a host name has dots, and a cluster's name may be in any script.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 from pyrmq_core.errors import BodyError, HeaderError
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
 
-# The most characters of a name: the longest of RocketMQ's is a retry topic, `%RETRY%` and a group of 255 characters.
+# The most characters of a name. RocketMQ's longest names are retry topics: `%RETRY%` and a group of 255 characters.
 MAX_NAME_CHARS: Final = 300
-# The highest time-out that a broker may choose; the default is 120 s, and 5.x's brokers choose 10 s.
+# The highest heartbeat time-out that a broker may set. The default is 120 s, and brokers of 5.x set 10 s.
 MAX_HEARTBEAT_TIMEOUT_MS: Final = 24 * 60 * 60 * 1000
-# The most filter servers of a broker, which had a handful while they existed (until 4.2).
+# The most filter servers of a broker. RocketMQ had them until 4.2, with a few for each broker.
 MAX_FILTER_SERVERS: Final = 100
 
 # Control characters, line ends of Unicode, marks that change the direction of text, and lone surrogates.

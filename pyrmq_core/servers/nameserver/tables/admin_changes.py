@@ -20,7 +20,7 @@ READ_AND_WRITE: Final = int(Permission.READ | Permission.WRITE)
 def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) -> list[Change]:
     """Removes a topic's queues at the brokers of one cluster, or at all brokers if `cluster` is None or empty.
 
-    The next registrations of brokers that still have the topic restore them.
+    A broker that still has the topic adds them again with its next registration.
     """
     queues = tables.topic_queue_table.get(topic, {})
     names = [name for name in queues if not cluster or name in tables.cluster_addr_table.get(cluster, ())]
@@ -33,8 +33,8 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
     """Sets the queues of a topic at the brokers that `queue_datas` names. Returns None if `queue_datas` is empty.
 
-    If one of the brokers is not registered, an existing topic gets only the queues at the brokers listed before it, and
-    a new topic gets none. Raises `BodyError` if the limits leave no room.
+    If one of the brokers is not registered, only the queues of the brokers before it are set, and none for a new topic.
+    Raises `BodyError` if the limits of the tables would be exceeded.
     """
     if not queue_datas:
         return None
@@ -58,6 +58,6 @@ def wipe_write_perm(tables: RouteTables, broker_name: str) -> WriteSwitched:
 
 
 def add_write_perm(tables: RouteTables, broker_name: str) -> WriteSwitched:
-    """Sets all topics of a broker to readable and writable only, so that TBW102 loses its inherit bit."""
+    """Sets the permissions of all topics of a broker to read and write. The topic TBW102 loses its inherit bit."""
     switched = tables.set_perms({broker_name}, lambda _: READ_AND_WRITE)
     return WriteSwitched(broker_name, True, switched[broker_name].topics, "asked for")

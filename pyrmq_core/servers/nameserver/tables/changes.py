@@ -1,4 +1,4 @@
-"""The changes of the route tables as values, such as a broker that joined. Each is logged as one line."""
+"""The changes of the route tables as values, such as a broker that registered. Each is logged as one line."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PlaceTaken:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationIgnored:
-    """A registration that was ignored, since another address has the id with a higher state version."""
+    """A registration that was ignored, since another address has the same id and a higher state version."""
 
     broker_name: str
     broker_id: int
@@ -155,7 +155,7 @@ class TopicRemoved:
 
 @dataclass(frozen=True, slots=True)
 class TopicsRemoved:
-    """The topics that lost their last queues at the same time. `each` yields a `TopicRemoved` for each topic."""
+    """The topics that lost their last queues when brokers were removed. `each` yields a `TopicRemoved` for each."""
 
     topics: tuple[str, ...]
 
@@ -226,7 +226,7 @@ Change: TypeAlias = (
 class MinBrokerIdChange:
     """A new smallest id of a broker name. `targets` are the addresses to notify.
 
-    `offline_address` is the broker that left. `ha_server_addr` is the HA address of the broker that joined.
+    `offline_address` is set if a broker left, and `ha_server_addr`, its address for slaves, if a broker joined.
     """
 
     broker_name: str
@@ -239,9 +239,9 @@ class MinBrokerIdChange:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """The result of a registration, which is answered with an error unless `accepted`.
+    """The result of a registration. The answer is an error unless `accepted`.
 
-    `master_addr` and `ha_server_addr` are the master's addresses, for the answer to a slave.
+    `master_addr` and `ha_server_addr` are the master's addresses, for the answer to a slave. `notice` is to be sent.
     """
 
     accepted: bool
@@ -255,7 +255,7 @@ class RegistrationResult:
 class Removal:
     """The result of removing brokers: the changes, the notices to send, and the connections to close.
 
-    `connections` are those of brokers that were silent for too long.
+    Only the connections of brokers that were silent for too long are closed.
     """
 
     changes: tuple[Change, ...] = ()

@@ -23,7 +23,7 @@ UNIT_SUB_FLAG: Final = 2
 
 
 def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
-    """Returns the topic's route, or None if no broker has it. The object is the same until something in it changes."""
+    """Returns the topic's route, or None if no broker has it. Returns the same object again until the route changes."""
     kept_route = tables.routes.get(topic)
     if kept_route is not None:
         return kept_route
@@ -33,7 +33,7 @@ def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
     brokers = [tables.broker_addr_table[name] for name in queues if name in tables.broker_addr_table]
     if not brokers:
         return None
-    if len(brokers) < len(queues):  # the topics of a removed broker are still being removed
+    if len(brokers) < len(queues):  # the queues of an unregistered broker are left out
         queues = {broker.broker_name: queues[broker.broker_name] for broker in brokers}
     if len(tables.routes) >= MAX_ROUTES:
         tables.routes.clear()
@@ -51,7 +51,7 @@ def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
 def route_in_zone(route_data: TopicRouteData, zone_name: str) -> TopicRouteData:
     """Returns the route without the brokers of other zones.
 
-    A broker without a master stays, whatever its zone. Zone names are compared without regard to upper and lower case.
+    A broker without a master is never removed. Zone names are compared case-insensitively.
     """
     far = [
         broker
@@ -94,7 +94,7 @@ def topics_of_cluster(tables: RouteTables, cluster: str | None) -> list[str]:
 
 
 def system_topics(tables: RouteTables) -> TopicList:
-    """Returns the names of clusters and brokers, each of which is also a topic, and the address of any one broker."""
+    """Returns the names of all clusters and brokers, which are also topics, and the address of any broker."""
     names = dict.fromkeys(
         name for cluster, brokers in tables.cluster_addr_table.items() for name in (cluster, *brokers)
     )
@@ -123,9 +123,9 @@ def _flag(queues: Mapping[str, QueueData]) -> int:
 
 
 def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData:
-    """Returns the broker with the slave of the smallest id in the master's place, if this slave acts as master.
+    """Returns a broker in whose addresses the slave that acts as master has the master's id, or `broker` unchanged.
 
-    It does so if that is enabled, the broker has no master, and the queues are not writable.
+    The slave with the smallest id acts if the broker enables that and has no master, and the queues are read-only.
     """
     addrs = broker.broker_addrs
     if not addrs or MASTER_ID in addrs or not broker.enable_acting_master or queue_data.perm & Permission.WRITE:

@@ -1,7 +1,7 @@
 """Applies a broker's registration and heartbeats to the route tables.
 
-Source: RouteInfoManager.registerBroker, 5.3.3. 4.x sends no acting master, state version or timeout, for which there
-are defaults.
+Brokers of 4.x send no acting master, state version or timeout, for which there are defaults. Source:
+RouteInfoManager.registerBroker, 5.3.3.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 
 def knows(tables: RouteTables, header: RegistrationHeader, digest: bytes) -> bool:
-    """Returns True if the registration body with this digest is in the tables, so that it need not be decoded."""
+    """Returns True if the tables already have the content of the registration body with this digest.
+
+    The body then need not be decoded.
+    """
     live = tables.broker_live_table.get(_key(header))
     broker = tables.broker_addr_table.get(header.broker_name)
     if live is None or broker is None or live.digest != digest:
         return False
     if broker.cluster != header.cluster_name:
-        # The address registered in two clusters: the broker's removal from its first one took these topics, too.
+        # The address registered in two clusters, and its removal from one has removed the topics of both.
         return False
     ids = [broker_id for broker_id, address in broker.broker_addrs.items() if address == header.broker_addr]
     return ids == [header.broker_id] and live.contributed == _contributes(header, broker.broker_addrs)
@@ -58,8 +61,8 @@ def register(
 ) -> RegistrationResult:
     """Registers a broker's address and topics. `body` is None if `knows` returned True for its `digest`.
 
-    Without a digest the next body is decoded, too. Raises `BodyError`, before any change, for impossible topics or if
-    the tables have no room.
+    The digest is stored for the next call of `knows`. Raises `BodyError`, before any change, for invalid topics or if
+    the limits of the tables are exceeded.
     """
     if body is not None:
         check_body(tables, header.broker_name, body)
@@ -100,7 +103,7 @@ def register(
 
 
 def heartbeat(tables: RouteTables, key: BrokerAddrInfo, now_ms: int) -> bool:
-    """Saves the time of a heartbeat. Returns False for an unknown address."""
+    """Stores the time of a heartbeat. Returns False for an unknown address."""
     live = tables.broker_live_table.get(key)
     if live is None:
         return False
@@ -113,8 +116,7 @@ def min_id_change(
 ) -> MinBrokerIdChange:
     """Returns the notice of a broker name's new smallest id, with the addresses to notify in `targets`.
 
-    These are all addresses of the name if a broker has left (`offline_address`) or is alone, else all but the one with
-    the smallest id.
+    The broker with the smallest id is notified only if another one has left (`offline_address`), or if it is alone.
     """
     addrs = broker.broker_addrs
     smallest = min(addrs)
@@ -138,14 +140,17 @@ def _is_live(tables: RouteTables, header: RegistrationHeader, address: str) -> b
 
 
 def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:
-    """Returns True if the tables take this broker's topics: it is the master, or in 5.x has its name's smallest id."""
+    """Returns True if this broker's topics enter the tables.
+
+    That is so for a master, and for a broker of 5.x that has the smallest id of its name.
+    """
     if header.broker_id == MASTER_ID:
         return True
     return header.enable_acting_master is not None and header.broker_id == min(addrs)
 
 
 def _drop_other_ids(header: RegistrationHeader, addrs: dict[int, str]) -> list[Change]:
-    """Removes the other ids of an address that registers with a new id, as when a slave became the master."""
+    """Removes the old ids of an address that registers with a new id, as when a slave became the master."""
     others = [
         broker_id
         for broker_id, address in addrs.items()
@@ -165,7 +170,8 @@ def _refusal(
 ) -> RegistrationIgnored | RegistrationRefused | None:
     """Returns the change that refuses or ignores a registration, or None to accept it.
 
-    `holder` is the address that has the id. A registration is ignored if a living holder has a higher state version.
+    `holder` is the address registered with the same name and id. The registration is ignored if the holder is another
+    living broker with a higher state version.
     """
     if holder is None:
         single = body is not None and len(body.topic_configs) == 1
@@ -193,9 +199,9 @@ def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: M
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
 ) -> list[Change]:
-    """Adds a broker's topics to the tables. Without `news` it adds only topics that are missing there.
+    """Adds a broker's topics to the tables, and updates topics that the tables have, if there is `news`.
 
-    `news` is False if the version of the topics is that of the last registration.
+    `news` is False if the broker's data version is the same as at its last registration.
     """
     changes: list[Change] = []
     name = broker.broker_name
@@ -204,11 +210,11 @@ def _take(
         for topic, queues in tuple(tables.topic_queue_table.items()):
             if topic not in declared and name in queues:
                 changes += tables.drop_queues(topic, (name,))
-    # A slave that acts for its master may be read from, but not written to.
+    # Topics of a slave that acts for its master are read-only.
     clears_write = header.broker_id != MASTER_ID and broker.enable_acting_master
     changes += _take_topics(tables, name, body.topic_configs, news=news, clears_write=clears_write)
     if changes and tables.rules.delete_topic_with_broker_registration:
-        # Another address or cluster of the name may declare other topics: its next registration drops or adds some.
+        # Another address of the name may have other topics. Its next registration must be decoded, to add them again.
         tables.forget_digests((name,))
     if news:
         tables.put_mappings(name, body.topic_queue_mapping_infos)
@@ -250,7 +256,7 @@ def _live(
     body: RegistrationBody | None,
     before: BrokerLiveInfo | None,
 ) -> BrokerLiveInfo:
-    # The entry has no digest until all its topics are in the tables.
+    # A new body's digest is added when all its topics are in the tables.
     timeout_ms = header.heartbeat_timeout_ms
     return BrokerLiveInfo(
         last_update_ms=now_ms,

@@ -1,8 +1,8 @@
 """Removes brokers from the route tables: unregistered, disconnected, or silent for too long.
 
-Source: RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
-Two things differ from Java. If a broker came back under another address, its old address is removed when the connection
-closes or the timeout passes. When the last address of a broker name is removed, so is the name in every cluster.
+Two things differ from Java. If a broker registered again with another address, its old address is removed when that
+connection closes or the timeout passes. With its last address a broker name is removed from every cluster. Source:
+RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Checks that registrations stay within limits of the settings, so that no client can fill the memory.
+"""Checks that registrations stay within limits, so that no client can fill the memory.
 
-Apache's NameServer has no limits. What other connections registered never keeps out a broker that has a connection of
-its own.
+Apache's NameServer has no limits. The limit of brokers does not apply to a connection's first broker, so that one
+client cannot keep others out.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pyrmq_core.servers.nameserver.tables.state import (
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
 from pyrmq_core.servers.protocol.registration import RegistrationBody
 
-# The most addresses of a name, usually a master and a few slaves; every operation on one walks through all.
+# The most addresses of a broker name, which usually has a master and a few slaves. Each change visits all of them.
 MAX_ADDRESSES_OF_NAME: Final = 100
-# The most clusters of a broker name, which is in one cluster, or in two when a configuration was copied.
+# The most clusters of a broker name. It usually has one, or two if a configuration was copied by mistake.
 MAX_CLUSTERS_OF_NAME: Final = 16
 
 
 def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) -> None:
-    """Raises `BodyError` for an invalid topic or filter server, or if the limits leave no room for the topics."""
+    """Raises `BodyError` for an invalid topic or filter server, or if the topics would exceed the limit of memory."""
     check_filter_servers(body.filter_servers or ())
     table = tables.topic_queue_table
     added = 0
@@ -44,7 +44,7 @@ def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) ->
 
 
 def check_queues(tables: RouteTables, topic: str, broker_names: Iterable[str]) -> None:
-    """Raises `BodyError` if the limits leave no room for a topic with queues at these brokers."""
+    """Raises `BodyError` if a topic with queues at these brokers would exceed the limit of memory."""
     queues = tables.topic_queue_table.get(topic)
     added = QUEUES_BYTES * len(set(broker_names).difference(queues or ()))
     _check_added(tables, added if queues is not None else added + TOPIC_BYTES + len(topic))

@@ -1,12 +1,12 @@
-"""`RouteTables`: the route tables of a NameServer, and the basic changes of which all other changes consist.
+"""`RouteTables`: the route tables of a NameServer, and the basic changes to them.
 
     topic_queue_table     topic -> broker name -> QueueData
     broker_addr_table     broker name -> cluster, addresses by broker id (0 is the master)
     cluster_addr_table    cluster -> broker names
     broker_live_table     (cluster, address) -> last sign of life, version of its topics, connection, HA address
-    filter_server_table   (cluster, address) -> addresses of filter servers (a leftover, kept)
+    filter_server_table   (cluster, address) -> addresses of filter servers (of old brokers only)
 
-Beside them 5.x keeps the queue mappings of static topics.
+As in 5.x, a further table has the queue mappings of static topics.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pyrmq_core.servers.nameserver.tables.changes import Change, QueuesRemoved, 
 
 # The time after which a silent broker is removed if it sets no time-out (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
-# The most queried routes that are kept.
+# The most queried routes in the cache.
 MAX_ROUTES: Final = 20_000
-# The approximate memory of a topic, and of a broker's queues of it, beside the name (Python 3.11).
+# The approximate memory of a topic without its name, and of its entry for one broker (Python 3.11).
 TOPIC_BYTES: Final = 400
 QUEUES_BYTES: Final = 200
 # The approximate memory of a static topic's mapping, as a multiple of its JSON.
@@ -36,8 +36,8 @@ MAPPING_SWELL: Final = 4
 class TableRules:
     """The settings that decisions about the route tables depend on.
 
-    5.x refuses a broker whose first registration has a single topic. 4.x accepts it, and so does this NameServer with
-    `accept_first_registration_of_one_topic`, because a broker may have only one topic.
+    5.x refuses a broker whose first registration has a single topic. 4.x accepts it, as does this NameServer with
+    `accept_first_registration_of_one_topic`, since a broker may have only one topic.
     """
 
     delete_topic_with_broker_registration: bool = False
@@ -58,8 +58,8 @@ class BrokerAddrInfo(NamedTuple):
 class BrokerLiveInfo:
     """The state of a living broker's address, such as the time of its last registration or heartbeat.
 
-    `digest` is that of its last registration's body, or None if some of that body is no longer in the tables.
-    `contributed` is True if its topics entered the tables. `number` is greater than that of any entry added before.
+    `digest` is the digest of its last registration's body, or None if that body must be decoded again. `contributed` is
+    True if its topics entered the tables. Entries are numbered in the order of their addition.
     """
 
     last_update_ms: int
@@ -97,7 +97,7 @@ class RouteTables:
         self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         self.topic_queue_mapping_info_table: dict[str, dict[str, Mapping[str, Any]]] = {}
-        # A cache of queried routes; a change to a route removes it from here.
+        # A cache of queried routes. A change to a route removes it.
         self.routes: dict[str, TopicRouteData] = {}
         self.connections: dict[object, set[BrokerAddrInfo]] = {}
         self.names: dict[BrokerAddrInfo, dict[str, None]] = {}
@@ -131,7 +131,7 @@ class RouteTables:
         self.routes.clear()
 
     def drop_broker(self, broker_name: str) -> list[str]:
-        """Removes a broker name and its addresses, not its queues. Returns the clusters left without brokers."""
+        """Removes a broker name and its addresses, but not its queues. Returns the clusters left without brokers."""
         self._forget_addresses(self.broker_addr_table.pop(broker_name))
         del self._name_numbers[broker_name]
         emptied = []
@@ -144,7 +144,7 @@ class RouteTables:
         return emptied
 
     def name_of(self, key: BrokerAddrInfo) -> str | None:
-        """Returns the broker name with this address. Of several names it is the one that was registered first."""
+        """Returns the broker name with this address. Of several names it is the first registered."""
         return min(self.names.get(key, ()), key=self._name_numbers.__getitem__, default=None)
 
     def join_cluster(self, cluster: str, broker_name: str) -> None:
@@ -152,7 +152,7 @@ class RouteTables:
         self.clusters.setdefault(broker_name, {})[cluster] = None
 
     def put_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> bool:
-        """Saves the state of a living broker's address. Returns True if it was not alive before."""
+        """Stores the state of a living broker's address. Returns True if it was not alive before."""
         before = self.broker_live_table.get(key)
         if before is not None and before.connection is not live.connection:
             self._forget_connection(key, before)
@@ -187,7 +187,7 @@ class RouteTables:
             self.routes.clear()
 
     def put_mappings(self, broker_name: str, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Saves a broker's queue mappings of static topics (5.x), by topic. Skips topics that are not in the tables."""
+        """Stores a broker's queue mappings of static topics (5.x), by topic. Skips topics without a route."""
         for topic, info in infos.items():
             if topic in self.topic_queue_table:
                 by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})
@@ -197,7 +197,7 @@ class RouteTables:
                 self.routes.pop(topic, None)
 
     def drop_queues(self, topic: str, broker_names: Iterable[str]) -> list[Change]:
-        """Removes a topic's queues at these brokers, and the topic with its last queues."""
+        """Removes a topic's queues at these brokers, and the topic if no queues are left."""
         queues = self.topic_queue_table[topic]
         changes: list[Change] = [QueuesRemoved(topic, name) for name in broker_names if queues.pop(name, None)]
         if changes:
@@ -228,7 +228,7 @@ class RouteTables:
         Returns for each broker how many topics it has, and of how many the permission changed.
         """
         switched = dict.fromkeys(broker_names, Switched(0, 0))
-        values: dict[QueueData, QueueData] = {}  # most topics of a broker have equal settings: they share a value
+        values: dict[QueueData, QueueData] = {}  # topics with equal settings share one object
         for topic, queues in self.topic_queue_table.items():
             if queues.keys().isdisjoint(broker_names):
                 continue
@@ -244,7 +244,7 @@ class RouteTables:
         return switched
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """Drops the digests of these brokers' last registrations, so that their next ones are decoded."""
+        """Drops the digests of these brokers' last registrations, so that the next registrations are decoded."""
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
         for key, live in self.broker_live_table.items():
