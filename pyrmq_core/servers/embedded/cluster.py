@@ -139,7 +139,7 @@ class EmbeddedCluster:
 
     @property
     def nameserver(self) -> str:
-        """The addresses of all NameServers, with stopped ones, in the format for clients: `host:port;host:port`."""
+        """The addresses of all NameServers, running or not, in the format for clients: `host:port;host:port`."""
         self._opened()
         return ";".join(server.address for server in self._nameservers.values())
 

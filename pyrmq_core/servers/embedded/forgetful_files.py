@@ -132,7 +132,7 @@ class ForgetfulFiles:
                 self._synced[page] = meanwhile[page]
             else:
                 self._synced.pop(page, None)
-            for other in self._syncing[path]:  # for other syncs of the file, the page's content at the last sync is new
+            for other in self._syncing[path]:  # this sync changed the page's synced content for the other syncs, too
                 if page in other and page in meanwhile:
                     other[page] = meanwhile[page]
                 else:

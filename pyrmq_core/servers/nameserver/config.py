@@ -236,7 +236,7 @@ def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def load_settings(path: Path) -> dict[str, str]:
-    """Reads a properties file. In the result it is also the file for later changes (`configStorePath`).
+    """Reads a properties file. Adds its path as `configStorePath`, so that later changes are written to it.
 
     Raises `InvalidArgument` if it is unreadable.
     """

@@ -93,9 +93,9 @@ class NameServer:
 
     @property
     def is_ready(self) -> bool:
-        """False with `needWaitForService` in the first `waitSecondsForService` seconds, while routes are refused.
+        """False while routes are refused: in the first `waitSecondsForService` seconds, if `needWaitForService` is set.
 
-        Once a route was returned it stays True.
+        Once a route was returned, it stays True.
         """
         waited_ms = now_ms() - self._started_ms
         waits = self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000

@@ -22,7 +22,6 @@ from pyrmq_core.servers.access.plain.permissions import PUB, is_permitted
 from pyrmq_core.servers.access.signed_requests import is_signed_with
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-# The names of a file's members.
 GLOBAL_ADDRESSES: Final = "globalWhiteRemoteAddresses"
 ACCOUNTS: Final = "accounts"
 

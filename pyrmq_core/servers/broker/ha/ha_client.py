@@ -159,7 +159,7 @@ class HaClient:
             await self._take(stream, address)
 
     async def _drop_incomplete(self) -> None:
-        # The connection begins at a record's start, since the master may now have another record there.
+        # The master may have another record than the incomplete one, so that is fetched again from its start.
         with suppress(StoreError):  # `_replay` tries again and logs it
             while self._store.replay():
                 await trio.lowlevel.checkpoint()

@@ -5,9 +5,8 @@ are read from the log only when the slave can receive them, so nothing is buffer
 the log, if its log is longer than the master's, or if it needs a segment that was removed here.
 
 In a power cut this master may lose bytes that a slave has. Later it stores other bytes at the same offsets, and a
-comparison of lengths no longer shows the difference. So after a crash the master only serves slaves whose log is not
-longer than its own was at its start, or than the log that it has sent to slaves since. A slave that was refused for
-this reason stays refused.
+comparison of lengths no longer shows the difference. So after a crash a slave is refused if its log is longer than this
+master's was at its start, unless the master has sent that much to slaves since. A refused slave stays refused.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class HaServer:
         self._refusals, self._lags = RareLines(), RareLines()
 
     def open(self, *, clean: bool) -> None:
-        """Saves the log's end after a crash (not `clean`), so that a slave with a longer log is refused later."""
+        """Stores the log's end after a crash (not `clean`), so that slaves with a longer log are refused."""
         self._known_end = None if clean else self._store.end
 
     def stored(self) -> None:

@@ -100,7 +100,7 @@ class Replicas:
         ]
 
     def can_copy(self, end: int) -> bool:
-        """Returns False if the rules need slaves in sync, and too few of them are at the log offset `end`."""
+        """Returns False if the rules need slaves in sync, and too few are, for a log that ends at `end`."""
         return not self.rules.needs_slaves or len(self.in_sync(end)) >= self.rules.copies - 1
 
     async def wait(self, end: int, deadline: float) -> bool:

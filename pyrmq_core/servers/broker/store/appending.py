@@ -77,11 +77,11 @@ class DoesNotFit(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """A message or a batch to store in one queue, with consecutive offsets. Hosts are packed (record.pack_host).
+    """The messages (`pieces`) to store in one queue, with consecutive offsets. Hosts are packed (record.pack_host).
 
     If `delay_ms` is set, the queue entries have the delivery time in place of the tags' hash. If `inner_num` is above
-    0, the only piece is a batch record with that many messages, for a batch topic. If `lite_queue` is the queue of a
-    lite topic, the message also gets an entry there.
+    0, the only piece is a record with a batch of that many messages, for a batch topic. If `lite_queue` names the queue
+    of a lite topic, the message also gets an entry there.
     """
 
     topic: str

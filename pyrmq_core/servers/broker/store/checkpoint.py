@@ -140,7 +140,7 @@ class CheckpointFiles:
         self._files = files
         self.value = Checkpoint()
         self._own = b""
-        self._synced = b""  # the own file's content on the medium, if known
+        self._synced = b""  # this broker's own file as it was last synced, or empty
         self._published = b""
         self._handed_out = Checkpoint()
 

@@ -36,7 +36,7 @@ class CommitLog:
         self.segment_bytes = segment_bytes
         self._segments: dict[int, StoredFile] = {}  # by the offset of their first byte, ascending
         self.on_new_segment: Callable[[], None] = lambda: None
-        self.start = 0  # the offset of the oldest byte that is kept
+        self.start = 0  # the offset of the log's first byte
         self.end = 0
         self.flushed = 0
         self._cut_end: int | None = None  # the end of the last cut since `unsynced` was called

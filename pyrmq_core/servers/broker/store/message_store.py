@@ -89,10 +89,9 @@ class MessageStore:
         self.refusal = ""
 
     def open(self, process_id: int, *, is_copy: bool = False, listener: StoreListener | None = None) -> Recovery:
-        """Locks the directory, recovers, and marks the store as used by `process_id`. Raises `StoreError` if that
-        fails.
+        """Locks the directory, recovers, and marks the store as used by `process_id`. May raise `StoreError`.
 
-        A slave's store is opened as a copy: its log is filled by `copy`, and `put` is not allowed.
+        With `is_copy`, for a slave's store, the log is filled by `copy`, and `put` is not allowed.
         """
         files = self.files
         files.add_folder(self.settings.log_folder.rstrip("/"))

@@ -188,7 +188,7 @@ class QueueTable:
         return queue is not None and queue.start == queue.end > 0 and queue.next_offset == queue.end
 
     def folder(self, key: QueueKey) -> str:
-        """Returns the folder to delete with a queue. For a lite topic this is the topic's, which has only one queue."""
+        """Returns the folder to delete with a queue: for a lite topic, which has only one queue, the topic's folder."""
         if is_lite_queue(key[0]):
             return f"{QUEUES_FOLDER}/{key[0]}"
         kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER

@@ -168,7 +168,7 @@ def _choose(
     run_start = run_end = last_start = -1
     first_index = last_index = offset
     status = GetStatus.NO_MATCHED_MESSAGE
-    # Without a filter nearly all entries match, so no more are read than messages are wanted.
+    # Without a filter nearly all entries match, so it is enough to read `most`.
     for physical_offset, size, code in queue.entries(offset, most if tags_codes is None else MAX_SCANNED_ENTRIES):
         if size <= 0 or physical_offset < 0:
             if count:
@@ -239,7 +239,7 @@ def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
     if is_lite_queue(key[0]):
         return _read_lite_run(log, run, key)
     begin, size, _, first_index, last_begin, last_index = run
-    if size > max_bytes:  # the run is one message; a damaged entry must not cause the read of a whole segment
+    if size > max_bytes:  # the run is one message, and if its entry is damaged, its size may be that of a segment
         check_record(log, begin, size, key, first_index)
     piece = log.read(begin, size)
     magic, topic = topic_part(key[0])

@@ -176,7 +176,7 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
     if clean:
         return segments[-1] if segments else 0
     chosen = log.start
-    for offset in segments:  # forwards, because a clock that was set back makes a later segment look old
+    for offset in segments:  # oldest first: a clock that was set back makes a later segment look old
         first = next(scan(log, offset))
         if not isinstance(first, RawRecord) or first.store_timestamp_ms > checkpoint.safe_time_ms:
             break

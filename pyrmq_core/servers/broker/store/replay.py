@@ -22,7 +22,6 @@ from pyrmq_core.servers.broker.store.formats import ENTRY
 from pyrmq_core.servers.broker.store.reading import AnyConsumeQueue, QueueKey
 from pyrmq_core.servers.broker.store.scan.log_scan import Hole, LogEnd, scan
 
-# The entries that are written together.
 ENTRIES_AT_ONCE: Final = 4096
 # Records of prepared and rolled-back transactions have no queue entry (MessageSysFlag.java).
 WITHOUT_ENTRY: Final = (0x4, 0xC)
@@ -140,7 +139,7 @@ class Replay:
         queue = self._queue_of(key, is_batch)
         if isinstance(queue, BatchConsumeQueue):
             entry = batch_entry_of(record, self._entry_of(record))
-        elif is_batch:  # a batch topic was deleted, and its name now is that of a topic of single messages
+        elif is_batch:  # the topic was deleted and created again, and is no batch topic now
             return
         else:
             entry = self._entry_of(record)

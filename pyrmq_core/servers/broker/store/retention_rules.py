@@ -80,7 +80,7 @@ def judge(
 
     `spaces` are the file systems of log and queues, `store_bytes` is the size of the store. With `by_hand`, for an
     administrator's request, old segments are removed at any hour. If `max_store_bytes` is set, a file system with
-    enough free space for the rest of them is ignored.
+    enough free space for a store of that size is ignored.
     """
     needed = max(rules.max_store_bytes - store_bytes, rules.segment_bytes)
     used = max(

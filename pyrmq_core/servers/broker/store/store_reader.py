@@ -78,7 +78,7 @@ class StoreReader:
         return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
 
     def place_before(self, time_ms: int) -> int:
-        """Returns the latest log offset, found by a short search, before which all messages are older than `time_ms`.
+        """Returns a log offset before which all messages are older than `time_ms`, the latest that a search finds.
 
         Only the `SEARCHED_QUEUES` queues with the last messages are searched, so a later such offset may exist.
         """

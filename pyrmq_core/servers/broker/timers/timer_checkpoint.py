@@ -98,7 +98,7 @@ def keep_checkpoint(files: Files, checkpoint: TimerCheckpoint) -> None:
 
     Deletes the timer log and wheel that the slave may have from its time as a master. If it becomes the master again,
     it rebuilds them, and the checkpoint says which messages were delivered. The saved `log_position` is at least 1, so
-    that a start finds the deleted timer log missing, and not complete.
+    that the next start notices that the timer log is missing.
     """
     for path in (timer_log.FOLDER, timer_wheel.PATH):
         files.remove(path)

@@ -1,7 +1,7 @@
 """`TimerDelivery`: reads the messages of timer entries, and stores their copies in the messages' real topics.
 
-Copies of due messages are stored in groups of about `STEP_BYTES`. If the disk fills up in the middle of a group, only
-the entries without a stored copy stay in the slot, so that no message is lost or delivered twice.
+Copies of due messages are stored in groups of about `STEP_BYTES`. If the disk fills up in the middle of a group, the
+entries without a stored copy stay in the slot. So no message is lost or delivered twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MESSAGE_BYTES: Final = 5 << 10
 
 
 class DueCopy(NamedTuple):
-    """The copy of a due timer message, and the message's real topic, which differs from the copy's if it rolls."""
+    """The copy of a due timer message to store (`append`), and the message's real topic."""
 
     topic: str
     append: Append
@@ -125,7 +125,6 @@ class TimerDelivery:
         return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
 
     def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
-        """Returns True if an earlier run of the broker stored this message's copy."""
         return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
 
     def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:

@@ -59,7 +59,7 @@ def is_timer(properties: Mapping[str, str]) -> bool:
 
 
 def drop_times(properties: MutableMapping[str, str]) -> None:
-    # A message with a delay level has no delivery time.
+    # The delay level of a message replaces its delivery time.
     for name in TIMER_NAMES:
         properties.pop(name, None)
 

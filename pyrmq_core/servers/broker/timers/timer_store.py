@@ -204,9 +204,9 @@ class TimerStore:
             self.files.expect(slot.slot_ms)
 
     def _go_back(self, write_ms: int) -> None:
-        """Moves the read time back towards `write_ms`, after the clock was set back, in steps.
+        """Sets the progress of delivery back towards the time `write_ms`, in steps, after the clock was set back.
 
-        The slots between were delivered, so they are emptied before new messages enter them. An open slot is left
+        The delivered slots between are emptied, so that new messages can wait in them. If a slot is open, it is closed
         first.
         """
         if self._slot is not None:
@@ -335,7 +335,7 @@ class TimerStore:
         margin_ms = MARGIN_SLOTS * self._settings.precision_ms if rolls else 0
         return slot_ms < earlier.read_ms - margin_ms
 
-    # --- Out of it
+    # --- Out of the wheel
 
     def _deliver(self, now_ms: int) -> bool:
         if self._linking is not None:

@@ -68,9 +68,9 @@ class CheckRules:
         return self.timeout_ms if seconds is None else seconds * 1000
 
     def is_end_late(self, half: HalfMessage, now_ms: int) -> bool:
-        """Returns True if it is too late for a commit or rollback that answers no check: a check is due.
+        """Returns True if a commit or rollback comes too late, because the half message's first check is due.
 
-        A half message without an immunity has no such limit.
+        This is for commits that answer no check. A half message without an immunity has no such limit.
         """
         if not half.immunity:
             return False

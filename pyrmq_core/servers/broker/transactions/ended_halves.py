@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-# The most ends, and the most successors (offsets of the copies stored again), in memory. They are needed for minutes.
+# The most ends in memory, and the most offsets of copies. Each is needed for some minutes.
 MOST_KEPT: Final = 100_000
 
 # The most half messages that are counted, for metrics only.

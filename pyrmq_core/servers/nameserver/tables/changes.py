@@ -18,7 +18,7 @@ class RemovalReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerJoined:
-    """A broker's address that registered or sent a heartbeat for the first time, or again after its removal."""
+    """A broker's address that registered for the first time, or again after its removal."""
 
     broker_name: str
     broker_id: int

@@ -1,6 +1,6 @@
 """Removes brokers from the route tables: unregistered, disconnected, or silent for too long.
 
-Two things differ from Java. If a broker registered again with another address, its old address is removed when that
+Two things differ from Java. If a broker registered again with another address, its old address is removed when its old
 connection closes or the timeout passes. With its last address a broker name is removed from every cluster. Source:
 RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
 """

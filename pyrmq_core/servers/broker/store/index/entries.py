@@ -44,7 +44,7 @@ def entries_of(messages: Sequence[Message]) -> Entries:
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
     """Returns at most `most` index entries of a message, after the first `entered`.
 
-    Also returns the new number of entered ones, or 0 if these were the message's last entries.
+    Also returns the number of its entries up to these, or 0 if it has no more.
     """
     hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
     entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))

@@ -141,7 +141,7 @@ class IndexFile:
         self.header = self.header._replace(begin_offset=first, end_offset=last, used_slots=used, next_entry=number)
 
     def append(self, new: Entries) -> None:
-        """Adds entries, at most `room`. If it raises `StoreError`, as on a full disk, none of them is added."""
+        """Adds at most `room` entries. If it raises `StoreError`, as on a full disk, none of them is added."""
         old, table = self.header, self._table()
         is_first = old.next_entry == FIRST_ENTRY
         seconds = _all_seconds(new.times_ms, new.times_ms[0] if is_first else old.begin_ms)

@@ -55,7 +55,7 @@ class KeyIndex:
         self._files: list[IndexFile] = []
         self._unchecked: deque[IndexFile] = deque()
         self._waiting = WaitingMessages()
-        self._indexed_to = 0  # the log offset after the last message that entered, or that has no keys
+        self._indexed_to = 0  # the log offset before which no message waits for the index
         self._is_gapless = False
         self.is_open = False
         self.is_live = False

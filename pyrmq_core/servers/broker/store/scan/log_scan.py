@@ -141,8 +141,8 @@ def record_without_body(log: CommitLog, offset: int, size: int) -> RawRecord | N
 def record_bytes(log: CommitLog, offset: int) -> bytes | None:
     """Returns the record that begins at `offset`, or None if no record begins there.
 
-    The offset may be a client's and lie within a body, so the size there is used only after a check of the other
-    fields.
+    The offset may come from a client and lie within a body, so the record's first fields are checked before the rest is
+    read.
     """
     try:
         head = log.read(offset, COMMIT_LOG_OFFSET_POSITION + PLACE.size)
