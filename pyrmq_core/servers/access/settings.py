@@ -100,7 +100,7 @@ class AccessSettings:
         return settings if secrets else {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy with the settings of access control among these. Raises `InvalidArgument` for a bad value."""
+        """Returns a copy with these settings, but ignores unknown names. Raises `InvalidArgument` for a bad value."""
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & own.keys():
             own[name] = own[name].lower() or "false"

@@ -61,11 +61,11 @@ class KvConfig:
         return self.namespaces.get(namespace or "", {}).get(key or "")
 
     def namespace(self, namespace: str | None) -> Mapping[str, str] | None:
-        """Returns the values of a namespace by key, or None if it never had any. None means the namespace ""."""
+        """Returns the values of a namespace by key, or None if it is unknown. `namespace` None means the name ""."""
         return self.namespaces.get(namespace or "")
 
     def table_body(self, namespace: str) -> bytes | memoryview | None:
-        """Returns the values of a namespace as a response body, which is cached, or None if it never had any."""
+        """Returns the values of a namespace as a response body, which is cached, or None if it is unknown."""
         values = self.namespaces.get(namespace)
         if values is None:
             return None

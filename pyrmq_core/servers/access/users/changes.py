@@ -63,7 +63,7 @@ def put_policies(rules: UserRules, subject: str, policies: Policies) -> UserRule
 
 
 def delete_policies(rules: UserRules, subject: str, policy_type: str, resource: Resource | None) -> UserRules:
-    """Returns the rules without a user's first policy entry of `policy_type` about a resource, if there is one.
+    """Returns the rules without a user's first policy entry of `policy_type` about a resource.
 
     If `resource` is None, all policies of the user are removed. The `subject` is the user, such as `User:alice`. Raises
     `InvalidArgument` if the user is unknown or has no policies.

@@ -77,8 +77,8 @@ class HaClient:
     """A slave's end of the connection with its master. `run` follows the master until cancelled.
 
     `address` returns the address of the master's port for slaves, or None while that is unknown. `look_for_master`
-    requests a new look-up. `check` raises `CannotFollow` if this store's log is not the beginning of the master's log.
-    `learn_topic` fetches the settings of a topic that a copied record belongs to.
+    starts a new look-up of it. `check` raises `CannotFollow` if this store's log is not the beginning of the master's.
+    `learn_topic` fetches the settings of a copied record's topic.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class HaTimes:
     """Limits of connections between master and slave, in seconds and bytes.
 
     A heartbeat is sent after `heartbeat` seconds without other bytes. A peer that sends or reads nothing for
-    `housekeeping` counts as dead. A block has at most `block_bytes`.
+    `housekeeping` seconds is taken for dead. A block has at most `block_bytes`.
     """
 
     heartbeat: float
@@ -68,7 +68,10 @@ class Reports:
 
 
 def first_transfer(reported: int, log_end: int, segment_bytes: int) -> int:
-    """Returns the log offset to begin sending at: the offset `reported` by the slave, or for 0 the newest segment's."""
+    """Returns the first log offset to send: the slave's log end (`reported`).
+
+    If that is 0, since the slave has no log yet, it is the start of the newest segment.
+    """
     return reported or log_end - log_end % segment_bytes
 
 

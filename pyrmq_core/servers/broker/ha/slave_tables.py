@@ -57,8 +57,8 @@ ReadPage: TypeAlias = Callable[[Command], Page[V]]
 class FetchedState:
     """A master's delivery progress, as a slave fetched it: next offsets by delay level, and the timers' checkpoint.
 
-    `timers` is None if the master has no timers. The delivered copies of all messages lie before the offset `log_end`
-    of the master's log. `known_to` is the end of the slave's log before the fetch: the progress includes all copies
+    `timers` is None if the master has no timers. All copies that the master had delivered lie before the offset
+    `log_end` of its log. `known_to` is the end of the slave's log before the fetch: the progress includes all copies
     before it.
     """
 

@@ -134,7 +134,7 @@ class CommitLog:
         return self.read(offset, size) if size > 0 else b""
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the log's end, and functions that sync the log up to it in any thread, before a call of `synced`."""
+        """Returns the log's end, and functions that sync up to it, in any thread. The caller then calls `synced`."""
         self._cut_end = None
         first = self.flushed - self.flushed % self.segment_bytes
         if self.flushed == self.end:

@@ -108,7 +108,7 @@ class EntryFiles:
         self.start = min(self.start, end)
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """Returns functions that sync all entries written so far. Any thread may call them, before `synced`."""
+        """Returns functions that sync all entries written so far, in any thread. The caller then calls `synced`."""
         self._syncing |= self._unsynced
         self._unsynced.clear()
         return [self._opened[base].sync for base in self._syncing]

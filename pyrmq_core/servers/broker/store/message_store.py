@@ -330,7 +330,7 @@ class MessageStore:
         return [self._checkpoint.sync_own, self._log.retire_oldest()]
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """Returns the log's end, and functions that sync the log up to it in another thread, before `synced`."""
+        """Returns the log's end, and functions that sync up to it, in any thread. The caller then calls `synced`."""
         end, syncs = self._log.unsynced()
         self._handed_out.append(self._mark())
         return end, syncs

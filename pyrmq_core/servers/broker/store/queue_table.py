@@ -126,9 +126,9 @@ class QueueTable:
         self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 
     def has_lite(self, name: str) -> bool:
-        """Returns True if a message that names the lite queue `name` also gets an entry in it.
+        """Returns True if a lite topic's message also gets an entry in the lite topic's queue `name`.
 
-        That is so if the queue exists, or if lite queues are enabled.
+        That is so if the queue exists, or if the settings enable queues of lite topics.
         """
         return self._settings.keeps_lite_queues or (name, LITE_QUEUE_ID) in self.by_key
 

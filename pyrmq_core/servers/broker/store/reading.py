@@ -98,7 +98,7 @@ def read_messages(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> GetResult:
-    """Returns messages from `offset` on whose tags code is in `tags_codes`, or all if it is None.
+    """Returns the messages from `offset` on that have one of the `tags_codes`, or all messages if that is None.
 
     Records of a batch topic are returned complete. Raises `StoreError` if the first message is not at the log offset in
     its entry.

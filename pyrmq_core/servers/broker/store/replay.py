@@ -50,7 +50,7 @@ class Replay:
     `queue_of` returns the queue of a topic and queue id, and `entry_of` the entry of a record. `on_written` is called
     after entries were written. The log was synced up to the offset `trusted`: an unreadable record before it is damage
     and is added to `holes`, and one after it is the end of the log. `has_lite` returns True for the name of a lite
-    queue in which records get an entry, too.
+    topic's queue in which records get an entry, too.
     """
 
     def __init__(

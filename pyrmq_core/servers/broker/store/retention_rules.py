@@ -3,9 +3,9 @@
 Percentages are those of the file system, as RocketMQ rounds them:
 
     above                          by default
-    diskMaxUsedSpaceRatio          75 %    segments older than fileReservedTime go, at any hour
-    diskSpaceCleanForciblyRatio    85 %    segments go whatever their age (cleanFileForciblyEnable)
-    diskSpaceWarningLevelRatio     90 %    and sends are refused until the disk is no fuller than that
+    diskMaxUsedSpaceRatio          75 %    segments older than fileReservedTime are removed, at any hour
+    diskSpaceCleanForciblyRatio    85 %    segments of any age are removed (cleanFileForciblyEnable)
+    diskSpaceWarningLevelRatio     90 %    sends are refused, too
 
 Source: store/DefaultMessageStore.java, CleanCommitLogService (5.4.0).
 """

@@ -4,7 +4,7 @@
     read time                  8      slots before it are delivered. All times are in ms
     timer log synced to        8
     queue offset               8      of rmq_sys_wheel_timer: messages before it are in the timer log, or delivered
-    master's queue offset      8      the same on a master
+    master's queue offset      8      equal to the queue offset on a master
     state version              8      the last three are RocketMQ's DataVersion
     time of the last change    8
     number of changes          8

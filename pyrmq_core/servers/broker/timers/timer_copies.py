@@ -118,8 +118,8 @@ class DeliveredCopies:
     def find(self, records: Iterable[RawRecord], start: int, queue_offset: int, time_ms: int) -> None:
         """Collects the delivered copies among `records`, which begin at the log offset `start`.
 
-        Their messages are in rmq_sys_wheel_timer before `queue_offset` and were due by `time_ms`. After these limits
-        `forget` drops the copies.
+        Their messages are in rmq_sys_wheel_timer before `queue_offset` and were due by `time_ms`. Once the delivery has
+        passed both limits, `forget` drops the copies.
         """
         for record in records:
             if MARK in record.properties:

@@ -164,7 +164,10 @@ class TimerFiles:
             position = entry.previous
 
     def save(self, checkpoint: TimerCheckpoint) -> None:
-        """Writes and syncs a checkpoint unless a later one was saved, one thread at a time. May raise `StoreError`."""
+        """Writes and syncs a checkpoint, unless a later one was saved. Raises `StoreError` if that fails.
+
+        It may be called in any thread, but not in two at the same time.
+        """
         if checkpoint.changes <= self.saved.changes:
             return
         file = self._files.open(timer_checkpoint.PATH, timer_checkpoint.BYTES)

@@ -177,7 +177,7 @@ class TimerStore:
         return self._store.end, self._read_ms
 
     def close(self, now_ms: int) -> None:
-        """Writes the files so that any broker can continue without repetition. Raises `StoreError` if a write fails."""
+        """Writes the files so that a next start, even RocketMQ's, delivers no message twice. May raise `StoreError`."""
         if self.files.names:
             log_end, slot = self.state(now_ms).log_end, self._slot
             for _ in self._leaving or self._leave_slot():
@@ -319,7 +319,7 @@ class TimerStore:
                 self._take_back(slot, message)
 
     def _is_of_past_slot(self, message: TimerMessage, write_ms: int) -> bool:
-        """Returns True if a message must wait in its slot, although that is over, since a later message may recall it.
+        """Returns True if a message must wait in a slot whose time is over, since a later message may recall it.
 
         This holds for messages stored before this start, whose slot was not delivered.
         """

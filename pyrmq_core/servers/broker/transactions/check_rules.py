@@ -1,10 +1,10 @@
 """Decides about an undecided half message by its age and the number of its checks.
 
 A half message may have an immunity: an age up to which its producer wants no check (CHECK_IMMUNITY_TIME_IN_SECONDS).
-Three things differ from Java. The number of checks does not include checks that reached no producer, nor the times that
-an immune half message was stored again. Java may so drop a message before any check. An immunity of more than an hour
-is cut to an hour. Source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check),
-TransactionalMessageUtil.java (getImmunityTime), 5.4.0.
+Three things differ from Java. Java counts as checks also those that reached no producer, and the times that an immune
+half message was stored again. So it may drop a message before any check. Here an immunity of more than an hour is cut
+to an hour. Source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), TransactionalMessageUtil.java
+(getImmunityTime), 5.4.0.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Switched(NamedTuple):
 
 
 class RouteTables:
-    """The route tables of a NameServer. Times are milliseconds of one clock that never goes back.
+    """The route tables of a NameServer. Times are milliseconds of a monotonic clock.
 
     Indexes find an entry without a search through the tables: `connections` (connection -> keys of its living brokers),
     `names` (key -> broker names that have the address) and `clusters` (broker name -> clusters).
@@ -244,7 +244,7 @@ class RouteTables:
         return switched
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """Drops the digests of these brokers' last registrations, so that the next registrations are decoded."""
+        """Drops the digests of these brokers' last registrations, so that the next are decoded, even if unchanged."""
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
         for key, live in self.broker_live_table.items():
