@@ -28,7 +28,7 @@ SMALL_FILES: Final = {
     "maxHashSlotNum": "50000",
     "maxIndexNum": "1000000",
 }
-# The size limit of each broker's store, so that a long running cluster does not fill the disk or the memory.
+# The size limit of each store, so that a long running cluster does not fill the disk or the memory.
 MAX_STORE_BYTES: Final = 2 << 30
 # Settings that the cluster sets for each server, by the argument to use in their place.
 SET_BY: Final = {

@@ -29,8 +29,7 @@ from pyrmq_core.servers.exporter.start import DEFAULT_HOST, PROM, check_exporter
 from pyrmq_core.servers.nameserver.kvconfig import MAX_BYTES
 from pyrmq_core.servers.nameserver.tables import TableRules
 
-# Settings of Apache's NameServer, mostly for threads and buffers, with their defaults. They are accepted and shown, but
-# have no effect, since requests run in one event loop.
+# Settings of Apache's NameServer that are accepted and shown, but have no effect, with their defaults.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "clientRequestThreadPoolNums": "8",
     "clientRequestThreadPoolQueueCapacity": "50000",
@@ -92,7 +91,7 @@ BOUNDS: Final = (
     "server_max_waiting_bytes",
     "server_max_header_bytes",
 )
-# The most characters of a value, longer than any path. All values are in memory and written with every change.
+# More than any path has. All values are in memory, and each change writes them all.
 MAX_VALUE_CHARS: Final = 4096
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 

@@ -50,7 +50,7 @@ from pyrmq_core.servers.protocol.register_broker import (
 
 # V4_9_4 of common/MQVersion.java: clients of this version or later read strict JSON.
 STANDARD_JSON_VERSION: Final = 401
-# The end of RocketMQ's error texts (common/help/FAQUrl.java), by which users search for help.
+# The end of RocketMQ's error texts (common/help/FAQUrl.java), for which users search.
 HELP: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 KEY_MISSING: Final = "namespace or key is null"
 DISABLED: Final = "disable"

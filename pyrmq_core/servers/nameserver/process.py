@@ -28,9 +28,8 @@ from pyrmq_core.servers.nameserver.server import run_nameserver
 
 log = line_logger(__name__)
 
-# The garbage collector's threshold of new objects. A registration of 10,000 topics creates as many short-lived objects,
-# so with the default of 700 each would start a scan of all tables. With a million queues this takes 50 ms, in which no
-# request is answered.
+# A registration of 10,000 topics creates as many short-lived objects. With the garbage collector's default threshold of
+# 700, each would start a scan of all tables: for a million queues 50 ms, in which no request is answered.
 YOUNG_OBJECTS: Final = 100_000
 
 

@@ -29,8 +29,8 @@ from pyrmq_core.servers.protocol.broker_heartbeat import NotifyMinBrokerIdChange
 
 log = line_logger(__name__)
 
-# The time of the first scan for silent brokers, and the time of the first log of the KV configuration and the interval
-# of later ones (NamesrvController of 4.x).
+# As in 4.x (NamesrvController): the times of the first scan for silent brokers and of the first log of the KV
+# configuration, and the interval of further logs.
 FIRST_SCAN_SECONDS: Final = 5.0
 FIRST_KV_SECONDS: Final = 60.0
 KV_SECONDS: Final = 600.0

@@ -50,11 +50,11 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 log = line_logger(__name__)
 
-# The most topics that are logged with a line each when a broker is removed. Further topics are logged at DEBUG.
+# Further topics that are removed with a broker are logged at DEBUG.
 TOPIC_LINES: Final = 20
-# The lines that are logged before other tasks run, in about two milliseconds.
+# So many lines take about two milliseconds. Then other tasks run.
 LINES_PER_STEP: Final = 100
-# The most settings that are checked for unknown names, as the search for a similar name takes half a millisecond each.
+# The search for a similar name takes half a millisecond for each unknown setting.
 UNKNOWN_LINES: Final = 10
 # The most bytes of encoded routes in the cache, and the memory of an entry without its body.
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024

@@ -36,7 +36,7 @@ CONNECT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 5.0
 
-# The same failure is logged at most once in this time, also if it alternates with other failures or with successes.
+# The same failure is logged at most once in this time.
 REPEAT_SECONDS: Final = 60.0
 NUMBERS: Final = re.compile(r"\d+")
 

@@ -33,7 +33,6 @@ log = line_logger(__name__)
 RECEIVED_AT_ONCE: Final = 64 << 10
 # The most bytes of one write: several blocks in one write are faster for a slave that lags.
 SENT_AT_ONCE: Final = 1 << 20
-# The most log ends of refused slaves that are stored.
 MOST_OTHERS: Final = 1000
 
 MAX_PORT: Final = 65_535

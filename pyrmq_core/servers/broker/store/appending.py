@@ -38,8 +38,7 @@ from pyrmq_core.servers.broker.store.formats import ENTRY
 
 TAGS_START: Final = b"TAGS\x01"
 TAGS_INSIDE: Final = b"\x02" + TAGS_START
-# The most bytes that INNER_NUM and INNER_BASE add to a batch record, and that the name of its lite queue and the offset
-# there add to the message of a lite topic.
+# The most bytes of properties that the broker adds to a batch record, and to the message of a lite topic.
 INNER_BYTES: Final = 64
 LITE_BYTES: Final = 325
 # Replaces the property name INNER_MULTI_QUEUE_OFFSET to disable it. Its length is the same.

@@ -17,9 +17,8 @@ from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD
 
 NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")
-# The size field of a filler, which is an entry without a record. Fillers stand for messages that retention removed
-# before the queue was rebuilt, and for unreadable records. The latter have the log offset of the entry before, so that
-# log offsets ascend in a queue.
+# The size field of a filler, an entry without a record. Fillers replace messages that were removed before the queue was
+# rebuilt, and unreadable records. The latter have the log offset of the entry before, so that log offsets ascend.
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
 

@@ -16,7 +16,7 @@ from typing import Final
 from pyrmq_core.servers.broker.timers.timer_log import DELETE, ROLL, TimerEntry
 from pyrmq_core.servers.broker.timers.topic_counts import change_of
 
-# The bytes of a digest: enough that no two messages have the same.
+# Enough that no two messages have the same digest.
 DIGEST_BYTES: Final = 16
 
 

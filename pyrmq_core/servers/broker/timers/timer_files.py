@@ -23,7 +23,7 @@ from pyrmq_core.servers.broker.timers.timer_wheel import Slot, TimerWheel
 from pyrmq_core.servers.broker.timers.topic_counts import TopicCounts, change_of
 
 NOTHING: Final = TimerCheckpoint()
-# The most entries that one step rewrites, in a few ms.
+# So many entries take a few ms.
 REWRITTEN_AT_ONCE: Final = 500
 
 

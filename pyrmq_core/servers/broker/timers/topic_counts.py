@@ -10,7 +10,7 @@ from typing import Final
 from pyrmq_core.protocol.java.string_hash import string_hash_code
 from pyrmq_core.servers.broker.timers.timer_log import DELETE, TimerEntry
 
-# Topics without a waiting message are reported with 0, until there are more topics than this.
+# If there are more topics, those without a waiting message are no longer reported.
 TOPICS_KEPT: Final = 2000
 
 

@@ -16,8 +16,7 @@ MOST_KEPT: Final = 100_000
 
 # The most half messages that are counted, for metrics only.
 MOST_WAITING: Final = 1_000_000
-# If there are more topics, a topic without half messages is no longer reported. Up to then it is reported with 0, as in
-# RocketMQ, so that graphs fall to 0.
+# If there are more topics, those without half messages are no longer reported. In RocketMQ they stay, with 0.
 MOST_TOPICS: Final = 2_000
 
 

@@ -49,8 +49,8 @@ log = line_logger(__name__)
 
 MakeTopic = Callable[[TopicConfig], Awaitable[None]]
 
-# The most half messages that one step examines, or passes without examination, before other tasks run. Then the most
-# records that a start reads before other tasks run, and the most offsets that one append lists.
+# The most half messages that one step examines or passes, the most records that a start reads before other tasks run,
+# and the most offsets that one append lists.
 EXAMINED_AT_ONCE: Final = 24
 PASSED_AT_ONCE: Final = 2000
 READ_AT_ONCE: Final = 64

@@ -14,11 +14,11 @@ from typing import Final
 from pyrmq_core.errors import BodyError, HeaderError
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
 
-# The most characters of a name. RocketMQ's longest names are retry topics: `%RETRY%` and a group of 255 characters.
+# RocketMQ's longest names are retry topics: `%RETRY%` and a group of 255 characters.
 MAX_NAME_CHARS: Final = 300
-# The highest heartbeat time-out that a broker may set. The default is 120 s, and brokers of 5.x set 10 s.
+# The default is 120 s, and brokers of 5.x set 10 s.
 MAX_HEARTBEAT_TIMEOUT_MS: Final = 24 * 60 * 60 * 1000
-# The most filter servers of a broker. RocketMQ had them until 4.2, with a few for each broker.
+# RocketMQ had filter servers until 4.2, with a few for each broker.
 MAX_FILTER_SERVERS: Final = 100
 
 # Control characters, line ends of Unicode, marks that change the direction of text, and lone surrogates.

@@ -21,9 +21,9 @@ from pyrmq_core.servers.nameserver.tables.state import (
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
 from pyrmq_core.servers.protocol.registration import RegistrationBody
 
-# The most addresses of a broker name, which usually has a master and a few slaves. Each change visits all of them.
+# A broker name usually has a master and a few slaves. Each change visits all of its addresses.
 MAX_ADDRESSES_OF_NAME: Final = 100
-# The most clusters of a broker name. It usually has one, or two if a configuration was copied by mistake.
+# A broker name usually has one cluster, or two if a configuration was copied by mistake.
 MAX_CLUSTERS_OF_NAME: Final = 16
 
 

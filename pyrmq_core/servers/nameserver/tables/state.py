@@ -23,7 +23,6 @@ from pyrmq_core.servers.nameserver.tables.changes import Change, QueuesRemoved, 
 
 # The time after which a silent broker is removed if it sets no time-out (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
-# The most queried routes in the cache.
 MAX_ROUTES: Final = 20_000
 # The approximate memory of a topic without its name, and of its entry for one broker (Python 3.11).
 TOPIC_BYTES: Final = 400

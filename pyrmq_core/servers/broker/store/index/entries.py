@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from pyrmq_core.protocol.messages.record import SHORT
 from pyrmq_core.servers.broker.store.index.key_hashes import record_hashes
 
-# The most entries that are packed with one call, a power of 2.
+# A power of 2, which `packed` halves for the last entries.
 ENTRIES_AT_ONCE: Final = 1024
 
 

@@ -41,7 +41,6 @@ NO_ENTRY: Final = 0
 FIRST_ENTRY: Final = 1
 MAX_INT: Final = 0x7FFFFFFF
 MILLISECONDS: Final = 1000
-# The most entries that one call reads.
 ENTRIES_AT_ONCE: Final = 1024
 
 

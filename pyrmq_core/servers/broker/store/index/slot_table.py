@@ -12,7 +12,7 @@ from pyrmq_core.servers.broker.store.disk.files import StoredFile
 
 CODE: Final = "i"
 SLOT_BYTES: Final = 4
-# The position of the slots in their file, after the header.
+# The slots follow the file's header.
 FIRST_SLOT_AT: Final = 40
 PAGE_BYTES: Final = 4096
 ZERO_PAGE: Final = bytes(PAGE_BYTES)

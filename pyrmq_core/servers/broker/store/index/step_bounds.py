@@ -16,7 +16,6 @@ MESSAGES_AT_ONCE: Final = 1000
 # word of KEYS may follow it. One message may have 32 KiB of properties.
 WEIGHT_AT_ONCE: Final = 32 << 10
 SPACE_WEIGHT: Final = 16
-# The most entries of one record in one step.
 KEYS_AT_ONCE: Final = 2048
 SPACE: Final = b" "
 
