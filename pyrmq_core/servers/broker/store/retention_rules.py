@@ -1,6 +1,6 @@
 """The rules of retention: when old segments of the commit log are removed, and when a full disk refuses sends.
 
-Percentages are those of the file system, as RocketMQ rounds them:
+The percentages are the used part of the file system, rounded as in RocketMQ:
 
     above                          by default
     diskMaxUsedSpaceRatio          75 %    segments older than fileReservedTime are removed, at any hour

@@ -146,7 +146,7 @@ class Transactions:
         self._ended.begin(queue_offset, topic)
 
     def commit(self, half: HalfMessage, now_ms: int) -> None:
-        """Stores a committed message in its own topic, where consumers see it, unless it was committed before.
+        """Stores a committed message in its real topic, where consumers see it, unless it was committed before.
 
         Raises `StoreError` if that fails.
         """
