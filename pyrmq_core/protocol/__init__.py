@@ -1,4 +1,4 @@
-"""RocketMQ's remoting protocol as bytes and values: no sockets, no clock, no loop.
+"""RocketMQ's remoting protocol as bytes and values: no sockets, no clock, no event loop.
 
     framing     frames and headers: bytes to `Command`s and back, request and response codes, typed header fields
     requests    one file for each request and its response: both as values, and as commands
@@ -15,9 +15,9 @@ JSON bodies have to be UTF-8.
 Fast forms
 ----------
 
-Some code runs once for each message. Beside such code, in its plain form, there is a faster form for the usual case: a
-template or a regular expression, which leaves any other case to the plain form. Read the plain form first, since it
-defines the result.
+Code that runs once for each message exists twice. The plain form handles every case and defines the result, so read it
+first. The fast form handles only the usual case, by a template or a regular expression. It leaves any other case to
+the plain form.
 
     plain form                                       fast form
     framing/headers: `decode_json`                   `_LAZY_*` patterns and `LazyFields`: custom fields stay unparsed

@@ -2,7 +2,7 @@
 
 The signature covers the values of all header fields, without names or separators, in the order of the names, then the
 body. It does not cover code, flag and opaque. A field added or changed after signing makes it invalid. Sources:
-acl/common/AclClientRPCHook.java, AclUtils.java, AclSigner.java (5.3.3). ACL 1.0 and 2.0 share it.
+acl/common/AclClientRPCHook.java, AclUtils.java, AclSigner.java (5.3.3). Both of RocketMQ's ACL versions use it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def sign(
 
 
 def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
-    """Returns the correct value of `Signature` for these fields. Compare it with `hmac.compare_digest`."""
+    """Returns the value of `Signature` that a request with these header fields and this body has to carry.
+
+    Compare it with `hmac.compare_digest`, which takes the same time for every wrong value.
+    """
     names = [name for name in ext if name != SIGNATURE]
     if "".join(names).isascii():
         names.sort()
@@ -49,8 +52,7 @@ def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str)
 
 
 def _digest(key: bytes, fields: bytes, body: bytes | memoryview) -> bytes:
-    """Returns the HMAC-SHA1 of fields and body. A short body is copied first, which halves the cost."""
-    if len(body) <= COPIED_BYTES:
+    if len(body) <= COPIED_BYTES:  # one digest of a joined copy costs half as much
         return hmac.digest(key, b"".join((fields, body)), "sha1")
     digest = hmac.new(key, fields, "sha1")
     digest.update(body)

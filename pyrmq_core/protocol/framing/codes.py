@@ -35,7 +35,7 @@ class RequestCode(enum.IntEnum):
     GET_ALL_CONSUMER_OFFSET = 43
     GET_ALL_DELAY_OFFSET = 45
     CHECK_CLIENT_CONFIG = 46
-    UPDATE_AND_CREATE_ACL_CONFIG = 50  # 50 to 54 exist from 4.9 to 5.3.2
+    UPDATE_AND_CREATE_ACL_CONFIG = 50  # requests 50 to 54 exist from 4.9 to 5.3.2
     DELETE_ACL_CONFIG = 51
     GET_BROKER_CLUSTER_ACL_INFO = 52
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = 53
@@ -210,7 +210,7 @@ def response_name(code: int) -> str:
     return f"{RESPONSE_NAMES[code]} ({code})" if code in RESPONSE_NAMES else str(code)
 
 
-# Refusals of a broker that starts, ends or is overloaded: the same request may succeed later.
+# Refusals of a broker that starts, stops or is overloaded: the same request may succeed later.
 PASSING_CODES: Final = frozenset(
     (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY),
 )

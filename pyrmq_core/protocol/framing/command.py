@@ -31,8 +31,8 @@ class Serialization(enum.IntEnum):
 class Command:
     """The content of one frame.
 
-    `code` is a request or a response code, `opaque` the number that joins an answer to its request, `ext` the custom
-    header fields (`extFields`, all text), `remark` a response's explanation.
+    `code` is a request or a response code. `opaque` is a request's number, which its answer repeats. `ext` has the
+    custom header fields (`extFields`, all text), and `remark` is a response's explanation.
     """
 
     code: int
@@ -60,18 +60,15 @@ class Command:
         return replace(self, flag=self.flag | ONEWAY_BIT)
 
     def with_own_body(self) -> Command:
-        """Returns the same command with a copied body, if the body is a view of received bytes."""
+        """Returns the same command with a copy of its body, if the body is a view of the receive buffer."""
         return replace(self, body=bytes(self.body)) if isinstance(self.body, memoryview) else self
 
     def answered(self, answer: Command) -> Command:
-        """Returns a copy of `answer` as the response to this request: with the request's opaque and header encoding,
-        and with the flag of a response.
-        """
+        """Returns `answer` as the response to this request: it gets the request's opaque and header encoding."""
         return replace(answer, opaque=self.opaque, flag=RESPONSE_BIT, serialization=self.serialization)
 
 
-# For decoders, which make a Command for every frame; arguments are all fields in order (see `fast_dataclass` for the
-# reason).
+# A fast constructor for decoders, which make a Command for every frame. It takes all fields in order.
 make_command: Final = maker_of(Command)
 
 

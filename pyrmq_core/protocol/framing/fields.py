@@ -1,11 +1,11 @@
 """The mapping of a request's or response's dataclass to header fields and back.
 
-`wire("queueId")` declares a field with the name that RocketMQ gives it in the header.
+`wire("queueId")` declares a field of the dataclass, and gives its name in RocketMQ's header.
 
 A field's type decides its text (remoting/protocol/RemotingCommand.java, makeCustomHeaderToNet): numbers are decimal,
-booleans are `true` and `false`, None is left out. A field without a default is required. A number made by `wire` is
-Java's Long, one made by `wire_int` its Integer. Reading checks this range, since a larger number would only fail later,
-in a record or a header.
+booleans are `true` and `false`, None is left out. A field without a default is required. A number declared by `wire` is
+a Long in Java (64 bits), one declared by `wire_int` an Integer (32 bits). Reading checks this range, since a larger
+number would only fail later, in a record or a header.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 MISSING: Final = dataclasses.MISSING
 Writer = Callable[[Any], str]
 Reader = Callable[[str], Any]
-# One row for each field: attribute, wire name, to text, from text, required.
+# One row for each field: attribute, name in the header, function to text, function from text, whether it is required.
 Plan = tuple[tuple[str, str, Writer, Reader, bool], ...]
 
 
@@ -32,7 +32,7 @@ def wire(name: str, default: Any = MISSING) -> Any:
 
 
 def wire_int(name: str, default: Any = MISSING) -> Any:
-    """Declares a field like `wire`, for a whole number of 32 bits. Without a default, reading requires the field."""
+    """Declares a field as `wire` does, for a whole number of 32 bits. A field without a default is required."""
     return dataclasses.field(default=default, metadata={"wire": name, "read": parse_int})
 
 
@@ -49,7 +49,7 @@ def encode_fields(value: Any) -> dict[str, str]:
 def decode_fields(cls: type[T], ext: Mapping[str, str], what: str = "") -> T:
     """Returns an instance of the dataclass `cls`, read from the header fields `ext`.
 
-    Raises `HeaderError` for a missing or bad field. Its text begins with `what`, by default the name of `cls`.
+    Raises `HeaderError` for a missing or bad field. The error's text begins with `what`, by default the name of `cls`.
     """
     members: dict[str, Any] = {}
     if isinstance(ext, LazyFields):

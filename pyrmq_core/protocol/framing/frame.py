@@ -7,8 +7,8 @@
     8             header      header
     8 + header    the rest    body
 
-The plain form is `encode_frame` and `FrameDecoder`. `RequestForm` is its fast form: a template for many requests of one
-kind. Sources: remoting/protocol/RemotingCommand.java, remoting/netty/NettyDecoder.java.
+`encode_frame` and `FrameDecoder` handle every frame. `RequestForm` encodes many requests of one kind faster, by a
+template. Sources: remoting/protocol/RemotingCommand.java, remoting/netty/NettyDecoder.java.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 FIRST_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 256 * 1024  # the buffer grows to this size for small frames that arrive in great numbers
 KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024  # a larger buffer is freed between frames
-# The size of a lending decoder's buffers, or within a limit four times the longest complete frame so far. A buffer with
-# less free room than `LENT_ROOM_BYTES` is replaced. Bodies below `LENT_FROM_BYTES` are copied.
+# These apply to a decoder that lends bodies: it returns them as views of its buffer. A buffer has `LENT_BUFFER_BYTES`,
+# or four times the longest frame so far up to `MOST_LENT_BYTES`. It is replaced when less than `LENT_ROOM_BYTES` are
+# free. Bodies below `LENT_FROM_BYTES` are copied.
 LENT_BUFFER_BYTES: Final = 1024 * 1024
 LENT_FRAMES: Final = 4
 MOST_LENT_BYTES: Final = 8 * 1024 * 1024
 LENT_ROOM_BYTES: Final = 64 * 1024
 LENT_FROM_BYTES: Final = 4 * 1024
-# The most bytes of earlier buffers kept for reuse: as many as a read has under way and in one list.
+# The most bytes of replaced buffers kept for reuse.
 EARLIER_BYTES: Final = 12 * 1024 * 1024
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 LAST_WORD: Final = Serialization.ROCKETMQ << 24 | MAX_HEADER_BYTES  # the greatest possible second word of a frame
-# The longest header that a server reads. The largest part of a request's header is its properties: 32,767 bytes, which
-# JSON may expand sixfold to 196,602. A header is read in one step: a quarter of a MiB takes some 10 ms at worst. A
-# client needs more, because the answer to a batch names each of its messages.
+# The longest header that a server reads. Most of a request's header is its properties: 32,767 bytes, which JSON may
+# expand sixfold. Other tasks wait while a header is parsed: a quarter of a MiB takes some 10 ms at worst. A client has
+# no such limit, because the answer to a batch names each of its messages.
 SERVER_HEADER_BYTES: Final = 256 * 1024
 PREFIX: Final = struct.Struct(">II")
 LENGTH: Final = struct.Struct(">I")
@@ -67,7 +68,7 @@ def encode_frame_head(command: Command) -> bytes:
 
 
 def encode_request_head(command: Request, opaque: int) -> bytes:
-    """Returns the beginning of a request's frame, up to its body. `opaque` replaces the opaque in the request."""
+    """Returns a request's frame without its body. `opaque` replaces the opaque in the request."""
     if isinstance(command, FormedRequest):
         return command.head(opaque)
     encode = encode_json if command.serialization is Serialization.JSON else encode_binary
@@ -89,9 +90,9 @@ def _frame_head(header: bytes, body_bytes: int, serialization: int = 0) -> bytes
 
 
 class RequestForm:
-    """A template for many requests that differ only in opaque, body, some whole numbers and one text of the header.
+    """A template for many requests, which differ only in opaque, body, some numeric header fields and one text field.
 
-    The rest of the header is encoded once. A request then costs a fifth of a `Command` and its encoding.
+    The rest of the header is encoded once. A request then costs a fifth of what a `Command` and its encoding cost.
     """
 
     __slots__ = ("_like", "_text", "_varying", "code", "pattern")
@@ -100,10 +101,10 @@ class RequestForm:
         names = [*varying, text] if text else varying
         fixed = {name: value for name, value in like.ext.items() if name not in names}
         form = encode_json(replace(like, ext=fixed | dict.fromkeys(names, "")), 0).decode().replace("%", "%%")
-        for name in varying:  # a text cannot be mistaken for a field: its quotes would be escaped
+        for name in varying:  # no value can match `"name":""`, since quotes in values are escaped
             form = form.replace(f'"{name}":""', f'"{name}":"%d"')
         form = form.replace(f'"{text}":""', f'"{text}":%s') if text else form
-        self.pattern = form.replace('"opaque":0', '"opaque":%d').encode()  # `%` takes half the time for bytes
+        self.pattern = form.replace('"opaque":0', '"opaque":%d').encode()  # `%` of bytes takes half the time
         self._like = like
         self._text = text
         self._varying = varying
@@ -126,11 +127,9 @@ class RequestForm:
 
 @dataclass(frozen=True, slots=True)
 class FormedRequest:
-    """A request in a short form that is encoded fast: a `RequestForm`, which is a template for requests of one kind,
-    and the values that differ.
+    """A request as a template (`RequestForm`) and the values of its varying fields: faster to encode than a `Command`.
 
-    `numbers` and `text` are the values of the template's varying fields. `command()` returns the same request as a
-    `Command`, for hooks.
+    `numbers` and `text` are these values. `command()` returns the same request as a `Command`.
     """
 
     form: RequestForm
@@ -148,7 +147,7 @@ class FormedRequest:
         return self.form.command(self.numbers, self.text, self.body)
 
 
-# One is made for every message sent (see `fast_dataclass` for the reason).
+# A fast constructor (see `fast_dataclass`), since one is made for every message sent.
 _make_formed_request: Final = maker_of(FormedRequest)
 
 Request: TypeAlias = Command | FormedRequest
@@ -163,13 +162,12 @@ class FrameDecoder:
 
     Either call `feed(data)`, or receive into `room()` and call `received(count)`. Then call `next_command()` until it
     returns None. The buffer grows with the bytes that arrive, not with a declared length: to at most twice
-    `max_frame_bytes`, if the caller takes each complete command. A large buffer is freed between frames. `give_back`
-    frees a buffer of any size, so that a server's idle connections hold none. A header whose declared length exceeds
-    `max_header_bytes` is refused at once.
+    `max_frame_bytes`. A buffer of more than 4 MiB is freed between frames. `give_back` frees a buffer of any size, so
+    that idle connections take no memory. A declared header length above `max_header_bytes` raises `FrameError` at once.
 
-    If the attribute `lends` is set, bodies of 4 KiB or more are not copied. They are views of the buffer, which is not
-    reused while a view of it exists. An answer with such a body, and with a header that matches the regular expression
-    in the attribute `answer_form`, is then returned as a `LentAnswer`, with its header unparsed.
+    If the attribute `lends` is set, bodies of 4 KiB or more are not copied: they are views of the buffer. The decoder
+    does not reuse a buffer while a view of it exists. The attribute `answer_form` is a regular expression for headers.
+    An answer with an uncopied body and a matching header is returned as a `LentAnswer`, with its header unparsed.
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
@@ -180,7 +178,7 @@ class FrameDecoder:
         self._filled = False
         self.lends = False
         self.answer_form: AnswerForm | None = None
-        self._is_lent = False  # whether bodies in the buffer were lent
+        self._is_lent = False  # whether returned bodies are views of the buffer
         self._longest = 0
         self._earlier: deque[bytearray] = deque()
         self._use(bytearray())
@@ -192,7 +190,7 @@ class FrameDecoder:
 
     @property
     def held_bytes(self) -> int:
-        """The memory that the buffer takes, with or without a frame in it."""
+        """The bytes of memory that the buffer takes, together with replaced buffers kept for reuse."""
         return len(self._buffer) + sum(map(len, self._earlier))
 
     def feed(self, data: bytes | memoryview) -> None:
@@ -205,7 +203,7 @@ class FrameDecoder:
             view = view[count:]
 
     def room(self) -> memoryview:
-        """Returns the part of the buffer for the next received bytes. It is never empty."""
+        """Returns the free part of the buffer, for the next received bytes. It is never empty."""
         size = len(self._buffer)
         if self._is_lent:
             if self._end + LENT_ROOM_BYTES > size:
@@ -218,8 +216,7 @@ class FrameDecoder:
                 self._use(bytearray(2 * size))
         elif self._end == size:
             self._make_room()
-        # A lending buffer is filled in parts, so that frames are decoded while their bytes are in the processor's
-        # cache.
+        # A large buffer is filled in parts, so that frames are decoded while their bytes are in the processor's cache.
         return self._view[self._end : self._end + READ_AHEAD_BYTES] if self.lends else self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -234,7 +231,10 @@ class FrameDecoder:
             self._use(bytearray())
 
     def next_command(self) -> Command | None:
-        """Returns the next command, or None until it is complete. A `FrameError` or `HeaderError` ends the stream."""
+        """Returns the next command, or None until it has arrived completely.
+
+        After a `FrameError` or `HeaderError`, the stream cannot be decoded further.
+        """
         start = self._start
         body_start = start + PREFIX_BYTES
         if self._end < body_start:
@@ -272,10 +272,10 @@ class FrameDecoder:
         return decode_json(header, body) if word == header_bytes else decode_binary(header, body)
 
     def next_rows(self) -> list[AnswerRow]:
-        """Returns the next answers in the buffer as rows: the numbers in the header, its bytes, and the body.
+        """Returns the next answers in the buffer as rows: the opaque, the numbers in the header, the header, the body.
 
-        Stops before the first frame that is incomplete, has a body too short to be lent, or has a header that does not
-        match the regular expression `answer_form`.
+        Stops before the first frame that is incomplete, has a body below 4 KiB, or has a header that does not match
+        `answer_form`.
         """
         rows: list[AnswerRow] = []
         form = self.answer_form
@@ -331,7 +331,7 @@ class FrameDecoder:
         self._start, self._end = 0, len(unread)
 
     def _use_next(self) -> None:
-        """Replaces the buffer by another one, since returned bodies are views of it, and copies the unread bytes."""
+        """Replaces a buffer of which views were returned. Copies its unread bytes to the new one."""
         earlier, unread = self._earlier, self._view[self._start : self._end]
         for_frames = min(LENT_FRAMES * self._longest, MOST_LENT_BYTES)
         following = self._unused(max(LENT_BUFFER_BYTES, for_frames, 2 * len(unread)))

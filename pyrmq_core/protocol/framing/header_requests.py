@@ -1,7 +1,7 @@
-"""Requests and responses that have only header fields, and the error that is raised for a refusal.
+"""Base classes of requests and responses that have only header fields, and the error for a refused request.
 
-A file under `requests/` holds a request and its response as frozen dataclasses. Each is written as a `Command`
-(`to_command`) and read from one (`from_command`), so client, server and tests use the same two methods.
+A file under `requests/` has a request and its response as frozen dataclasses. `to_command` writes them as a `Command`,
+and `from_command` reads them from one. Client, server and tests use the same two methods.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class HeaderResponse:
         return decode_fields(cls, command.ext, cls.__name__)
 
 
-# A 4.9 broker refuses a signature with this remark and SYSTEM_ERROR, before it looks at the request.
+# The start of the remark with which a 4.9 broker refuses a wrong signature. Its response code is SYSTEM_ERROR.
 ACL_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
 
 
 def response_error(answer: Command, request_code: int, address: str, about: str = "") -> ResponseError:
     remark = (answer.remark or "").strip()
     subject = f" for {about}" if about else ""
-    reason = f": {' '.join(remark.split())}" if remark else ""  # Java's stack traces stay in one line
+    reason = f": {' '.join(remark.split())}" if remark else ""  # a remark may be a Java stack trace of many lines
     code = ResponseCode.NO_PERMISSION if remark.startswith(ACL_REFUSAL) else answer.code
     remedy = remedy_of(request_code, code, remark)
     ending = f"; {remedy}" if remedy else ""

@@ -2,10 +2,10 @@
 
 Sources: remoting/protocol/RemotingSerializable.java (JSON), RocketMQSerializable.java (ROCKETMQ), 5.3.3.
 
-Two kinds of JSON header, with keys in Java's own order, have a fast form: regular expressions read them and leave their
-custom fields unparsed (`LazyFields`) until one is used. The first kind is a success answer of up to `LAZY_OVER_BYTES`,
-which then costs half. The second is a longer header without a remark: the answer to a batch of 1,000 messages has 33 KB
-of message ids, which a bulk write never reads. `decode_json` parses all other headers as plain JSON.
+`decode_json` reads two kinds of JSON header by regular expressions, if their keys are in Java's order. It then leaves
+the custom fields unparsed (`LazyFields`) until one of them is used. The first kind is the header of a success answer of
+up to `LAZY_OVER_BYTES`. The second is a longer header without a remark: the answer to a batch of 1,000 messages has
+33 KB of message ids, which a bulk write never reads. All other headers are parsed as JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAZY_OVER_BYTES: Final = 2048
 # The most fields of a header; RocketMQ's longest header class has some thirty.
 MAX_FIELDS: Final = 1_000
 
-# The names of client languages; a header has the index as one byte (remoting/protocol/LanguageCode.java).
+# The names of client languages. A binary header has the index of one as a byte (remoting/protocol/LanguageCode.java).
 LANGUAGES: Final = (
     "JAVA",
     "CPP",
@@ -63,8 +63,8 @@ _LAZY_TAIL: Final = re.compile(
     rb'\},"flag":(\d{1,4}),"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
     rb'"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}$'
 )
-# The fields end at the first `}`. The check that none of them is an object follows the match: `[^{}]` costs three times
-# as much.
+# The fields end at the first `}`. The caller then checks that none of them is an object: `[^{}]` would check it here,
+# at three times the cost.
 _LAZY_ANSWER: Final = re.compile(
     rb'\{"code":0,"extFields":(\{[^}]*\}),"flag":1,"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
     rb'(?:"remark":"(\w*)",)?"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}'
@@ -73,7 +73,7 @@ _LAZY_TAIL_BYTES: Final = 160
 
 
 class LazyFields(Mapping[str, str]):
-    """Custom header fields whose JSON is parsed when the first field is read. Broken JSON then raises `HeaderError`."""
+    """Custom header fields whose JSON is parsed at the first access. Broken JSON raises `HeaderError` only then."""
 
     __slots__ = ("_parsed", "raw")
 
@@ -106,8 +106,7 @@ def encode_header(command: Command) -> bytes:
 def encode_json(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
     """Returns the header as JSON like Java's: keys in Java's order, no spaces, and `?` for a lone surrogate.
 
-    If given, `opaque` and `flag` are written instead of the command's own, so that the caller need not copy the
-    command.
+    `opaque` and `flag`, if given, replace those of the command, so that the caller need not copy it.
     """
     flag = command.flag if flag is None else flag
     opaque = command.opaque if opaque is None else opaque
@@ -115,7 +114,7 @@ def encode_json(command: Command, opaque: int | None = None, flag: int | None = 
     if ext:
         fields = f',"extFields":{_json_fields(ext)}'
     elif flag & RESPONSE_BIT and command.code == 0:
-        fields = ',"extFields":{}'  # Java clients read it without a check in every success answer with a header class
+        fields = ',"extFields":{}'  # without it, Java clients fail on some success answers
     else:
         fields = ""
     remark = "" if command.remark is None else f',"remark":{encode_basestring(command.remark)}'
@@ -219,7 +218,7 @@ def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | 
 
 def _load_object(header: bytes) -> dict[str, Any]:
     try:
-        # Nearly all headers have two braces, one within the other, and thus need no check of their depth.
+        # Nearly all headers are an object with one object in it, and need no check of their depth.
         is_flat = b"[" not in header and header.find(b"{", 1) == header.rfind(b"{")
         text = header.decode()
         if not is_flat:
@@ -305,7 +304,7 @@ def _binary_fields(header: bytes, position: int, end: int) -> Mapping[str, str]:
             raise HeaderError(f"a ROCKETMQ header has more than {MAX_FIELDS} fields")
         name, position = _binary_text(header, position, SHORT)
         value, position = _binary_text(header, position, INT)
-        if name and value:  # an empty text decodes to null in Java, and null entries are skipped
+        if name and value:  # Java reads an empty text as null, and skips null entries
             fields[name] = value
     if position != end:
         raise HeaderError("the fields of a ROCKETMQ header do not end where it says they end")

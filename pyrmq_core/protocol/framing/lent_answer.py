@@ -1,9 +1,8 @@
 """`LentAnswer`: an answer whose body is a view of the receive buffer, and whose header is parsed only if it is used.
 
 A bulk read receives thousands of answers to pulls, and needs only three offsets of each. A regular expression, the
-`AnswerForm`, checks the header and extracts these numbers. When another field of the header is used, `decode_json`
-parses the whole header, and the object becomes a plain `Command`. `decode_json` also reads every header that the
-expression does not match.
+`AnswerForm`, checks the header and extracts these numbers. When another field of the header is used, the whole header
+is parsed, and the object becomes a `Command`. A header that the expression does not match is parsed at once.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command
 from pyrmq_core.protocol.framing.fast_dataclass import late_field, partial_maker_of
 from pyrmq_core.protocol.framing.headers import JSON, decode_json
 
-# Matches whole JSON headers of successful answers. Its groups are whole numbers, the last one the opaque; it matches no
-# header that `decode_json` refuses.
+# A regular expression for JSON headers of successful answers. Its groups are whole numbers, the last one is the opaque.
+# It may match only headers that `decode_json` accepts.
 AnswerForm: TypeAlias = re.Pattern[bytes]
-# A complete answer of a form: its opaque, the numbers of the form, its header and its lent body.
+# An answer whose header matches: its opaque, the numbers in the header, the header, and the body as a view.
 AnswerRow: TypeAlias = tuple[int, tuple[int, ...], bytes, memoryview]
 
 _SLOTS: Final[dict[str, Any]] = {name: Command.__dict__[name] for name in Command.__slots__}
@@ -33,7 +32,7 @@ def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer
 
 
 def row_command(row: AnswerRow) -> LentAnswer:
-    """Returns the answer in a row, which is one item of the list that `FrameDecoder.next_rows` returned."""
+    """Returns one of the rows of `FrameDecoder.next_rows` as an answer."""
     opaque, numbers, header, body = row
     return _make_lent(header, body, opaque, numbers)
 
@@ -53,7 +52,7 @@ class LentAnswer(Command):
     code = 0
     flag = RESPONSE_BIT
     serialization = JSON
-    # Until the header is read, two of its fields' slots hold the unread header and its numbers.
+    # Until the header is parsed, the slots of `ext` and `version` hold the header's bytes and its numbers.
     header: bytes = _SLOTS["ext"]
     numbers: tuple[int, ...] = _SLOTS["version"]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 
-# The remedy for a code whose remark says nothing more.
+# The remedy for a response code whose remark matches no pattern of `BY_REMARK`.
 REMEDIES: Final = {
     ResponseCode.SYSTEM_BUSY: "the broker sheds load; send less at once or retry later",
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "the server is older than this request, or leaves it out; see the docs",
@@ -65,7 +65,7 @@ BY_REMARK: Final = (
         "correct the named value",
     ),
 )
-# The requests that every NameServer answers, but no broker. A proxy answers the first of them alone.
+# The requests that every NameServer answers, but no broker. A proxy answers only the first of them.
 OF_NAMESERVERS: Final = frozenset(
     (
         RequestCode.GET_ROUTEINFO_BY_TOPIC,

@@ -1,4 +1,4 @@
-"""Versions of servers, as numbers in every command (common/MQVersion.java), and the requests that each supports."""
+"""Versions of servers, as the numbers in every command (common/MQVersion.java), and the requests that each supports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pyrmq_core.protocol.framing.command import VERSION
 V5_0_0: Final = 413
 # The first release whose SQL92 has CONTAINS, STARTSWITH and ENDSWITH.
 V5_1_3: Final = 439
-# From this release on, each release has two numbers, its snapshot's and its own, and each minor version ten releases.
+# From here on, each release has two numbers, the first of them for its snapshot. Each minor version has ten releases.
 V4_0_0_SNAPSHOT: Final = 212
 RELEASES: Final = 10
 
 
 def version_name(version: int) -> str:
-    """Returns a release such as `5.4.0` or `5.4.0-SNAPSHOT`. Versions before 4.0 are returned as their number."""
+    """Returns a version number's release: `5.4.0`, `5.4.0-SNAPSHOT`, or the number itself for a version before 4.0."""
     if version < V4_0_0_SNAPSHOT:
         return str(version)
     release, snapshot = divmod(version - V4_0_0_SNAPSHOT, 2)
@@ -32,10 +32,9 @@ def version_number(release: str) -> int:
     return V4_0_0_SNAPSHOT + 2 * (((major - 4) * RELEASES + minor) * RELEASES + patch) + 1
 
 
-# The requests that came after 4.0.0, by the first release whose brokers or NameServers process them: the cases of
-# AdminBrokerProcessor and DefaultRequestProcessor and the processors that BrokerController registers, at the tags of
-# Apache's repository. A broker before 4.9.1, and a NameServer before 5.0, does not answer a request that it does not
-# know.
+# The requests that came after 4.0.0, by the first release whose brokers or NameServers process them. Earlier servers
+# may not answer them at all: a broker before 4.9.1 and a NameServer before 5.0 ignore unknown requests. Sources:
+# AdminBrokerProcessor.java, DefaultRequestProcessor.java and BrokerController.java at each release's tag.
 _NEW_REQUESTS: Final[Mapping[str, tuple[RequestCode, ...]]] = {
     "4.1.0": (RequestCode.CHECK_CLIENT_CONFIG, RequestCode.SEND_BATCH_MESSAGE, RequestCode.QUERY_CONSUME_QUEUE),
     "4.3.0": (RequestCode.QUERY_DATA_VERSION,),
@@ -116,7 +115,7 @@ _NEW_REQUESTS: Final[Mapping[str, tuple[RequestCode, ...]]] = {
         RequestCode.TRIGGER_LITE_DISPATCH,
     ),
 }
-# The number of the first release that knows a request; every release from 4.0.0 on knows all other requests.
+# The version number of the first release that knows a request. Every release from 4.0.0 on knows all other requests.
 KNOWN_SINCE: Final[Mapping[int, int]] = {
     code: version_number(release) for release, codes in _NEW_REQUESTS.items() for code in codes
 }
@@ -135,7 +134,7 @@ NEW_AT_NAMESERVERS: Final = frozenset(
 def too_old_for(request_code: int, version: int) -> bool:
     """Returns True if a server of release `version` does not know the request.
 
-    A server before 4.0 counts as knowing every request. So does a server with the release that this library's servers
-    name, since they know later requests, too.
+    Returns False for a server before 4.0, whose requests are not listed. Returns False also for the version that this
+    library's own servers report, since they support requests of later releases.
     """
     return V4_0_0_SNAPSHOT <= version < KNOWN_SINCE.get(request_code, 0) and version != VERSION

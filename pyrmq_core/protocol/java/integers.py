@@ -12,12 +12,12 @@ MIN_INT: Final = -(2**31)
 MAX_INT: Final = 2**31 - 1
 MIN_LONG: Final = -(2**63)
 MAX_LONG: Final = 2**63 - 1
-# Digits of any script up to U+FFFF; for later characters Java sees only surrogates, which are no digits.
+# Java accepts digits of any script, but only up to U+FFFF: it sees later characters as surrogates.
 _NUMBER: Final = re.compile(r"[+-]?[^\D\U00010000-\U0010FFFF]+")
 
 
 def parse_int(text: str) -> int:
-    """Returns the 32-bit number that a text has in decimal. Raises `ValueError` where Java's `parseInt` fails."""
+    """Returns the 32-bit integer in a decimal text. Raises `ValueError` where Java's `parseInt` fails."""
     value = int(text)
     if not (text.isascii() and text.isdecimal()):
         _check_spelling(text)
@@ -27,7 +27,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_long(text: str) -> int:
-    """Returns the 64-bit number that a text has in decimal. Raises `ValueError` where Java's `parseLong` fails."""
+    """Returns the 64-bit integer in a decimal text. Raises `ValueError` where Java's `parseLong` fails."""
     value = int(text)
     if not (text.isascii() and text.isdecimal()):
         _check_spelling(text)
@@ -37,7 +37,7 @@ def parse_long(text: str) -> int:
 
 
 def int_member(value: object) -> int:
-    """Returns the 32-bit number that a parsed JSON value is, or has as its text. Raises `ValueError` or `TypeError`."""
+    """Returns a JSON number, or a JSON string of digits, as a 32-bit integer. Raises `ValueError` or `TypeError`."""
     number = long_member(value)
     if not MIN_INT <= number <= MAX_INT:
         raise ValueError(f"{number} is beyond 32 bits")
@@ -45,7 +45,7 @@ def int_member(value: object) -> int:
 
 
 def long_member(value: object) -> int:
-    """Returns the 64-bit number that a parsed JSON value is, or has as its text. Raises `ValueError` or `TypeError`."""
+    """Returns a JSON number, or a JSON string of digits, as a 64-bit integer. Raises `ValueError` or `TypeError`."""
     if isinstance(value, str):
         return parse_long(value)
     if not isinstance(value, int | float):

@@ -1,8 +1,8 @@
-"""Limits of received JSON: how deeply it may be nested, and which texts it may hold.
+"""Limits of received JSON: its depth, and no lone surrogates.
 
-Python can read a value nested just below its own limit and then fail to write it. It also reads a lone surrogate, which
-no file in UTF-8 can hold. RocketMQ's own bodies keep these limits: they are nested seven deep at most (the mappings of
-static topics), and Java writes a lone surrogate as `?`.
+Python reads JSON that it cannot write again: values nested almost too deeply, and lone surrogates, which UTF-8 cannot
+encode. RocketMQ's own bodies are within these limits: they are nested at most seven deep, and Java writes a lone
+surrogate as `?`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from functools import cache
 from typing import Any, Final
 
 MAX_DEPTH: Final = 32
-# Text without brackets outside of strings.
+# Matches text that has brackets only inside strings.
 _FLAT: Final = r'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+'
 
 
 def _nested(depth: int) -> str:
     """Returns a regular expression for one object or array that is nested at most `depth` deep.
 
-    It lets `]` close a `{`, which the JSON parser refuses later. All repetitions are possessive: with backtracking, a
-    hostile text of some megabytes would block a server for minutes.
+    The expression lets `]` close a `{`, which the JSON parser refuses later. All its repetitions are possessive: with
+    backtracking, a hostile text of some megabytes would block a server for minutes.
     """
     pattern = rf"[{{\[]{_FLAT}[}}\]]"
     for _ in range(depth - 1):

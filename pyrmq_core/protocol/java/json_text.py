@@ -1,8 +1,8 @@
 """JSON bodies as Java's fastjson writes them, with bare integer keys, which strict JSON does not allow.
 
-`{0:"127.0.0.1:10911"}` occurs in routes, cluster information and offset tables (fastjson 1.2.83, seen on released
-servers). Reading accepts strict JSON too. `dumps` writes strict JSON, which every fastjson reads, and `dumps_bare` is
-for old peers that expect bare keys.
+Keys as in `{0:"127.0.0.1:10911"}` occur in routes, cluster information and offset tables (fastjson 1.2.83). Reading
+accepts strict JSON, too. `dumps` writes strict JSON, which every fastjson reads. `dumps_bare` writes bare keys, for old
+peers that expect them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Final
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java.json_bounds import check_depth, check_surrogates
 
-# Finds keys outside of strings only: strings are matched first and kept, an unterminated string up to the end of the
-# text. Possessive, because with backtracking a hostile text of some megabytes would block a server for minutes.
+# The first alternative matches strings, which stay unchanged, so that keys are found only outside of strings. The
+# repetitions are possessive: with backtracking, a hostile text of some megabytes would block a server for minutes.
 _BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?)|([{,]\s*+)(-?\d++)(\s*:)', re.DOTALL)
 
 
@@ -31,8 +31,8 @@ def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
-# Without infinities and NaN, so that each number read can be an offset or a count.
 COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+# Refuses infinities and NaN, which cannot be converted to an offset or a count.
 DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
 
 
@@ -49,7 +49,7 @@ def loads(body: bytes | memoryview, what: str) -> Any:
 
 
 def parse(text: str) -> Any:
-    """Returns the value of a JSON text. Raises `ValueError` for what `loads` refuses with `BodyError`."""
+    """Returns the value of a JSON text, as `loads` does for a body. Raises `ValueError`."""
     check_depth(text)
     try:
         value = DECODER.decode(text)
@@ -60,7 +60,7 @@ def parse(text: str) -> Any:
 
 
 def parse_bare(text: str) -> Any:
-    """Returns the value of a JSON text with integer keys without quotes. The caller has checked its depth."""
+    """Returns the value of a JSON text whose integer keys may be bare. The caller has to check the text's depth first."""
     value = DECODER.decode(_BARE_KEY.sub(_quote, text))
     check_surrogates(value, text, 0, len(text))
     return value
@@ -79,7 +79,7 @@ def dumps(value: Any) -> bytes:
 
 
 def dumps_bare(value: Any) -> bytes:
-    """Returns compact JSON in UTF-8 with integer keys bare, as fastjson writes them."""
+    """Returns compact JSON in UTF-8 with integer keys without quotes, as fastjson writes them."""
     return _bare(value).encode("utf-8", "replace")
 
 

@@ -1,5 +1,6 @@
-"""Maps a dataclass to a JSON object and back. A field made by `member("queueId", 0, int_member)` is one member of it.
+"""The mapping of a dataclass to a JSON object and back.
 
+`member("queueId", 0, int_member)` declares a field with its JSON name, its default, and the function that reads it.
 Members are written in the order of their names and without null, as fastjson does. A missing or null member is read as
 its default.
 """
@@ -18,7 +19,7 @@ def member(name: str, default: Any, read: Callable[[Any], Any]) -> Any:
 
 
 def to_members(value: Any) -> dict[str, Any]:
-    """Returns, by JSON name, the fields of a dataclass instance that `member` made. Fields with None are left out."""
+    """Returns the fields of a dataclass instance by their JSON names, without those that are None."""
     members = {
         field.metadata["member"]: getattr(value, field.name)
         for field in dataclasses.fields(value)

@@ -1,6 +1,6 @@
-"""Objects whose names are themselves objects, as fastjson writes a map with such keys: `{{"queueId":0}:5}`.
+"""JSON objects whose keys are objects, as fastjson writes a map with such keys: `{{"queueId":0}:5}`.
 
-That is not valid JSON. Reading turns each such name into its JSON text, and writing turns it back.
+That is not valid JSON. Reading replaces each such key by a string with the key's JSON, and writing reverses this.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java.json_bounds import check_depth
 from pyrmq_core.protocol.java.json_text import dumps, parse_bare
 
-# Strings are matched first and kept, an unterminated string up to the end of the text. A name is an object without
-# brackets inside. Possessive, because with backtracking a hostile text of some megabytes takes minutes.
+# The first alternative matches strings, which stay unchanged. The second matches a key: an object without brackets in
+# it. The repetitions are possessive: with backtracking, a hostile text of some megabytes would take minutes.
 _STRING: Final = r'"(?:[^"\\]++|\\.)*+"?'
 _KEY: Final = re.compile(rf'({_STRING})|(\{{(?:[^{{}}\[\]"]++|"(?:[^"\\]++|\\.)*+")*+\}})(\s*+:)', re.DOTALL)
 
 
 def load_object_keys(body: bytes | memoryview, what: str) -> dict[str, Any]:
-    """Parses a body to a JSON object. A name that is itself an object becomes its JSON text.
+    """Parses a body to a JSON object. A key that is itself an object becomes a string with the key's JSON.
 
-    Raises `BodyError`, which names `what`, for a body that is no such object.
+    Raises `BodyError`, whose text begins with `what`, if the body is not a JSON object.
     """
     try:
         text = bytes(body).decode()
@@ -45,7 +45,7 @@ def load_key(text: str) -> dict[str, Any]:
 def dump_object(rows: Iterable[tuple[Any, bytes]]) -> bytes:
     """Returns the JSON of an object in UTF-8.
 
-    Each of the `rows` is a member: its name, a text or an object, and the JSON of its value.
+    Each of the `rows` is a member: its key, which is a text or an object, and the JSON of its value.
     """
     return b"{" + b",".join([dumps(name) + b":" + value for name, value in rows]) + b"}"
 

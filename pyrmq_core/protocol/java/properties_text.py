@@ -1,7 +1,8 @@
 """Configuration files in Java's `key=value` form, as RocketMQ's NameServer and broker read them.
 
-Supported: all of java.util.Properties.load: comments by `#` and `!`, `=`, `:` or blanks after the key, lines continued
-by a backslash, `\\t \\n \\r \\f` and `\\uXXXX`. Java reads files as ISO-8859-1, while here the caller decodes the file.
+The whole syntax of java.util.Properties.load is supported: comments after `#` or `!`, keys that end at `=`, `:` or a
+blank, lines continued after a backslash, and escapes such as `\\t` and `\\uXXXX`. Java reads a file as ISO-8859-1. Here
+the caller decodes the file.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _unescape(text: str, line: str) -> str:
             raise InvalidArgument(f"the configuration line {line[:80]!r} has a \\u that four hex digits do not follow")
         return ESCAPES.get(escape, escape)
 
-    # Two \u escapes may spell one character outside the basic plane.
+    # Two \u escapes may be the surrogates of one character.
     return _ESCAPE.sub(character, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

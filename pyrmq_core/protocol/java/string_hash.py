@@ -7,7 +7,7 @@ MASK: Final = 0xFFFFFFFF
 LONG: Final = 2**64 - 1
 HALF: Final = 2**31
 JUMP: Final = 2862933555777941757
-# 31**n for n from high to low. Sums of products, of parts of a text, are faster than a loop over its letters.
+# Powers of 31, the highest first. The sum of products for a part of a text is faster than a loop over its letters.
 PART_BYTES: Final = 128
 POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range(PART_BYTES + 1)))
 
@@ -31,12 +31,12 @@ def string_hash_code(text: str, before: int = 0) -> int:
 
 
 def consistent_bucket(code: int, buckets: int) -> int:
-    """Returns the bucket that Guava's `consistentHash` gives a number (Lamping and Veach's jump consistent hash)."""
+    """Returns the bucket of a number as Guava's `consistentHash` does (Lamping and Veach's jump consistent hash)."""
     bucket = following = 0
     while 0 <= following < buckets:
         bucket = following
         code = (code * JUMP + 1) & LONG
-        step = (code >> 33) + 1  # Guava's int overflows at the highest, which ends its walk
+        step = (code >> 33) + 1  # at the highest value Guava's int overflows, which ends its loop
         following = int((bucket + 1) / (step / HALF)) if step < HALF else -1
     return bucket
 
