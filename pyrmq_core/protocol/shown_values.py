@@ -1,4 +1,4 @@
-"""The text of values in error messages: short, in one line, and without the content of messages."""
+"""The text of wrong values in error messages: short, in one line, and without the bodies of messages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MAX_SHOWN_CHARS: Final = 20
 
 
 def shown(value: object) -> str:
-    """Returns the `repr` of a short value, or the type of a long one with its size.
+    """Returns the `repr` of a short value, or the type and the size of a long one.
 
-    A wrong argument may be the body of a message, which must not appear in an error or a log.
+    A long value may be the body of a message, which must not appear in an error or a log.
     """
     kind = type(value).__name__
     if isinstance(value, Message | MessageExt):

@@ -60,7 +60,7 @@ def parse(text: str) -> Any:
 
 
 def parse_bare(text: str) -> Any:
-    """Returns the value of a JSON text whose integer keys may be bare. The caller has to check the text's depth first."""
+    """Returns the value of a JSON text whose integer keys may be bare. The caller has to check its depth first."""
     value = DECODER.decode(_BARE_KEY.sub(_quote, text))
     check_surrogates(value, text, 0, len(text))
     return value

@@ -1,6 +1,6 @@
 """Messages and their bytes.
 
-    payload          `Payload`, the content of a send request, `RawPull`, the answer to a pull, and the rules for a
+    payload          `Payload`, the content of a send request, `RawPull`, the answer to a pull, and the check of a
                      message before it is sent
     split_payload    a refused batch divided in halves, and a message prepared for another topic
     record           the stored record of a message, in a commit log and in a pull's answer
@@ -14,7 +14,7 @@
     message_id       UNIQ_KEY and offset message id
     names            rules for the names of topics and groups
     namespaces       topics and groups of a tenant, `NS%topic`
-    queue_tables     message queues in JSON, and tables by queue
+    queue_tables     message queues in JSON, and JSON objects with queues as keys
     sysflag          the bits of a message's sysFlag
     trace            trace records, as Java's console reads them
 

@@ -59,7 +59,7 @@ def encode_batch_body(items: Iterable[tuple[int, bytes | memoryview, bytes]]) ->
 
 
 def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
-    """Yields the messages of a batch. Raises `BodyError`, which names the byte, at an unreadable message."""
+    """Yields the messages of a batch. Raises `BodyError` with the byte position of an unreadable message."""
     position, end = 0, len(body)
     while position < end:
         if end - position < OVERHEAD_BYTES:
@@ -68,7 +68,7 @@ def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
         body_start = position + HEAD.size
         body_end = body_start + body_bytes
         next_position = position + size
-        # Refuses sizes below the overhead. A size of 0 would loop forever, as in a 5.4.0 broker.
+        # A declared size of 0 would make this loop endless, as it does in a 5.4.0 broker.
         if next_position > end or body_bytes < 0 or body_end + SHORT.size > next_position:
             raise BodyError(
                 f"a batch of {end} bytes: the message at byte {position} declares {size} bytes, {body_bytes} of body"

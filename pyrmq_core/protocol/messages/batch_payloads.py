@@ -1,8 +1,8 @@
-"""The division of messages into batches, one for each send request, after checks and encoding of their properties.
+"""The division of messages into batches, one for each send request.
 
-The properties of a message are encoded before its id (UNIQ_KEY) exists, as two parts: the text before the id, and the
-text after it. Compressed and plain bodies never share a request: a request has one sysFlag, and a broker stores it with
-every message of the request.
+The properties of a message are encoded before its id (UNIQ_KEY) exists, as the text before the id and the text after
+it. Compressed and uncompressed bodies never share a request: it has one sysFlag, which a broker stores with each of its
+messages.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload, check_messa
 from pyrmq_core.protocol.messages.properties import is_delayed, message_properties_string, properties_around_id
 
 EMPTY_BATCH: Final = "a batch holds at least one message"
-# Properties with fewer characters always fit into a message, with an id and in any encoding.
+# Properties with at most this many characters always fit into a message, together with its id.
 SHORT_CHARS: Final = 8_000
-# A placeholder of an id's length: messages get their ids when they are sent.
+# A placeholder with the length of an id, since messages get their ids only when they are sent.
 UNIQUE_ID: Final = "0" * 32
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Messages that have passed all checks for one batch: they have one topic and one `wait_store_msg_ok`.
+    """Messages that may share a batch: they have the same topic and the same `wait_store_msg_ok`.
 
     `ends` has two texts for each message: its encoded properties before UNIQ_KEY, and those after it.
     """
@@ -41,10 +41,10 @@ class CheckedBatch:
 
 
 def checked_batch(messages: Sequence[Message], max_message_bytes: int = MAX_MESSAGE_BYTES) -> CheckedBatch:
-    """Returns messages with their encoded properties, after checking that they may share a request.
+    """Returns messages with their encoded properties, after checking that they may share a batch.
 
-    Raises `InvalidMessage` if they may not, and for no messages. `max_message_bytes` limits each body, while the size
-    of the request is not checked.
+    Raises `InvalidMessage` if they may not, or if there are none. `max_message_bytes` limits each body. The size of
+    the batch is not checked.
     """
     batch = tuple(messages)
     for message in batch:
@@ -91,11 +91,11 @@ def encode_batch(
     compression: CompressionType | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> Payload:
-    """Returns messages of one topic as one request, which a broker accepts or refuses as a whole.
+    """Returns messages of one topic as one request, which a broker accepts or refuses as a unit.
 
     Raises `InvalidMessage` for messages that a batch cannot hold (MessageBatch.java): different topics or wait flags,
-    delays, retry topics, more than `max_message_bytes` together. With `compression` every body is compressed, without
-    it none. The request has no UNIQ_KEY of its own: brokers before 5.4 would show it instead of the messages' own.
+    delays, retry topics, more than `max_message_bytes` together. With `compression` every body is compressed. The
+    request's own properties have no UNIQ_KEY, since brokers before 5.4 would show it as the id of every message.
     """
     payloads = list(split_batch(messages, unique_ids, compression=compression, max_message_bytes=max_message_bytes))
     if len(payloads) != 1:
@@ -120,8 +120,9 @@ def split_batch(
     """Yields requests with the messages in order, each with at most `request_bytes` and `request_messages`.
 
     `request_bytes` is `max_message_bytes` by default. Each request is filled before the next one begins. A message
-    above `request_bytes` is sent alone. With `split_by_tag` a new request also begins at each change of the tag.
-    `compression` and `InvalidMessage` are those of `encode_batch`. Raises `InvalidArgument` for too few or many ids.
+    above `request_bytes` is sent alone. With `split_by_tag` a new request also begins at each change of the tag. With
+    `compression` every body is compressed. Raises `InvalidMessage` as `encode_batch` does, and `InvalidArgument` unless
+    each message has an id.
     """
     if len(messages) != len(unique_ids):
         raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")

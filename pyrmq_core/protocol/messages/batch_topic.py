@@ -1,8 +1,9 @@
 """Batch topics of 5.x (`queue.type=BatchCQ`): the properties that make a broker store a batch as one record.
 
-The broker stores a batch as one record if the request's own properties have a UNIQ_KEY, and else divides it, as on a
-plain topic. Filters see only the properties of the record, so these must name the tag, and all messages must share it.
-Brokers before 5.4 would show the request's UNIQ_KEY in place of each message's own, so they never receive such a batch.
+The broker stores a batch as one record if the request's own properties have a UNIQ_KEY. Otherwise it stores a record
+for each message, as in other topics. Filters see only the properties of the record, so these must name the tag, and all
+messages must have the same tag. Brokers before 5.4 would show the request's UNIQ_KEY as the id of every message.
+Producers therefore send them batches without it.
 Source: broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
 """
 
@@ -23,7 +24,7 @@ from pyrmq_core.protocol.messages.properties import (
 
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUE: Final = "BatchCQ"
-# Brokers read INNER_NUM as a short: they answer a larger batch with a NumberFormatException.
+# Brokers parse the number of messages (INNER_NUM) as a short: for a larger batch they raise NumberFormatException.
 MAX_RECORD_MESSAGES: Final = MAX_SHORT
 
 
@@ -40,7 +41,7 @@ def can_be_one_record(payload: Payload) -> bool:
 
 
 def record_properties(payload: Payload, record_id: str) -> str:
-    """Returns the properties of the request that make a batch one record: `record_id`, and its messages' common tag."""
+    """Returns a request's properties that make its batch one record: `record_id` as UNIQ_KEY, and the messages' tag."""
     first = next(iterate_batch_body(payload.body))
     tag = decode_properties(decode_java_utf8(bytes(first.properties))).get(TAGS)
     own = {UNIQ_KEY: record_id, **decode_properties(payload.properties)}

@@ -1,8 +1,8 @@
-"""Reads stored bodies: compares them with their CRC, and decompresses them up to a limit.
+"""The reading of stored bodies: their CRC is checked, and they are decompressed up to a limit.
 
-A record's CRC covers the stored body: the compressed bytes if it is compressed, and all messages together in a batch
-record. Brokers set it for each record (CommitLog.asyncPutMessage, MessageExtEncoder.encode). Java's decoder compares it
-on request, and leaves empty bodies out (MessageDecoder.decode, `checkCRC`, 5.4.0).
+A record's CRC covers the body as it is stored: the compressed bytes, or all messages of a batch record. Brokers set it
+for each record (CommitLog.asyncPutMessage, MessageExtEncoder.encode). As in Java, the CRC of an empty body is not
+checked (MessageDecoder.decode, `checkCRC`, 5.4.0).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pyrmq_core.protocol.messages.compression import decompress
 from pyrmq_core.protocol.messages.record import CRC_MASK, RawRecord
 from pyrmq_core.protocol.messages.sysflag import COMPRESSED
 
-# The default limit of a decompressed body: an answer has at most 16 MiB, and brokers by default accept messages of 4
-# MiB.
+# The default limit of a decompressed body. By default, brokers accept messages of up to 4 MiB.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 # The highest limit that can be set: Arrow counts the bytes of a column in 31 bits.
 MOST_BODY_BYTES: Final = 1024 * 1024 * 1024
-# The limit of all decompressed bodies of one answer: twice the 32 messages of 4 MiB that a broker returns by default.
+# The limit of all decompressed bodies of one answer: twice the 32 messages of 4 MiB that a broker returns at most by
+# default.
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 
@@ -31,8 +31,8 @@ class BodyRules:
     """Options for reading bodies: the check of the CRC, the decompression, and the limit of size.
 
     Raises `InvalidArgument` unless `max_body_bytes` is from 1 byte to 1 GiB. With `keep_undecodable`, a body that
-    cannot be decompressed, or not within `max_body_bytes`, is returned as stored. With `keep_compressed` no body is
-    decompressed, except that of a batch record, since it contains the messages.
+    cannot be decompressed within `max_body_bytes` is returned as stored. With `keep_compressed` only the bodies of
+    batch records are decompressed, since they contain the messages.
     """
 
     verify_crc: bool = True
@@ -45,12 +45,12 @@ class BodyRules:
             raise InvalidArgument(f"max_body_bytes={self.max_body_bytes}: 1 to {MOST_BODY_BYTES} are possible")
 
 
-# The rules of reads that do not return bodies: they are neither checked nor decompressed.
+# The rules for reads whose callers need no bodies: bodies are neither checked nor decompressed.
 AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True, keep_compressed=True)
 
 
 def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: str) -> bytes:
-    """Returns the record's body, decompressed unless `rules` keep it as it is stored.
+    """Returns the record's body, decompressed unless `rules` say that it stays as stored.
 
     Raises `BodyDamaged` for a wrong CRC, `BodyTooLarge` if it would exceed `rules.max_body_bytes`, and `RecordError` if
     it cannot be decompressed. The errors name the `queue` and the broker's `address`.
@@ -73,7 +73,7 @@ def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, add
 def too_much(queue: MessageQueue, offset: int) -> BodyTooLarge:
     """Returns the error to raise when the decompressed bodies of one answer exceed 256 MiB together.
 
-    `offset` is that of the first message beyond this limit.
+    `offset` is the offset of the first message beyond this limit.
     """
     return BodyTooLarge(
         f"the messages of one answer of {queue} before offset {offset} take {MAX_DECOMPRESSED_BYTES} bytes when they "

@@ -1,11 +1,8 @@
 """The check that the answer to a pull holds every requested message.
 
-Queue offsets have no gaps, so a missing offset is data loss.
-
-A broker skips entries whose log file it has just deleted, and entries of a damaged queue. It reports this only if the
-answer would be empty otherwise (MESSAGE_WAS_REMOVING in DefaultMessageStore.getMessage, 5.4.0). The answer to a pull
-with a filter may have gaps and is not checked here. The puller only requires that its next offset moves forward, and
-not beyond the queue's end.
+Queue offsets have no gaps, so a missing offset is data loss. A broker leaves out messages whose log file it has just
+deleted, or whose queue is damaged. It reports this only if the answer would be empty otherwise (MESSAGE_WAS_REMOVING in
+DefaultMessageStore.getMessage, 5.4.0). The answer to a pull with a filter may have gaps, and is not checked here.
 """
 
 from __future__ import annotations
@@ -20,10 +17,10 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 def check_complete(
     queue: MessageQueue, offsets: Sequence[int], within: OffsetRange, *, allow_gaps: bool = False
 ) -> None:
-    """Raises `DataLost` if the messages of an unfiltered pull, at `offsets`, lack an offset of the range `within`.
+    """Raises `DataLost` if the answer to an unfiltered pull has no message for an offset of the range `within`.
 
-    Raises `RecordError` for too many offsets, or offsets out of order, which no sound queue can have. With `allow_gaps`
-    missing offsets are accepted.
+    `offsets` are the offsets of its messages. Raises `RecordError` if they are too many or out of order, which means a
+    damaged queue. With `allow_gaps` missing offsets are accepted.
     """
     expected = len(within)
     if len(offsets) == expected and offsets == list(range(within.start, within.end)):

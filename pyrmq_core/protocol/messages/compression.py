@@ -18,9 +18,10 @@ from pyrmq_core.protocol.messages.sysflag import COMPRESSED, COMPRESSION_MASK, C
 
 # The default of Java's `rocketmq.message.compressLevel`.
 DEFAULT_LEVEL: Final = 5
-# Four bytes of Zstandard may stand for a block of 128 KiB: 1,024 bytes may become 32 MiB.
+# Zstandard bodies are decompressed in pieces of this size, to stop at a limit. Four bytes may be a block of 128 KiB, so
+# one piece grows to 32 MiB at most.
 ZSTD_PIECE_BYTES: Final = 1024
-# A module of Python's own from 3.14 on.
+# The module of Python 3.14 and later.
 OWN_ZSTD: Final = "compression.zstd"
 
 
@@ -41,7 +42,7 @@ class CompressionType(enum.Enum):
         compress(b"", self)
 
 
-# Producers before 5.0 compress by zlib and leave the type bits 0.
+# Producers before 5.0 compress by zlib and leave the three bits of the algorithm 0.
 _TYPES: Final = {0: CompressionType.ZLIB, **{kind.value: kind for kind in CompressionType}}
 
 
@@ -64,11 +65,11 @@ def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAU
 
 
 def decompress(body: bytes | memoryview, sys_flag: int, *, max_bytes: int) -> bytes:
-    """Returns the decompressed body. A body that is uncompressed by `sys_flag` is returned unchanged.
+    """Returns the decompressed body, or the body itself if `sys_flag` says that it is not compressed.
 
-    Raises `BodyTooLarge` for a body that would grow beyond `max_bytes`, even if it declares less. Raises `RecordError`
-    if `sys_flag` names an unknown algorithm, and for bytes that its algorithm cannot decompress or that end too early.
-    Raises `MissingLibrary` if the algorithm's library is not installed.
+    Raises `BodyTooLarge` for a body that would grow beyond `max_bytes`, even if it declares a smaller size. Raises
+    `RecordError` for an unknown algorithm, and for bytes that the algorithm cannot decompress. Raises `MissingLibrary`
+    if the algorithm's library is not installed.
     """
     if not sys_flag & COMPRESSED:
         return bytes(body)
@@ -104,7 +105,7 @@ def _compress_lz4(body: bytes | memoryview, level: int) -> bytes:
         import lz4.frame
     except ImportError as error:
         raise _missing("lz4", "LZ4") from error
-    # Java's LZ4FrameOutputStream ignores the level. Here a negative level would mean acceleration.
+    # As in Java's LZ4FrameOutputStream, the level is ignored. To this library a negative level means "faster".
     compressed: bytes = lz4.frame.compress(bytes(body), compression_level=0, store_size=False)
     return compressed
 
@@ -148,8 +149,8 @@ def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
             raise _too_large(CompressionType.ZSTD, max_bytes)
         decompressed: bytes = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max_bytes)
     except zstandard.ZstdError as error:
-        # Frames of Java's stream do not declare their size, and the library raises the same error for a frame that is
-        # too large and for one that is cut off.
+        # Java's frames do not declare their size. For them the library raises the same error whether a frame is too
+        # large or cut off.
         if _grows_beyond(packed, max_bytes):
             raise _too_large(CompressionType.ZSTD, max_bytes) from error
         raise RecordError(f"a body is marked as Zstandard and cannot be read: {error}") from error

@@ -40,9 +40,10 @@ def lite_queue_name(topic: str, lite_topic: str) -> str:
 
 
 def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
-    """Returns records pulled from the queue of a lite topic, with their offsets in that queue, not the parent's.
+    """Returns records of a pull from a lite topic's queue, with their offsets in that queue instead of the parent's.
 
-    A record without such an offset stays unchanged. After a damaged record, which decoders report, all stay unchanged.
+    A record that does not name the queue stays unchanged. So do a damaged record and all records after it, since
+    decoding the result reports the damage.
     """
     changed, position = bytearray(records), 0
     while position < len(records):
@@ -58,10 +59,10 @@ def with_lite_offsets(records: bytes | memoryview, queue_name: str) -> bytes:
 
 
 def lite_places(record: RawRecord) -> Mapping[str, int]:
-    """Returns, by queue name, the offset of a record in the queue of each lite topic that contains it.
+    """Returns a record's offset in the queue of each lite topic that contains it, by the name of that queue.
 
-    A copy in a retry topic, and a half message, still name the queues of the original topic. These do not contain the
-    copy, and are left out. The properties of a batch record come from its sender and are not read.
+    Queues of other topics are left out: a copy in a retry topic, or a half message, still names queues of its original
+    topic. A batch record has no such queues, since its properties come from its sender.
     """
     if OFFSETS_INSIDE not in record.properties or record.sys_flag & BATCH_RECORD == BATCH_RECORD:
         return {}

@@ -4,7 +4,7 @@
     ip                   4 or 16      store host's ip        4 or 16
     process id           2            its port               4
     discriminator        4            commit-log offset      8
-    ms since the month   4
+    ms since month start 4
     counter              2
 
 Both are written in upper-case hex: 32 digits, or 56 with an IPv6 address.
@@ -31,7 +31,7 @@ OFFSET_TAIL: Final = struct.Struct(
 )
 OFFSET_BYTES: Final = 8
 BYTE_TEXTS: Final = [f"{byte:02X}" for byte in range(256)]
-# A time before the month's start by less than this, from a clock that was set back, counts as the start, as in Java.
+# A time up to this long before the month's start, from a clock that was set back, is taken as the start, as in Java.
 MAX_DRIFT_MS: Final = 1_000_000
 
 
@@ -43,7 +43,7 @@ class OffsetId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IdRun:
-    """A run of `count` UNIQ_KEYs of one millisecond: `prefix`, then four hex digits that count from `counter` on."""
+    """A run of `count` UNIQ_KEYs: each is `prefix` and four hex digits, which count up from `counter`."""
 
     prefix: str
     counter: int
@@ -51,7 +51,7 @@ class IdRun:
 
     def ids(self) -> list[str]:
         number, left, ids = self.counter, self.count, list[str]()
-        while left > 0:  # ids with the same upper two digits are made together
+        while left > 0:  # one pass for all ids whose counters have the same upper two digits
             low = number & 0xFF
             prefix, endings = f"{self.prefix}{BYTE_TEXTS[number >> 8 & 0xFF]}", BYTE_TEXTS[low : low + left]
             ids += [prefix + text for text in endings]
@@ -60,7 +60,10 @@ class IdRun:
 
 
 def month_start_ms(now_ms: int, zone: tzinfo) -> int:
-    """Returns when the month of `now_ms` began in `zone`, in ms since 1970. UNIQ_KEYs count time from there."""
+    """Returns the start of the month of `now_ms` in the time zone `zone`, in ms since 1970.
+
+    The time in a UNIQ_KEY is counted from this start.
+    """
     now = (EPOCH + timedelta(milliseconds=now_ms)).astimezone(zone)
     start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return (start.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)
@@ -68,9 +71,9 @@ def month_start_ms(now_ms: int, zone: tzinfo) -> int:
 
 @dataclass(frozen=True, slots=True)
 class UniqueIdMaker:
-    """A maker of UNIQ_KEYs for one process. Time and counter are passed in.
+    """A maker of UNIQ_KEYs for one process. The caller passes the time and the counter.
 
-    `discriminator` is a random number drawn once a process (Java takes a class loader's hash).
+    `discriminator` is a random number, the same for all ids of the process.
     """
 
     ip: bytes
@@ -90,8 +93,8 @@ class UniqueIdMaker:
     def run(self, now_ms: int, month_ms: int, counter: int, count: int) -> IdRun:
         """Returns `count` UNIQ_KEYs of one millisecond, whose 16-bit counters begin at `counter`.
 
-        `month_ms` is the `month_start_ms` from which they count time. Raises `InvalidArgument` for more than 65,536,
-        since the counter would repeat.
+        `month_ms` is the result of `month_start_ms`. Raises `InvalidArgument` for a `count` above 65,536, since the
+        counter would repeat.
         """
         if count > 0x10000:
             raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter distinguishes 65,536")
@@ -107,7 +110,7 @@ def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
 
 
 def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
-    if len(offsets) == 1:  # the case of single sends, for which columns would take nine times as long
+    if len(offsets) == 1:  # a single send, for which the code below takes nine times as long
         return offset_msg_id(host_ip, port, offsets[0])
     first_id = host_ip + OFFSET_TAIL.pack(port, 0)
     ids, packed = bytearray(first_id * len(offsets)), struct.pack(f">{len(offsets)}q", *offsets)

@@ -20,24 +20,25 @@ RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 # The queue of a lite topic of 5.5 is addressed as a topic with this prefix.
 LMQ_PREFIX: Final = "%LMQ%$"
-# Between the group and the topic in the names of retry topics of consumers that pop, of the older and the newer form.
+# The separators of group and topic in the name of a pop consumer's retry topic, in its older and its newer form.
 POP_RETRY_SEPARATORS: Final = ("_", "+")
 SYSTEM_PREFIX: Final = "rmq_sys_"
-# A cluster's checkpoints of popped messages are in a topic with this prefix.
+# The prefix of the topic that has a cluster's records of pops and acknowledgements.
 REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
-# Each broker name has a topic with this prefix. Brokers read the addresses of their name from its route, which names no
-# acting master.
+# The prefix of a topic for each broker name. From its route, which names no acting master, a broker reads the addresses
+# of the brokers with its name.
 MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 # A cluster's replies are sent to the topic `<cluster>_REPLY_TOPIC`.
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
-# The topic whose settings a broker copies when it creates a topic by itself.
+# The topic whose settings a broker copies when it creates a topic on the first send to it.
 AUTO_CREATE_TOPIC: Final = "TBW102"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-# Topics of transactions: waiting half messages, queue offsets of ended ones, and half messages checked too often.
+# Topics of transactions: half messages, the queue offsets of half messages whose transactions have ended, and half
+# messages that were checked too often.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-# The group whose committed offsets are the broker's progress in the topics of half messages and of ended ones.
+# The group whose committed offsets are the broker's own progress in the first two of these topics.
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 # A broker refuses a message for any of these topics with code 16 (NO_PERMISSION).
@@ -59,7 +60,7 @@ SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {
     "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
     "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
 }
-# The group of Java's tools, which every broker has: reading by any other group would create it.
+# The group of Java's tools. Every broker has it, so reading with it does not create a group.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 # The groups that every broker has (broker/subscription/SubscriptionGroupManager.java).
 SYSTEM_GROUPS: Final = (
@@ -72,10 +73,10 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_OWNER",
     TRANSACTION_GROUP,
 )
-# Java's placeholders for a missing group name.
+# The names that Java's clients use if no group name is set.
 PLACEHOLDER_GROUPS: Final = frozenset(("DEFAULT_PRODUCER", "DEFAULT_CONSUMER"))
 
-# How many topics that passed `check_sent_topic` are remembered, so that not every message checks its topic.
+# The most topics that are remembered after they passed `check_sent_topic`, so that later messages skip the check.
 SENDABLE_TOPICS_KEPT: Final = 10_000
 SENDABLE_TOPICS: Final[set[str]] = set()
 
@@ -84,12 +85,12 @@ _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Returns whether RocketMQ reserves the topic's name. Topics named after clusters and brokers do not count."""
+    """Returns whether RocketMQ reserves the topic's name, except for the topics named after clusters and brokers."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 
 def is_system_group(group: str) -> bool:
-    """Returns whether the group is RocketMQ's own, also with a tenant's namespace: `NS%TOOLS_CONSUMER`."""
+    """Returns whether the group is RocketMQ's own. Its name may begin with a namespace, as in `NS%TOOLS_CONSUMER`."""
     return group.rpartition("%")[2] in SYSTEM_GROUPS
 
 
@@ -108,7 +109,7 @@ def is_dead_letter_topic(topic: str) -> bool:
 
 
 def popped_topic(topic: str, group: str) -> str:
-    """Returns the original topic of a message if `topic` is a pop retry topic of the group, else `topic` itself."""
+    """Returns the topic that a group pops, given that topic or the group's retry topic for it."""
     for separator in POP_RETRY_SEPARATORS:
         if topic.startswith(prefix := f"{RETRY_PREFIX}{group}{separator}"):
             return topic.removeprefix(prefix)
@@ -116,7 +117,7 @@ def popped_topic(topic: str, group: str) -> str:
 
 
 def is_lite_queue(topic: str) -> bool:
-    """Returns whether a name is that of a lite topic's queue (`%LMQ%...`)."""
+    """Returns whether a topic's name stands for a lite topic's queue (`%LMQ%...`)."""
     return topic.startswith(LMQ_PREFIX)
 
 

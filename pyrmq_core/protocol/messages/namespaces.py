@@ -1,4 +1,4 @@
-"""Namespaces, first form: the names of a tenant's topics and groups begin with the tenant's name, `NS%topic`.
+"""Namespaces as prefixes: the names of a tenant's topics and groups begin with the tenant's name, `NS%topic`.
 
     T               NS%T
     %RETRY%G        %RETRY%NS%G
@@ -20,14 +20,15 @@ from pyrmq_core.protocol.messages.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PRE
 
 SEPARATOR: Final = "%"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
-# An endpoint of a hosted instance names the namespace: http://MQ_INST_123_abc.host:80
+# The NameServer address of a hosted RocketMQ contains the namespace: http://MQ_INST_123_abc.host:80
 INSTANCE_ENDPOINT: Final = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\..*")
 
 
 def with_namespace(name: str, namespace: str | None) -> str:
     """Returns the name of a topic or group with the namespace put before it, as brokers know it.
 
-    Unchanged are names that have it already, RocketMQ's own names, and any name if `namespace` is None.
+    Names that have the namespace already, and RocketMQ's own names, stay unchanged. So does any name if `namespace` is
+    None.
     """
     if not namespace or is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX):
         return name
@@ -45,7 +46,7 @@ def without_namespace(name: str, namespace: str | None) -> str:
 def is_reachable(name: str, namespace: str | None) -> bool:
     """Returns whether a client with this namespace can address a topic or group.
 
-    It can if the name has this namespace, or is reserved by RocketMQ. Without a namespace all names are reachable.
+    It can if the name begins with the namespace, or is RocketMQ's own. Without a namespace it can address every name.
     """
     return with_namespace(without_namespace(name, namespace), namespace) == name
 
@@ -55,7 +56,7 @@ def message_without_namespace(message: MessageExt, namespace: str | None) -> Mes
 
 
 def instance_namespace(nameserver: str) -> str | None:
-    """Returns the namespace in an address such as http://MQ_INST_12_ab.host:80 (`MQ_INST_12_ab`), else None."""
+    """Returns the namespace in a NameServer's address (`MQ_INST_12_ab` in http://MQ_INST_12_ab.host:80), or None."""
     match = INSTANCE_ENDPOINT.fullmatch(nameserver.strip())
     return match.group(1) if match else None
 

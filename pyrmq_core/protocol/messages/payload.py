@@ -1,7 +1,7 @@
 """The encoding of a message into the content of a send request, and the decoding of a pull's records into messages.
 
-`Payload` is the content of one request, which `Sender` sends. `RawPull` is the answer to one pull, which `Puller`
-returns. `check_message` has the rules that a message keeps before it is sent (client/Validators.java, 5.4.0).
+`Payload` is the content of one send request, and `RawPull` the answer to one pull. `check_message` checks a message
+before it is sent, by the rules of client/Validators.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.messages.unread_message import UnreadMessage, add_plain_messages, unread_message
 from pyrmq_core.protocol.shown_values import shown
 
-# Longer bodies are compressed by default (`compressMsgBodyOverHowmuch` of Java's producer).
+# By default bodies of at least this size are compressed (`compressMsgBodyOverHowmuch` of Java's producer).
 COMPRESS_OVER_BYTES: Final = 4096
-# A batch record in these topics counts as one message: no broker takes batches there.
+# Topics with these prefixes never contain a valid batch record, since no broker accepts batches for them.
 NO_BATCHES: Final = (RETRY_PREFIX, DLQ_PREFIX)
 WAITS_NOT: Final = encode_properties({WAIT: "false"})
 
@@ -82,7 +82,7 @@ class Payload:
     single_tag: bool = False
 
 
-# One is made for every message sent alone (see `fast_dataclass` for the reason).
+# A fast constructor (see `fast_dataclass`), since one is made for every message that is sent alone.
 make_payload: Final = maker_of(Payload)
 
 
@@ -91,9 +91,9 @@ class RawPull:
     """The answer to one pull before decoding: stored records of `queue`, from offset `start` or a little before it.
 
     `passes` is a filter that `decode` applies to the properties of each message, since a broker cannot filter the
-    messages inside a batch topic's records. `is_unfiltered` says that every message was requested: each offset from
-    `start` to `next_offset` must then have one, or `decode` raises. `address` is the broker's address. If `namespace`
-    is set, the topics of `queue` and of the decoded messages are given without it.
+    messages inside a batch record. `is_unfiltered` says that every message was requested: `decode` then raises
+    `DataLost` for an offset from `start` to `next_offset` without a message. `address` is the broker's address.
+    `namespace`, if set, is removed from the topics of `queue` and of the decoded messages.
     """
 
     queue: MessageQueue
@@ -111,31 +111,32 @@ class RawPull:
     def own(self, within: OffsetRange) -> OffsetRange:
         """Returns the part of the range `within` that this pull covers, from `start` to `next_offset`.
 
-        The answer of a batch topic has complete batch records. Their messages outside this part belong to other pulls.
+        A batch record in the answer may also have messages outside this part, which belong to other pulls.
         """
         return OffsetRange(max(self.start, within.start), min(self.next_offset, within.end))
 
     @property
     def reaches_back_to(self) -> int:
-        """The first offset in the records. It is below `start` if they begin with a batch that began earlier."""
+        """The first offset in the records, which is below `start` if `start` is inside a batch record."""
         base = batch_base(self.records)
         return self.start if base is None else min(base, self.start)
 
     @property
     def is_batched(self) -> bool:
-        """True if the records begin with a batch record, as only a batch topic's records do."""
+        """True if the first record is a batch record, which only a batch topic has."""
         return batch_base(self.records) is not None
 
 
-# One is made for every answer to a pull (see `fast_dataclass` for the reason).
+# A fast constructor (see `fast_dataclass`), since one is made for every answer to a pull.
 make_raw_pull: Final = maker_of(RawPull)
 
 
 def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
-    """Raises `InvalidMessage` for a topic, body or flag that RocketMQ refuses. Properties are checked when encoded.
+    """Raises `InvalidMessage` for a topic, body or flag that RocketMQ refuses.
 
-    It compares classes by identity before it calls `isinstance`, since it runs for every message.
+    Properties are checked when they are encoded.
     """
+    # Comparing classes costs less than `isinstance`, and this runs for every message.
     if message.__class__ is not Message and not _is_message(message):
         raise InvalidMessage(f"what is sent is {_kind(message)}, and no Message; write Message(topic, body)")
     topic, body = message.topic, message.body
@@ -167,9 +168,9 @@ def encode_one(
 ) -> Payload:
     """Returns the payload of one message, whose UNIQ_KEY is `unique_id`, after checking the message.
 
-    A body of `compress_over_bytes` or more is compressed, unless `compression` is None. Raises `InvalidMessage`, which
-    names the rule that the message breaks. `max_message_bytes` limits the plain body, as in Java. `system_properties`
-    are set by the producer, under names that users may not set.
+    A body of `compress_over_bytes` or more is compressed, unless `compression` is None. `max_message_bytes` limits the
+    uncompressed body, as in Java. `system_properties` have reserved names, which only the producer may set. Raises
+    `InvalidMessage`, whose text names the rule that the message breaks.
     """
     check_message(message, max_message_bytes)
     properties = message_properties_string(message, unique_id, system_properties)
@@ -190,12 +191,12 @@ def decode(
 ) -> list[MessageExt]:
     """Returns the messages of a pull whose offsets lie within `within`, in offset order.
 
-    Bodies are compared with their CRC and decompressed, and a record of a batch topic becomes its messages. With
+    Bodies are compared with their CRC and decompressed, and a batch record becomes its messages. With
     `keep_undecodable` a body that cannot be decompressed is returned as it is stored.
 
-    `RecordError` names queue and offset of a record that cannot be read: `BodyDamaged` for a wrong CRC, `BodyTooLarge`
-    for a body beyond `max_body_bytes`, or bodies beyond 256 MiB together. `DataLost` is raised where a pull without a
-    filter lacks the message of an offset, unless `allow_gaps`.
+    Raises `RecordError`, with queue and offset, for a record that cannot be read: `BodyDamaged` for a wrong CRC,
+    `BodyTooLarge` for a body beyond `max_body_bytes`, or bodies beyond 256 MiB together. Unless `allow_gaps`, raises
+    `DataLost` if an offset of an unfiltered pull has no message.
     """
     rules = BodyRules(verify_crc, keep_undecodable, max_body_bytes)
     messages, left_out = messages_of(pull, within, rules, allow_gaps=allow_gaps)
@@ -205,9 +206,9 @@ def decode(
 
 
 def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
-    """Returns the message in a stored record that has to contain exactly one.
+    """Returns the message of a stored record, which has to contain exactly one.
 
-    Raises `RecordError` for another number, in a text that begins with `what`, and for an unreadable record.
+    Raises `RecordError` for an unreadable record, or if it contains more or none. The latter error begins with `what`.
     """
     queue = MessageQueue("", broker_name, unpack_record(record, 0).queue_id)
     messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record))
@@ -219,9 +220,9 @@ def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
 def messages_of(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of a pull at offsets within `within`, until their bodies exceed 256 MiB together.
+    """Returns the messages of a pull at offsets within `within`, but only as many as have 256 MiB of bodies together.
 
-    The second value is the offset of the first message beyond this limit, or None if all are returned.
+    The second value is the offset of the first message that is left out, or None if all are returned.
     """
     items = _stored_items(pull, within, rules, allow_gaps=allow_gaps)
     if _are_read(items) and pull.passes is None and pull.namespace is None:
@@ -281,7 +282,8 @@ def messages_passing(pull: RawPull, messages: Iterable[MessageExt]) -> Iterator[
         del message
 
 
-# A record, and offset, body, properties and flag of a message in it; a body of None means the record's body.
+# A record, and the offset, body, properties and flag of a message in it. The body is None for a message that has the
+# record's body.
 _Item = tuple[RawRecord, int, bytes | None, bytes, int]
 _Stored = MessageExt | _Item
 
@@ -316,7 +318,7 @@ def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow
                 items.append((raw, raw.queue_offset, None, raw.properties, raw.flag))
     if pull.is_unfiltered:
         own, offsets = pull.own(within), [item[1] if isinstance(item, tuple) else item.queue_offset for item in items]
-        if offsets and not (own.start <= min(offsets) and max(offsets) < own.end):  # the batch reaches beyond the range
+        if offsets and not (own.start <= min(offsets) and max(offsets) < own.end):  # a batch reaches beyond the range
             offsets = [offset for offset in offsets if own.start <= offset < own.end]
         check_complete(pull.queue, offsets, own, allow_gaps=allow_gaps)
     return items

@@ -2,10 +2,10 @@
 
     name 0x01 value 0x02        repeated, nothing escaped
 
-The last 0x02 may be missing: 4.9 leaves it out. The plain form is `message_properties` with `encode_properties`, and
-`plain_ends` is the fast form for most messages. Sources: common/message/MessageDecoder.java, MessageConst.java,
-MessageType.java (5.4.0). The type of a request: client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl),
-client/impl/MQClientAPIImpl.java (a reply).
+The last 0x02 may be missing: 4.9 leaves it out. `message_properties` and `encode_properties` encode any message, while
+`plain_ends` encodes most messages faster. Sources: common/message/MessageDecoder.java, MessageConst.java,
+MessageType.java (5.4.0), client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl),
+client/impl/MQClientAPIImpl.java.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 INNER_BASE: Final = "INNER_BASE"
 INNER_NUM: Final = "INNER_NUM"
 POP_CK: Final = "POP_CK"
-# The host that a client over gRPC gives itself; the record has the address of its proxy.
+# The host of a client that uses gRPC, as the client gives it. The record has the address of its proxy instead.
 BORN_HOST: Final = "__BORNHOST"
-# The time of the first pop in ms, and the group that popped: a broker adds them to a message that it revives.
+# The time of the first pop in ms, and the group that popped. A broker adds both when it copies a message that was not
+# acknowledged in time to a retry topic.
 FIRST_POP_TIME: Final = "1ST_POP_TIME"
 ORIGIN_GROUP: Final = "ORIGIN_GROUP"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
-# The properties of a dead letter with its first topic and first message id.
+# A dead letter's properties with its original topic and its original message id.
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 TRAN_MSG: Final = "TRAN_MSG"
@@ -67,22 +68,23 @@ MSG_TYPE: Final = "MSG_TYPE"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 
-# The length of a stored properties string is a signed short, and includes the properties that the broker adds: 62 bytes
-# on 5.4.0 (MSG_REGION, CLUSTER, TRACE_ON), more with a longer cluster name.
+# A stored properties string has at most 32,767 bytes, since its length is a signed short. A producer sends fewer, since
+# a 5.4.0 broker adds 62 bytes (MSG_REGION, CLUSTER, TRACE_ON), or more with a long cluster name.
 MAX_STORED_PROPERTIES_BYTES: Final = 32_767
 MAX_PROPERTIES_BYTES: Final = 32_600
 
 MAX_DELAY_LEVEL: Final = 18
-# The name of a lite topic of 5.5. Only RocketMQ's proxy checks it, and a broker is harmed by any other.
+# A valid name of a lite topic (5.5). Only RocketMQ's proxy checks it. A broker accepts other names, which harm it.
 LITE_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LITE_TOPIC_RULE: Final = "a lite topic's name has 1 to 64 letters, digits, hyphens and underscores"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-# How many checked names of users' properties are remembered: programs use few, and a check takes 0.1 us.
+# The most names of users' properties that are remembered after their check. Programs use few, and a check takes 0.1 us.
 PLAIN_NAMES_KEPT: Final = 1_000
 _PLAIN_NAMES: Final[set[str]] = set()
 
-# Java reads an encoded surrogate, whole or cut short, as one U+FFFD; Python's "replace" writes one for each byte.
+# Java reads an encoded surrogate as one U+FFFD, even if its last byte is missing. Python's "replace" would write one
+# for each byte.
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -92,7 +94,7 @@ def encode_properties(properties: Mapping[str, str]) -> str:
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """Returns the properties as Java reads them: without empty names and values, and with the last of equal names."""
+    """Returns the properties as Java reads them: empty names and values are dropped, the last of equal names counts."""
     properties: dict[str, str] = {}
     for pair in text.split("\x02"):
         name, _, value = pair.partition("\x01")
@@ -102,7 +104,7 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def decode_java_utf8(raw: bytes) -> str:
-    """Decodes as Java's `new String(raw, UTF_8)`: bytes that are not UTF-8 become U+FFFD and never raise."""
+    """Decodes UTF-8 as Java's `new String(raw, UTF_8)` does: invalid bytes become U+FFFD and never raise."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -112,11 +114,11 @@ def decode_java_utf8(raw: bytes) -> str:
 def message_properties(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> dict[str, str]:
-    """Returns all properties with which a message is sent. Raises `InvalidMessage` for one that breaks a rule.
+    """Returns all properties with which a message is sent. Raises `InvalidMessage` if one of them breaks a rule.
 
-    `unique_id` becomes UNIQ_KEY, unless it is None. `system_properties` are set by the producer (transaction, request,
-    namespace), under RocketMQ's names. A blank name or value is allowed: Java's client refuses it, but Java's parser
-    keeps it. An empty one is refused by `message_properties_string`, since parsers drop it.
+    `unique_id` becomes UNIQ_KEY, unless it is None. `system_properties` have reserved names, which only the producer
+    may set, such as those of transactions. Unlike Java's client, it allows names and values of blanks, which Java's
+    parser keeps. `message_properties_string` refuses empty ones, since parsers drop them.
     """
     properties: dict[str, str] = {}
     if message.keys is not None and (keys := _joined_keys(message.keys)):
@@ -169,7 +171,7 @@ def message_properties_string(
 def properties_around_id(message: Message) -> tuple[str, str]:
     """Returns a message's properties string in two parts, between which its UNIQ_KEY is inserted later.
 
-    Raises `InvalidMessage` if it breaks a rule, other than the limit of length.
+    Raises `InvalidMessage` if a property breaks a rule. The length of the string is not checked.
     """
     ends = plain_ends(message)
     return checked_ends(message, NO_PROPERTIES) if ends is None else ends
@@ -179,7 +181,7 @@ def checked_ends(message: Message, system_properties: Mapping[str, str]) -> tupl
     properties = message_properties(message, None, system_properties)
     text = _checked_string(message, properties)
     before = len(encode_properties({KEYS: properties[KEYS]})) if KEYS in properties else 0
-    _encoded_bytes(message, text)  # raises for text with lone surrogates
+    _encoded_bytes(message, text)  # raises for a text with a lone surrogate
     return text[:before], text[before:]
 
 
@@ -191,10 +193,10 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
 
 
 def plain_ends(message: Message) -> tuple[str, str] | None:
-    """Returns the properties string before and after UNIQ_KEY, or None if only `message_properties` can encode it.
+    """Returns the parts of the properties string before and after UNIQ_KEY, or None for an unusual message.
 
-    None is returned for a message with a delay, a priority or a lite topic, or with an unprintable or invalid text.
-    This fast form needs no dict, and compares a class instead of calling `isinstance`, which costs more.
+    This fast form builds no dict. It returns None for a message with a delay, a priority or a lite topic, or with an
+    unprintable or invalid text. `message_properties` then has to encode it.
     """
     if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
         return None
@@ -282,7 +284,7 @@ def _delivery(message: Message) -> tuple[str, str]:
     delay = message.delay
     if not _is_a(delay, timedelta):
         raise InvalidMessage(f"topic {message.topic}: delay is {shown(delay)}; it is a timedelta")
-    if delay is None or delay <= timedelta(0):  # the broker refuses too long a delay (timerMaxDelaySec), as for Java
+    if delay is None or delay <= timedelta(0):  # too long a delay (timerMaxDelaySec) is refused by the broker
         raise InvalidMessage(f"topic {message.topic}: delay is {delay}; it is more than nothing")
     return TIMER_DELAY_MS, str(max(1, delay // timedelta(milliseconds=1)))
 
@@ -302,7 +304,7 @@ def _priority(message: Message) -> str:
 def _lite_topic(message: Message) -> str:
     """Returns the name of the message's lite topic.
 
-    Raises `InvalidMessage` for a name against the rules, and for a message with a delay, a priority or a sharding key.
+    Raises `InvalidMessage` for an invalid name, and for a message with a delay, a priority or a sharding key.
     """
     name = message.lite_topic
     if name is None or not _is_text(name) or not LITE_TOPIC_NAME.fullmatch(name):
@@ -324,7 +326,7 @@ def is_delayed(message: Message) -> bool:
 
 
 def goes_alone(message: Message) -> bool:
-    """Returns whether the message must not be in a batch, where brokers ignore its delay, priority or lite topic."""
+    """Returns whether a message has to be sent alone: in a batch, brokers ignore its delay, priority or lite topic."""
     return message.priority is not None or message.lite_topic is not None or is_delayed(message)
 
 
@@ -379,7 +381,7 @@ def _encoded_bytes(message: Message, text: str) -> int:
 
 
 class MessageType(enum.Enum):
-    """The type of a message. The value is Java's ordinal, which trace records contain."""
+    """The type of a message. The values are Java's ordinals, which trace records contain."""
 
     NORMAL = 0
     TRANSACTION_HALF = 1
@@ -391,7 +393,7 @@ class MessageType(enum.Enum):
 HALF: Final = "TRAN_MSG\x01true\x02"
 REPLY: Final = "MSG_TYPE\x01reply\x02"
 DELAY_LEVEL: Final = "DELAY\x01"
-# The properties that delay a message at brokers of 5.0 or later; older brokers deliver it at once.
+# The properties that delay a message at brokers of 5.0 or later. Earlier brokers ignore them and deliver at once.
 TIMERS: Final = ("TIMER_DELIVER_MS\x01", "TIMER_DELAY_MS\x01", "TIMER_DELAY_SEC\x01")
 
 
@@ -413,7 +415,7 @@ def is_reply(properties: str) -> bool:
 
 
 def has_property(properties: str, start: str) -> bool:
-    """Returns whether a properties string has a property whose name begins with `start`."""
+    """Returns whether a property in a properties string begins with the text `start`."""
     position = properties.find(start)
     while position > 0 and properties[position - 1] != "\x02":
         position = properties.find(start, position + 1)

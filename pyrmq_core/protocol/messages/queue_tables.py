@@ -1,4 +1,4 @@
-"""Message queues as JSON objects, and JSON tables by queue, which have such objects as names.
+"""Message queues as JSON objects, and tables by queue: JSON objects whose keys are such objects.
 
 Source: remoting/protocol/RemotingSerializable.java (fastjson 1.2.83) of Map<MessageQueue, ...>, 5.4.0 and 4.9.7.
 """
@@ -30,17 +30,17 @@ def queues_from(values: Iterable[Mapping[str, Any]]) -> Iterable[MessageQueue]:
 
 
 def dump_queue_table(table: Mapping[MessageQueue, Any]) -> bytes:
-    """Returns a table by queue as `{{"brokerName":..,"queueId":..,"topic":..}:value}`, in the order of its queues."""
+    """Returns a table by queue as `{{"brokerName":..,"queueId":..,"topic":..}:value}`, sorted by queue."""
     return dump_object((queue_members(queue), dumps(table[queue])) for queue in sorted(table))
 
 
 def dump_queue_row(queue: MessageQueue, value: Any) -> bytes:
-    """Returns one `{queue}:value` of `dump_queue_table`, for callers that pause between the rows of a long table."""
+    """Returns one `{queue}:value` of a table by queue, for callers that let other tasks run between its rows."""
     return dumps(queue_members(queue)) + b":" + dumps(value)
 
 
 def dump_number_row(topic: str, broker_name: str, queue_id: int, numbers: Mapping[str, int]) -> bytes:
-    """Returns what `dump_queue_row` returns for this queue and the value `numbers`, in a fifth of the time."""
+    """Returns a row as `dump_queue_row` does, whose value is an object of numbers, in a fifth of the time."""
     members = ",".join([f'"{name}":{number}' for name, number in numbers.items()])
     key = f'{{"brokerName":{_quoted(broker_name)},"queueId":{queue_id},"topic":{_quoted(topic)}}}'
     return f"{key}:{{{members}}}".encode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Reads the records of a pull one at a time, so that an unreadable record does not hide the others.
+"""The reading of a pull's records one at a time, so that an unreadable record does not hide the others.
 
 `payload.decode` returns all messages of a pull or raises. `iterate_readable` is for tools that read messages of unknown
-senders. Each body is decompressed when its message is reached, so memory holds one message or one batch record.
+senders. It decompresses each body only when its message is next, to save memory.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ MIN_RULES: Final = BodyRules()
 class UnreadableRecord:
     """A record whose messages cannot be read, and the error that says why.
 
-    `message` has the record's fields, and the body as it is stored. It is None if the record's head is damaged. Then
-    the records after it cannot be found either, and `offset` is the first offset that was not read.
+    `message` has the record's fields, and the body as it is stored. It is None if the record's length is unknown, since
+    its first bytes are damaged. The records after it are then not read, and `offset` is the first offset that
+    was not read.
     """
 
     error: RecordError | MissingLibrary
@@ -50,8 +51,8 @@ def iterate_readable(
     """Yields the messages of a pull within a range, and an `UnreadableRecord` for each record that cannot be read.
 
     With `offsets` it yields only the messages at these offsets, and does not decompress the bodies of others. Without
-    `allow_gaps`, raises `DataLost` after the last message if an offset has none. This is checked only for pulls without
-    a filter, and only without `offsets`.
+    `allow_gaps`, raises `DataLost` after the last message if an offset has no message. This check is left out for pulls
+    with a filter, and with `offsets`.
     """
     records, position, reached = bytes(pull.records), 0, within.start
     present: list[int] = []

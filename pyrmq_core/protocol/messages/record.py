@@ -19,8 +19,8 @@
     topic                          1|2 + n            the length is signed
     properties                     2 + n              the length is signed
 
-A pull's body is records one after another, with nothing between. At a record that cannot be read, Java stops silently.
-Here it raises a `RecordError`. Sources: common/message/MessageDecoder.java, MessageVersion.java,
+The body of a pull's answer is such records, one directly after another. At a record that cannot be read, Java stops
+silently, while this library raises `RecordError`. Sources: common/message/MessageDecoder.java, MessageVersion.java,
 store/MessageExtEncoder.java (5.4.0).
 """
 
@@ -40,7 +40,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, HOS
 
 MAGIC_V1: Final = -626843481  # 0xdaa320a7
 MAGIC_V2: Final = -626843477  # 0xdaa320ab
-BLANK_MAGIC: Final = -875286124  # 0xcbd43194: the rest of a commit-log file is empty
+BLANK_MAGIC: Final = -875286124  # 0xcbd43194: marks the unused end of a commit-log file
 MAX_V1_TOPIC_BYTES: Final = 127
 MAX_SHORT: Final = 32_767
 CRC_MASK: Final = 0x7FFFFFFF
@@ -60,7 +60,7 @@ def _fixed_part(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:
     return struct.Struct(f">iiiiiqqiq{born_host_bytes}sq{store_host_bytes}siqi")
 
 
-# The fixed part of a record, by the two host bits of sysFlag.
+# The layout of a record up to its body, by the two bits of sysFlag that say which hosts are IPv6.
 FIXED: Final = {
     0: _fixed_part(8, 8),
     BORN_HOST_V6: _fixed_part(20, 8),
@@ -74,9 +74,7 @@ MIN_RECORD_BYTES: Final = FIXED_V4.size + BYTE.size + SHORT.size
 
 
 class RawRecord(NamedTuple):
-    """The fields of a stored record before decoding: hosts are packed bytes, topic and properties are encoded text, and
-    `body` is as stored, perhaps compressed.
-    """
+    """The undecoded fields of a stored record: hosts, topic and properties are bytes, `body` is perhaps compressed."""
 
     store_size: int
     magic: int
@@ -100,7 +98,7 @@ class RawRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """The decoded fields of a stored record. `body` is as stored, perhaps compressed. Hosts are `ip:port`.
+    """The decoded fields of a stored record. Hosts are `ip:port`. `body` is not decompressed.
 
     `store_size` is the size of the whole record in bytes.
     """
@@ -139,7 +137,7 @@ def body_crc(body: bytes | memoryview) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def pack_host(host: str) -> bytes:
-    """Packs `ip:port` into 8 bytes, or 20 for IPv6 in brackets. Raises `InvalidArgument` for a host name."""
+    """Packs `ip:port` into 8 bytes, or 20 for IPv6 (`[ip]:port`). Raises `InvalidArgument` for a host name."""
     ip, _, port = host.rpartition(":")
     try:
         return ipaddress.ip_address(ip.strip("[]")).packed + INT.pack(int(port))
@@ -149,7 +147,7 @@ def pack_host(host: str) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def unpack_host(packed: bytes) -> str:
-    """Returns the text of 8 or 20 packed bytes: `127.0.0.1:10911`, `[fd00::2]:10911`."""
+    """Returns the host in 8 or 20 packed bytes as a text: `127.0.0.1:10911`, `[fd00::2]:10911`."""
     (port,) = INT.unpack_from(packed, len(packed) - 4)
     ip = ipaddress.ip_address(packed[:-4])
     return f"[{ip}]:{port}" if len(packed) > 8 else f"{ip}:{port}"
@@ -172,10 +170,10 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """Returns the record's bytes, in v2 if the topic is longer than 127 bytes. IPv6 hosts set their bits of sysFlag.
+    """Returns the record's bytes, in version 2 if the topic is longer than 127 bytes.
 
-    Raises `InvalidArgument` for a topic or properties too long for their length fields, or a number too large for its
-    field.
+    The bits of `sys_flag` for IPv6 are set according to the hosts. Raises `InvalidArgument` for a topic, properties or
+    a number too large for its field.
     """
     topic_bytes = topic.encode("utf-8", "replace")
     properties_bytes = properties if isinstance(properties, bytes) else properties.encode("utf-8", "replace")
@@ -217,7 +215,7 @@ def encode_record(
 def decode_record(buffer: bytes | memoryview, position: int = 0, *, check_crc: bool = False) -> StoredRecord:
     """Returns the record that begins at `position`. The next one begins `store_size` bytes later.
 
-    `RecordError` names the position and the wrong value. With `check_crc` the body is compared with its CRC.
+    Raises `RecordError`, with the position, for a damaged record. With `check_crc` the body is compared with its CRC.
     """
     raw = unpack_record(buffer, position)
     if check_crc and body_crc(raw.body) != raw.body_crc:
@@ -262,14 +260,14 @@ def batch_base(records: bytes | memoryview) -> int | None:
 def put_numbers(buffer: bytearray, at: int, distance: int, packed: bytes, width: int) -> None:
     """Writes the numbers in `packed`, each of `width` bytes, into a buffer at regular distances.
 
-    The first is written at byte `at`, and each further one `distance` bytes after the one before.
+    The first number is written at byte `at`, the second one at byte `at + distance`, and so on.
     """
     for column in range(width):
         buffer[at + column :: distance] = packed[column::width]
 
 
 def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:
-    """Returns the undecoded fields of the record at byte `position`. Raises `RecordError` if none is complete there."""
+    """Returns the undecoded fields of the record at byte `position`. Raises `RecordError` without a complete record."""
     available = len(buffer) - position
     if available < MIN_RECORD_BYTES:
         raise RecordError(f"{available} bytes at byte {position} are no record; the shortest has {MIN_RECORD_BYTES}")

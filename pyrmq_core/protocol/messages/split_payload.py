@@ -1,4 +1,4 @@
-"""Divides a refused batch in halves, to find the refused message, and makes single messages ready for another topic."""
+"""The division of a refused batch into halves, to find the refused message, and a message's change to another topic."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
     """Returns the only message of a payload as a payload for another `topic`, without its delay.
 
-    `properties` are added to its own. Those that exceed the limit of a message's properties are left out, except that
-    the last of them is cut to fit.
+    `properties` are added to the message's own. One that exceeds the limit of a message's properties is left out, but
+    the last one of `properties` is shortened to fit.
     """
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:

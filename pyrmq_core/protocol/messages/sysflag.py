@@ -1,4 +1,4 @@
-"""The bits of a message's sysFlag: an enum for display, and plain masks for code that runs once a message.
+"""The bits of a message's sysFlag: an enum for display, and integer masks for code that runs for every message.
 
 Sources: common/sysflag/MessageSysFlag.java, common/compression/CompressionType.java (5.4.0).
 """
@@ -22,7 +22,7 @@ class SysFlag(enum.IntFlag):
     ZLIB = 0x300
 
 
-# Arithmetic on an IntFlag costs about a microsecond; these are the same numbers as plain ints.
+# The same bits as integers, since arithmetic on an IntFlag costs about a microsecond.
 COMPRESSED: Final = 0x1
 TRANSACTION_PREPARED: Final = 0x4
 TRANSACTION_COMMIT: Final = 0x8
@@ -31,7 +31,7 @@ TRANSACTION_MASK: Final = 0xC
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
-# A record with both bits is a whole batch of a 5.x batch topic.
+# A record with both bits contains a batch, which only batch topics (5.x) have.
 BATCH_RECORD: Final = 0xC0
 COMPRESSION_SHIFT: Final = 8
 COMPRESSION_MASK: Final = 0x700

@@ -8,9 +8,9 @@ Fields are joined by U+0001, a record ends with U+0002, and a missing value is w
     SubBefore       time region group requestId msgId retryTimes keys
     SubAfter        requestId msgId costMs success keys contextCode time group
 
-A consumer writes SubBefore and SubAfter, one of each for a message and a call of the handler. `requestId` joins them.
-For hosted instances (AccessChannel.CLOUD) Java leaves out the last two fields of SubAfter. That form is not written
-here. Source: client/trace/TraceDataEncoder.java, 5.4.0. 4.9.7 writes the same.
+A consumer writes a SubBefore and a SubAfter for each message before and after it calls the handler. Both have the same
+`requestId`. For hosted RocketMQ (AccessChannel.CLOUD) Java leaves out the last two fields of SubAfter, which this
+library always writes. Source: client/trace/TraceDataEncoder.java, 5.4.0. 4.9.7 writes the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECORD_END: Final = "\x02"
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """One trace record, and the keys for its look-up: the message's id and the message's keys."""
+    """One trace record, and the keys by which it can be queried: the message's id and the message's keys."""
 
     text: str
     keys: tuple[str, ...]
@@ -114,7 +114,7 @@ def _record(fields: tuple[object, ...], msg_id: str, keys: str | None) -> TraceR
 
 
 def _text(field: object) -> str:
-    """Returns a field's text as Java writes it. A separator inside it becomes a blank, since it would end the field."""
+    """Returns a field as Java writes it. A separator inside its text would end the field, and becomes a blank."""
     if field is None:
         return "null"
     if isinstance(field, bool):

@@ -1,8 +1,8 @@
 """The parser of trace records, which returns the events in the body of a trace message from any client.
 
-The fields are those of `trace.py`. Older clients write a Pub record without `offsetMsgId`, later ones may add a field
-at its end, and hosted instances leave out the last two of SubAfter. So the number of its fields decides how a record is
-read, as in Java. An unreadable record is skipped, since it must not hide the records of other senders. Source:
+The records are described in `trace.py`. As in Java, the number of fields decides how a record is read: older clients
+write Pub without `offsetMsgId`, later ones may add a field at the end of a record, and clients of hosted RocketMQ leave
+out the last two fields of SubAfter. An unreadable record is skipped, so that the others are still returned. Source:
 client/trace/TraceDataEncoder.java (decoderFromTraceDataString), 5.4.0 and 4.9.7.
 """
 
@@ -21,7 +21,8 @@ from pyrmq_core.protocol.messages.trace import FIELD_END, RECORD_END
 class TraceEvent:
     """One event in the life of a message. Fields that its kind does not have are None.
 
-    `kind` is Pub, SubBefore, SubAfter, EndTransaction or Recall. `request_id` joins a SubBefore and its SubAfter.
+    `kind` is Pub, SubBefore, SubAfter, EndTransaction or Recall. A SubBefore and its SubAfter have the same
+    `request_id`.
     """
 
     kind: str
@@ -54,7 +55,7 @@ LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "SubBefore": ("timestamp_ms", "region_id", "group", "request_id", "msg_id", "retry_times", "keys"),
     "SubAfter": ("request_id", "msg_id", "cost_ms", "success", "keys", "context_code", "timestamp_ms", "group"),
 }
-# Fields that older releases and hosted instances leave out.
+# The shorter forms: Pub from older clients, and the fewest fields of a SubAfter.
 OLD_PUB: Final = (*LAYOUTS["Pub"][:-2], "success")
 SUB_AFTER_LEAST: Final = 5
 READERS: Final[Mapping[str, Callable[[str], Any]]] = {

@@ -1,10 +1,10 @@
 """`UnreadMessage`: a `MessageExt` whose record is parsed on the first use of a field other than topic, queue, offset
 and body.
 
-Most handlers look at a message's body and a property or two. Parsing the rest of a record is a third or more of the
-time of decoding a pull. So `UnreadMessage` replaces the other fields of `MessageExt` by properties: reading one of them
-parses the record, sets all fields, and makes the object a plain `MessageExt`. `read_message` is the plain form, which
-parses at once.
+Most handlers read only a message's body and a property or two, while parsing the rest of the records is a third or more
+of the time of decoding a pull. In `UnreadMessage` the other fields of `MessageExt` are therefore Python properties.
+Reading one of them parses the record, sets all fields, and makes the object a `MessageExt`. `read_message` returns a
+message that is parsed at once.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED, HOSTS
 
 COMMIT_LOG_OFFSET: Final = struct.Struct(">q")
 RECONSUME_TIMES_POSITION: Final = 72
-# The fields of a record's fixed part that decide how it is read: size, magic, CRC, queue offset, sysFlag, body's size.
+# The fields needed to read a record: size, magic, CRC, queue offset, sysFlag, size of the body. The bytes of the other
+# fields before the body are skipped.
 DECIDING: Final = struct.Struct(">iii8xq8xi44xi")
 NOT_PLAIN: Final = HOSTS_V6 | BATCH_RECORD | COMPRESSED
 
 _set: Final = object.__setattr__
 _SLOTS: Final[dict[str, Any]] = {name: MessageExt.__dict__[name] for name in MessageExt.__slots__}
 _read_slot: Final = _SLOTS["store_host"].__get__
-# The fields that are set at once; the other fields are parsed later, from the raw data in the last two.
+# The fields that are set at once. Until the others are parsed, the slots of the last two have their undecoded bytes.
 EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "properties", "store_host")
 
 
 def unread_message(
     queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
 ) -> MessageExt:
-    """Returns a message with the other fields of its record, `raw`, unparsed until one of them is first used.
+    """Returns a message with these fields. The other fields of its record `raw` are parsed on first use.
 
-    `properties` and `flag` are passed apart from `raw`, since each message in a batch record has its own.
+    `properties` and `flag` are separate arguments, since each message in a batch record has its own.
     """
     return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
 
@@ -55,9 +56,9 @@ def add_plain_messages(
 ) -> int:
     """Reads records from byte `position` on, and appends messages with offsets from `start` to before `stop`.
 
-    Stops at the end of `records`, or at the first record that only `unpack_record` can read, and returns that position.
-    Such a record is compressed, of a batch topic or damaged, or has IPv6 hosts or a long topic. With `crc` bodies are
-    compared with their CRC, and a wrong one stops it, too.
+    Returns the position after the last record that was read. It stops before a record that only `unpack_record` can
+    read: one that is compressed, a batch or damaged, or has IPv6 hosts or a topic of more than 127 bytes. With `crc` it
+    also stops before a body with a wrong CRC.
     """
     broker_name, queue_id, available = queue.broker_name, queue.queue_id, len(records)
     topic_bytes, topic = b"", ""
@@ -97,7 +98,7 @@ def read_message(
 
 
 def reconsume_times_of(message: MessageExt) -> int:
-    """Returns `message.reconsume_times`, and leaves the record of an unread message unparsed."""
+    """Returns `message.reconsume_times` without parsing the other fields of an `UnreadMessage`."""
     record = _read_slot(message)
     times: int = (
         INT.unpack_from(record, RECONSUME_TIMES_POSITION)[0] if type(record) is bytes else message.reconsume_times
@@ -106,7 +107,7 @@ def reconsume_times_of(message: MessageExt) -> int:
 
 
 def _read(message: MessageExt) -> None:
-    """Parses the unread fields, perhaps in two threads at once, and makes the object a plain `MessageExt`."""
+    """Parses the unread fields and makes the object a `MessageExt`. Two threads may do this at once."""
     record, packed = _SLOTS["store_host"].__get__(message), _SLOTS["properties"].__get__(message)
     if type(record) is not str:
         if type(record) is bytes:
@@ -138,7 +139,7 @@ def _read(message: MessageExt) -> None:
 
 
 class UnreadMessage(MessageExt):
-    """A message whose record is not parsed yet. It equals, copies and pickles like the parsed `MessageExt`."""
+    """A message whose record is not parsed yet. Comparing, copying or pickling parses it."""
 
     __slots__ = ()
 
@@ -174,5 +175,5 @@ class UnreadMessage(MessageExt):
         return self.__reduce_ex__(protocol)
 
 
-# One is made for every message read (see `fast_dataclass` for the reason).
+# A fast constructor (see `fast_dataclass`), since one is made for every message that is read.
 _make_unread: Final = partial_maker_of(MessageExt, UnreadMessage, EAGER)

@@ -1,4 +1,4 @@
-"""Settings of brokers (25, 26) and NameServers (318, 319) in a body, as `name=value` lines."""
+"""The bodies of requests for settings of brokers (25, 26) and NameServers (318, 319): `name=value` lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyrmq_core.protocol.java.properties_text import format_java_properties, par
 
 @dataclass(frozen=True, slots=True)
 class SettingsUpdate:
-    """A request to change some settings of a server, answered without fields."""
+    """A request to change some settings of a server. The answer has no fields."""
 
     CODE: ClassVar[RequestCode]
     settings: Mapping[str, str]
@@ -29,7 +29,7 @@ class SettingsUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SettingsAnswer:
-    """The answer to a request for a server's settings, with all settings."""
+    """The answer to a request for all settings of a server."""
 
     settings: Mapping[str, str]
 
@@ -44,5 +44,5 @@ class SettingsAnswer:
 def _settings(command: Command) -> dict[str, str]:
     try:
         return parse_java_properties(bytes(command.body).decode())
-    except ValueError as error:  # InvalidArgument and UnicodeDecodeError are ValueErrors
+    except ValueError as error:  # includes InvalidArgument and UnicodeDecodeError
         raise BodyError(f"settings: the body is no properties text: {error}") from error

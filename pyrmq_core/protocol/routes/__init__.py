@@ -3,5 +3,5 @@
     route           `TopicRouteData`: a topic's queues by broker, and the brokers' addresses
     topic_config    `TopicConfig` as JSON, `DataVersion`, and the table of a broker's topics
 
-The requests with these values as their bodies are in `requests`.
+The requests that have these values as bodies are in `requests`.
 """

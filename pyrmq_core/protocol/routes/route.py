@@ -54,7 +54,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """The addresses of one broker name, by broker id. The master's id is 0."""
+    """The addresses of the master and slaves with one broker name, by broker id. The master's id is 0."""
 
     cluster: str
     broker_name: str
@@ -89,7 +89,7 @@ class BrokerData:
 
 @dataclass(frozen=True, slots=True)
 class TopicRouteData:
-    """The route of a topic, as a NameServer answers it.
+    """The route of a topic, as a NameServer returns it.
 
     `topic_queue_mapping_by_broker` belongs to static topics (5.x). Its JSON is passed on unchanged.
     """

@@ -2,7 +2,7 @@
 
 Sources: common/TopicConfig.java, remoting/protocol/DataVersion.java,
 remoting/protocol/body/TopicConfigSerializeWrapper.java.
-4.x has neither `stateVersion` nor `attributes`: absent, they are read as 0 and empty.
+4.x has neither `stateVersion` nor `attributes`: if missing, they are read as 0 and empty.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pyrmq_core.model import NO_PROPERTIES, TopicConfig
 from pyrmq_core.protocol.java.integers import int_member, long_member
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 
-# The most queues of a topic at one broker. RocketMQ sets no limit, and maps a file for each queue: Linux grants a
-# process 65,530 mappings. A client makes an object for each queue in a route, so a number from outside needs a bound.
+# The most queues of a topic at one broker. RocketMQ has no limit, but maps a file into memory for each queue, and Linux
+# allows a process 65,530 mappings. A client makes an object for each queue in a route, so the number needs a limit.
 MAX_QUEUES_PER_TOPIC: Final = 65_535
 
 
@@ -58,7 +58,7 @@ NO_VERSION: Final = DataVersion()
 
 
 def queue_count(value: object) -> int:
-    """Returns a number of queues from a JSON member. Raises `ValueError` or `TypeError` for anything else."""
+    """Returns a number of queues from a JSON value. Raises `ValueError` or `TypeError` for an invalid one."""
     count = int_member(value)
     if not 0 <= count <= MAX_QUEUES_PER_TOPIC:
         raise ValueError(f"{count} queues; a topic has between 0 and {MAX_QUEUES_PER_TOPIC} at one broker")
@@ -103,7 +103,10 @@ def topic_config_from_members(members: Mapping[str, Any]) -> TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigTable:
-    """All topics of a broker with their version, as in `topics.json` and in the answer to GET_ALL_TOPIC_CONFIG."""
+    """The configurations of all topics of a broker, and their version: the content of `topics.json`.
+
+    The answer to GET_ALL_TOPIC_CONFIG has the same content.
+    """
 
     data_version: DataVersion
     topic_configs: Mapping[str, TopicConfig]

@@ -1,1 +1,1 @@
-"""Requests and bodies that only servers exchange: registrations and heartbeats of brokers. Pure, like `protocol`."""
+"""Requests and bodies that only servers exchange: registrations and heartbeats of brokers. They use no sockets."""

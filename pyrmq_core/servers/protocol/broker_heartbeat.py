@@ -1,7 +1,8 @@
 """BROKER_HEARTBEAT (904), 5.x's short heartbeat, and NOTIFY_MIN_BROKER_ID_CHANGE (905), a notice to brokers.
 
-The answer to 904 is SUCCESS for every broker, known or not. A NameServer of 4.9 does not answer it. Notice 905 is sent
-when another broker of a name has the smallest id, one-way over a connection from the NameServer to the broker. Sources:
+The answer to request 904 is SUCCESS, even for an unknown broker. A NameServer of 4.9 does not answer it. The brokers of
+one name have different ids. When another broker has the smallest one, the NameServer connects to the brokers of this
+name and sends notice 905 one-way. Sources:
 remoting/protocol/header/namesrv/BrokerHeartbeatRequestHeader.java, NotifyMinBrokerIdChangeRequestHeader.java.
 """
 
@@ -26,9 +27,10 @@ class BrokerHeartbeat(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class NotifyMinBrokerIdChange(HeaderRequest):
-    """The notice of a broker name's new smallest id, after a broker left (`offline_broker_addr`) or joined.
+    """A notice of the smallest broker id with a broker name, sent when a broker with that name joined or left.
 
-    `ha_broker_addr` is the address at which slaves fetch the log of a broker that joined.
+    `offline_broker_addr` is the address of a broker that left. `ha_broker_addr` is the address at which slaves fetch
+    the log of a broker that joined.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE

@@ -1,7 +1,7 @@
 """EXCHANGE_BROKER_HA_INFO (906): a master's address, and the address from which its slaves fetch the log.
 
-A master sends both to a slave before the master registers. A slave sends an empty request to its master, whose answer
-has both. Sources: remoting/protocol/header/ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java.
+A master sends both to its slaves before it registers. A slave requests both from its master by an empty request.
+Sources: remoting/protocol/header/ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class MasterInfo(HeaderRequest):
-    """A master's addresses, and the end of its log, both as request and as answer."""
+    """A master's addresses, and the end of its log. The request and its answer have the same fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.EXCHANGE_BROKER_HA_INFO
     ha_address: str | None = wire("masterHaAddress", None)

@@ -1,7 +1,7 @@
 """REGISTER_BROKER (103), UNREGISTER_BROKER (104), QUERY_DATA_VERSION (322): a broker registers its topics.
 
-Plain and compressed bodies of all versions are supported. The body is decoded by `RegisterBroker.body`, so that a
-NameServer can skip a body that it received before. Sources:
+Plain and compressed bodies of all versions are supported. The body is decoded only by `RegisterBroker.body`, since a
+NameServer need not decode a body that it received before. Sources:
 remoting/protocol/header/namesrv/RegisterBrokerRequestHeader.java, UnRegisterBrokerRequestHeader.java,
 QueryDataVersionRequestHeader.java, broker/out/BrokerOuterAPI.java.
 """
@@ -25,7 +25,7 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody, decode_re
 
 @dataclass(frozen=True, slots=True)
 class RegistrationHeader:
-    """The broker that registers. A `body_crc32` of 0 is not checked, a `heartbeat_timeout_ms` of None means 120 s.
+    """The header of a registration. A `body_crc32` of 0 is not checked, a `heartbeat_timeout_ms` of None means 120 s.
 
     5.x always sends `enable_acting_master`, 4.x never.
     """
@@ -44,7 +44,7 @@ class RegistrationHeader:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker's registration of all its topics, or of those that changed. An absent topic stays registered."""
+    """A broker's registration of all its topics, or of changed ones. A topic that is left out stays registered."""
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_BROKER
     header: RegistrationHeader
@@ -57,11 +57,11 @@ class RegisterBroker:
         return cls(replace(header, body_crc32=registration_crc(raw)), raw)
 
     def body(self) -> RegistrationBody:
-        """Decodes the body. Raises `BodyError` if that fails."""
+        """Returns the decoded body. Raises `BodyError` if it is malformed."""
         return decode_registration(self.raw_body, version=self.version, compressed=self.header.compressed)
 
     def check_crc(self) -> None:
-        """Raises `BodyError` unless the body has the CRC in the header."""
+        """Raises `BodyError` if the body does not have the CRC in the header. A CRC of 0 is not checked."""
         declared = self.header.body_crc32
         if declared != 0 and declared != registration_crc(self.raw_body):
             raise BodyError("crc32 not match")
@@ -81,7 +81,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """The answer to request 103: for a slave its master's addresses, and the order configurations by topic."""
+    """The answer to request 103: for a slave, its master's addresses. `order_topic_table` has queues by order topic."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -109,7 +109,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker(HeaderRequest):
-    """The request by which a broker unregisters, which is answered without fields."""
+    """A request by which a broker unregisters. The answer has no fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_BROKER
     cluster_name: str = wire("clusterName")
@@ -120,7 +120,7 @@ class UnregisterBroker(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryDataVersion:
-    """The query whether a NameServer has this version of the broker's topics. It counts as a heartbeat."""
+    """A query whether a NameServer has this version of the broker's topics. It is also a heartbeat of the broker."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_DATA_VERSION
     cluster_name: str
@@ -150,7 +150,7 @@ class _VersionHeader:
 
 @dataclass(frozen=True, slots=True)
 class KnownDataVersion:
-    """The answer to request 322. For a broker that is unknown, `data_version` is None and `changed` is True."""
+    """The answer to `QueryDataVersion`. For an unknown broker, `data_version` is None and `changed` is True."""
 
     changed: bool
     data_version: DataVersion | None = None

@@ -7,8 +7,9 @@ The compressed form after decompression, in which each text is an int32 length a
     filter servers             JSON array
     topic queue mappings       int32 count, then each JSON, only from version 413 (5.0.0) on
 
+The topic queue mappings of static topics stay parsed JSON, since this library only passes them on.
 Sources: remoting/protocol/body/RegisterBrokerBody.java, TopicConfigAndMappingSerializeWrapper.java,
-namesrv/processor/DefaultRequestProcessor.java. The mappings of static topics are passed on as unchanged JSON members.
+namesrv/processor/DefaultRequestProcessor.java.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from pyrmq_core.protocol.routes.topic_config import (
 )
 
 WHAT: Final = "registration"
-# The most characters of a topic's attributes; a topic takes some 200 with them.
+# The most characters of a topic's attributes. Usual topics have fewer than 200.
 MAX_ATTRIBUTES_CHARACTERS: Final = 64 * 1024
-# The most bytes of a decompressed body; far above the size that brokers send (a topic takes about 50 bytes).
+# The most bytes of a decompressed body, far more than brokers send: a topic takes about 50 bytes.
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 # Version numbers, as in common/MQVersion.java.
 FULL_BODY_VERSION: Final = 37  # V3_0_11: the body has filter servers beside the topics
@@ -45,9 +46,9 @@ _INT: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RegistrationBody:
-    """The topics that a broker registers. `topic_queue_mapping_infos` belong to static topics (5.x).
+    """The topics that a broker registers. `topic_queue_mapping_infos` are for static topics (5.x).
 
-    If `filter_servers` is None, the NameServer keeps those of an earlier registration.
+    If `filter_servers` is None, the filter servers of the broker's earlier registration stay valid.
     """
 
     data_version: DataVersion = NO_VERSION
@@ -56,7 +57,7 @@ class RegistrationBody:
     topic_queue_mapping_infos: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """Returns the body as plain JSON, as brokers since 3.0.11 send it."""
+        """Returns the body as uncompressed JSON, as brokers of 3.0.11 or later send it."""
         return dumps(
             {
                 "filterServerList": list(self.filter_servers or ()),
@@ -73,7 +74,7 @@ class RegistrationBody:
         )
 
     def to_compressed(self, version: int) -> bytes:
-        """Encodes the compressed form for a command of this version. 4.9 accepts it only without attributes."""
+        """Returns the compressed body for a command of this version. 4.9 accepts only topics without attributes."""
         texts = [self.data_version.to_json(), _INT.pack(len(self.topic_configs))]
         texts += [_topic_text(config).encode() for config in self.topic_configs]
         texts.append(dumps(list(self.filter_servers or ())))
@@ -86,12 +87,12 @@ class RegistrationBody:
 
 
 def registration_crc(body: bytes | memoryview) -> int:
-    """Returns the `bodyCrc32` of a body as sent. A NameServer does not check a value of 0."""
+    """Returns the `bodyCrc32` of a body, which covers the bytes as they are sent."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def decode_registration(body: bytes | memoryview, *, version: int, compressed: bool) -> RegistrationBody:
-    """Decodes a registration's body. Raises `BodyError` if that fails."""
+    """Returns a registration's decoded body. Raises `BodyError` if it is malformed."""
     if not body:
         return RegistrationBody()
     if compressed and version >= FULL_BODY_VERSION:
@@ -111,13 +112,15 @@ def decode_registration(body: bytes | memoryview, *, version: int, compressed: b
     )
 
 
-# The member that 5.x changes in each registration although nothing else changed.
 _RESTAMPED: Final = re.compile(rb'"mappingDataVersion":\{[^{}]{0,200}\},?')
 _HEAD_BYTES: Final = 1024
 
 
 def lasting_parts(body: bytes | memoryview) -> tuple[memoryview, memoryview]:
-    """Returns the parts of a body before and after its mappingDataVersion, which always changes, for comparison."""
+    """Returns the two parts of a JSON body without `mappingDataVersion`, to compare it with an earlier body.
+
+    5.x changes this member in each registration, even if the topics are the same.
+    """
     view = memoryview(body)
     stamp = _RESTAMPED.search(view[:_HEAD_BYTES])
     return (view, view[:0]) if stamp is None else (view[: stamp.start()], view[stamp.end() :])
@@ -197,7 +200,7 @@ class _Texts:
 
 
 def _topic_text(config: TopicConfig) -> str:
-    """Formats a topic as words: five without attributes, the only form that 4.9 reads, or else six."""
+    """Returns a topic as five words, or as six with its attributes, which 4.9 does not read."""
     five = (
         f"{config.topic} {config.read_queue_nums} {config.write_queue_nums} {int(config.perm)} "
         f"{config.topic_filter_type}"
@@ -221,7 +224,7 @@ def _topic_of_text(text: str) -> TopicConfig:
 
 
 def _attributes(text: str) -> Mapping[str, str]:
-    """Parses a topic's attributes. Returns none for a very long text, and as in Java for an invalid one."""
+    """Returns a topic's attributes, or none if their text is invalid (as in Java) or very long."""
     if len(text) > MAX_ATTRIBUTES_CHARACTERS:
         return NO_PROPERTIES
     try:

@@ -18,5 +18,5 @@
     check_client_config    the check of a filter expression (46)
     plain_acl, users       accounts of 4.x (50 to 54), users and policies of 5.x (3001 to 3010)
 
-`send_message` and `pull_message` also have fast forms, for answers that arrive with every message.
+`send_message` and `pull_message` also read usual answers faster, since one arrives for each message or pull.
 """

@@ -1,7 +1,7 @@
 """CHECK_CLIENT_CONFIG (46): asks whether a broker can evaluate a subscription's filter expression.
 
-The response code is 0 if it can, 1 if the broker does not filter by properties, and 23 for a wrong expression, with the
-parser's message. A broker answers 0 to a valid expression followed by junk, and filters by the valid part. Source:
+The response code is 0 if it can, 1 if the broker does not filter by properties, and 23 for a wrong expression. A broker
+also answers 0 if wrong text follows a valid expression, and filters by the valid part. Source:
 remoting/protocol/body/CheckClientRequestBody.java, broker/processor/ClientManageProcessor.java.
 """
 

@@ -1,8 +1,8 @@
 """An administrator's requests about a group's offsets: INVOKE_BROKER_TO_RESET_OFFSET (222) and ..._STATUS (223).
 
-The answer to request 222 has the new offsets by queue. The answer to request 223 is the `ConsumerStatus` of
-`client/get_consumer_status.py`, with a table for each client. 4.9 knows neither `queueId` nor `offset`, and resets all
-queues of the topic. Sources: remoting/protocol/header/ResetOffsetRequestHeader.java,
+The answer to request 222 has the new offsets by queue. The answer to request 223 has a table of offsets for each client
+(`ConsumerStatus` in `client/get_consumer_status.py`). 4.9 ignores `queueId` and `offset` in request 222, and resets all
+queues of the topic by time. Sources: remoting/protocol/header/ResetOffsetRequestHeader.java,
 remoting/protocol/body/ResetOffsetBody.java, broker/processor/AdminBrokerProcessor.java (resetOffset,
 getConsumerStatus), 5.4.0 and 4.9.7.
 """
@@ -28,8 +28,8 @@ NO_OFFSET: Final = -1
 class ResetOffset(HeaderRequest):
     """A request to reset a group's offsets: to the first messages stored at or after a time, or to one offset.
 
-    A time below 0 means the end of each queue. `offset` is for one queue only. A broker that leaves the reset to the
-    group's connected clients moves an offset forward only with `is_force`.
+    A time below 0 means the end of each queue. `offset` needs a `queue_id`. Some brokers leave the reset to the group's
+    connected clients. They move an offset forward only with `is_force`.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -55,7 +55,7 @@ class OffsetsReset:
 
 @dataclass(frozen=True, slots=True)
 class GetStatusOfConsumers(HeaderRequest):
-    """A request for the offsets that the members of a group, or the one client `client_address`, have in memory."""
+    """A request for the offsets that a group's members, or only the client `client_address`, have in memory."""
 
     CODE: ClassVar[RequestCode] = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
     topic: str = wire("topic")

@@ -1,8 +1,8 @@
 """Committed offsets of a consumer group: QUERY_CONSUMER_OFFSET (14) and UPDATE_CONSUMER_OFFSET (15).
 
-The answer to request 14 is `offsets.OffsetFound`, or QUERY_NOT_FOUND when nothing is committed (4.9: offset 0). The
-answer to request 15 has no fields. 5.x refuses a group or topic that it does not know. The field `fromSlave` is an
-addition of this project. Sources: remoting/protocol/header/QueryConsumerOffsetRequestHeader.java,
+The answer to request 14 is `offsets.OffsetFound`. If nothing is committed, the response code is QUERY_NOT_FOUND (4.9:
+offset 0). The answer to request 15 has no fields. 5.x refuses an unknown group or topic. The field `fromSlave` does not
+exist in RocketMQ. Sources: remoting/protocol/header/QueryConsumerOffsetRequestHeader.java,
 UpdateConsumerOffsetRequestHeader.java.
 """
 
@@ -15,7 +15,8 @@ from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.fields import wire, wire_int
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
-# The remark of a success that changed nothing (broker/processor/ConsumerManageProcessor.java, 5.4.0).
+# The remark in a SUCCESS answer of a broker that ignored the commit, since an administrator had reset the offset
+# (broker/processor/ConsumerManageProcessor.java, 5.4.0).
 PREVIOUSLY_RESET: Final = "Offset has been previously reset"
 
 
@@ -33,8 +34,8 @@ class QueryConsumerOffset(HeaderRequest):
 class UpdateConsumerOffset(HeaderRequest):
     """A request to commit an offset: the group continues with the message at `commit_offset` of the queue.
 
-    `from_slave` marks an offset that was committed at a slave while its master was away. The master ignores it if an
-    administrator has reset the group's offset there.
+    With `from_slave` the offset was committed at a slave while its master was not reachable. The master ignores it if
+    an administrator has reset the group's offset at the master.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET

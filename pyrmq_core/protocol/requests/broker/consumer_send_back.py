@@ -1,6 +1,7 @@
 """CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message, and the broker delivers it to the group again.
 
-The message is named by its commit-log offset. Source: remoting/protocol/header/ConsumerSendMsgBackRequestHeader.java.
+The request names the message by its commit-log offset.
+Source: remoting/protocol/header/ConsumerSendMsgBackRequestHeader.java.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 class ConsumerSendMsgBack(HeaderRequest):
     """A request to deliver a message to the group again.
 
-    A negative delay level moves it to the dead letters. With 0 the broker chooses the delay by the number of tries.
+    A negative delay level moves it to the group's dead-letter topic. With level 0 the broker chooses the delay by the
+    number of tries.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.CONSUMER_SEND_MSG_BACK

@@ -1,9 +1,9 @@
 """END_TRANSACTION (37) of a producer, and RESUME_CHECK_HALF_MESSAGE (323) of an administrator.
 
-A producer reports the state of its local transaction to the broker of the half message. It sends this one-way, as Java
-does: a broker answers a commit and a rollback, and never an unknown state. The request's remark is the reason why a
-local transaction failed. An administrator has a half message checked again that the broker gave up after many checks.
-In 4.9, END_TRANSACTION has no `topic`. Sources: remoting/protocol/header/EndTransactionRequestHeader.java,
+By END_TRANSACTION, a producer reports the state of its local transaction to the broker that stores the half message. It
+is sent one-way, as in Java. The request's remark is the reason why the local transaction failed. By
+RESUME_CHECK_HALF_MESSAGE, an administrator makes the broker check a half message again after it gave up its checks. In
+4.9, END_TRANSACTION has no `topic`. Sources: remoting/protocol/header/EndTransactionRequestHeader.java,
 ResumeCheckHalfMessageRequestHeader.java, client/impl/producer/DefaultMQProducerImpl.java (endTransaction), 5.3.3.
 """
 
@@ -19,10 +19,10 @@ from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wir
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """A request to commit or roll back one transaction.
+    """A report of a local transaction's state, after which the broker commits or rolls back the half message.
 
     `tran_state_table_offset` is the half message's offset in its queue, `commit_log_offset` its offset in the commit
-    log, `commit_or_rollback` a `LocalTransactionState`.
+    log. `commit_or_rollback` is a `LocalTransactionState`.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.END_TRANSACTION
@@ -47,7 +47,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ResumeCheckHalfMessage:
-    """A request to check a half message again that the broker gave up. `msg_id` is its offset message id."""
+    """A request to check a half message again after the broker gave up. `msg_id` is its offset message id."""
 
     CODE: ClassVar[RequestCode] = RequestCode.RESUME_CHECK_HALF_MESSAGE
     msg_id: str | None = wire("msgId", None)

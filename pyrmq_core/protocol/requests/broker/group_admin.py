@@ -1,7 +1,7 @@
 """An administrator's requests about consumer groups.
 
-They return what groups consume (343, 345), when and how far (303, 308, 317), copy offsets between groups (314), and
-forbid a group to read a topic (353). Answers are JSON, made by the broker row by row, since they may be long.
+They return the topics and filters of groups (343, 345) and their progress (303, 308, 317), read entries of a consume
+queue (321), copy offsets between groups (314), and forbid a group to read a topic (353). Answers are JSON.
 Sources: remoting/protocol/header/QueryConsumeTimeSpanRequestHeader.java, CloneGroupOffsetRequestHeader.java,
 UpdateGroupForbiddenRequestHeader.java and their neighbours (5.4.0).
 """
@@ -18,8 +18,8 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class QueryConsumeTimeSpan(HeaderRequest):
-    """A request for times of each queue of a topic: the store times of its first message, of its last message, and of
-    the last message that the group consumed.
+    """A request for three store times in each queue of a topic: of the first message, of the last message, and of the
+    last message that the group consumed.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUME_TIME_SPAN
@@ -31,8 +31,8 @@ class QueryConsumeTimeSpan(HeaderRequest):
 class QueryCorrectionOffset(HeaderRequest):
     """A request for the lowest offset that any group has committed in each queue of a topic.
 
-    The groups in `filter_groups` (`a,b`) do not count. For a queue in which `compare_group` has committed a still lower
-    offset, the broker answers 2**63 - 1.
+    The groups in `filter_groups` (`a,b`) are left out. If the offset of `compare_group` in a queue is lower still, the
+    broker answers 2**63 - 1 for that queue.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CORRECTION_OFFSET
@@ -45,8 +45,8 @@ class QueryCorrectionOffset(HeaderRequest):
 class CloneGroupOffset(HeaderRequest):
     """A request to copy the committed offsets of `src_group` to `dest_group`, for one topic or for all.
 
-    Unless `offline` is set, topics to which the connected members of `src_group` do not subscribe are left out. If no
-    member is connected, none is left out.
+    Without `offline`, only topics to which the connected members of `src_group` subscribe are copied. If no member is
+    connected, all are copied.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.CLONE_GROUP_OFFSET
@@ -66,10 +66,7 @@ class GetBrokerConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateGroupForbidden(HeaderRequest):
-    """A request for the permission of a group to read a topic.
-
-    If `readable` is set, the broker first changes the permission to it.
-    """
+    """A request for the permission of a group to read a topic. If `readable` is set, it first sets the permission."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
     group: str = wire("group")

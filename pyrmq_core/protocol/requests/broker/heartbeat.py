@@ -1,9 +1,8 @@
-"""HEART_BEAT (34) announces a client's groups and subscriptions, and UNREGISTER_CLIENT (35) says that it leaves a
-group.
+"""HEART_BEAT (34), a client's groups and subscriptions, and UNREGISTER_CLIENT (35), sent when it leaves a group.
 
-Supported: version 1 of the heartbeat (complete subscriptions each time). Version 2's fingerprint is sent as 0, which
-means none. Sources: remoting/protocol/heartbeat/HeartbeatData.java, ConsumerData.java, ProducerData.java,
-SubscriptionData.java.
+Supported: version 1 of the heartbeat, which always has all subscriptions. Version 2's fingerprint of unchanged
+subscriptions is sent as 0 (none). Sources: remoting/protocol/heartbeat/HeartbeatData.java, ConsumerData.java,
+ProducerData.java, SubscriptionData.java.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class ConsumerData:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeat:
-    """A heartbeat: the client's groups and subscriptions. The answer's `version` is the broker's."""
+    """A heartbeat: the client's groups and subscriptions. The answer's `version` is the broker's release."""
 
     CODE: ClassVar[RequestCode] = RequestCode.HEART_BEAT
     client_id: str
@@ -127,7 +126,7 @@ class HeartBeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeatAnswer(HeaderResponse):
-    """The answer to `HeartBeat`. 5.x says whether it understands version 2, and 4.9 sends no fields."""
+    """The answer to `HeartBeat`. 5.x reports whether it supports version 2 of heartbeats, 4.9 sends no fields."""
 
     supports_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", None)
     subscription_changed: bool | None = wire("IS_SUB_CHANGE", None)

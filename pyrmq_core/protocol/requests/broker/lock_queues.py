@@ -1,4 +1,4 @@
-"""LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): a client of a group locks queues for itself, and unlocks them.
+"""LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): a group's member locks queues, so that it alone consumes them in order.
 
 Sources: remoting/protocol/body/LockBatchRequestBody.java, LockBatchResponseBody.java, UnlockBatchRequestBody.java.
 """
@@ -18,7 +18,7 @@ from pyrmq_core.protocol.messages.queue_tables import queue_members, queues_from
 
 @dataclass(frozen=True, slots=True)
 class LockQueues:
-    """A request to lock queues for a client. The answer, `LockedQueues`, has those that the client holds now."""
+    """A request to lock queues for a client. The answer (`LockedQueues`) names the queues whose lock it has now."""
 
     CODE: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
     consumer_group: str

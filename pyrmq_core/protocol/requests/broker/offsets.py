@@ -1,7 +1,7 @@
 """Offsets of a queue: GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), SEARCH_OFFSET_BY_TIMESTAMP (29),
 GET_EARLIEST_MSG_STORETIME (32).
 
-A broker answers SUCCESS with empty values for topics and queues it does not know. 4.9 ignores `boundaryType`.
+For an unknown topic or queue, a broker answers SUCCESS with the values of an empty queue. 4.9 ignores `boundaryType`.
 Sources: remoting/protocol/header/GetMaxOffsetRequestHeader.java and its neighbours.
 """
 
@@ -28,7 +28,7 @@ class GetMaxOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetMinOffset(HeaderRequest):
-    """A request for the offset of the oldest message that is still kept."""
+    """A request for the offset of the oldest message that is still stored."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_MIN_OFFSET
     topic: str = wire("topic")
@@ -38,7 +38,10 @@ class GetMinOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class SearchOffset(HeaderRequest):
-    """A request for an offset by time: of the first message at or after it (LOWER), or of the last up to it (UPPER)."""
+    """A request for the offset of a message by its store time.
+
+    `boundary_type` LOWER means the first message from that time on, UPPER the last message up to it.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
     topic: str = wire("topic")
@@ -50,7 +53,7 @@ class SearchOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetEarliestStoreTime(HeaderRequest):
-    """A request for the store time of the oldest message that is still kept. The answer is -1 for an empty queue."""
+    """A request for the store time of the oldest stored message. The answer is -1 for an empty queue."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_EARLIEST_MSG_STORETIME
     topic: str = wire("topic")

@@ -1,7 +1,8 @@
-"""Administration of 4.9's plain ACL: put (50) or remove (51) an account, read versions (52), set white addresses (53),
-and read all accounts (54).
+"""Administration of 4.9's access control by plain_acl.yml: put (50) or remove (51) an account, read versions (52), set
+white addresses (53), and read all accounts (54).
 
-50, 51 and 53 are answered with success alone. Left out: 5.x, which has users and policies instead (3001 to 3010).
+White addresses are IP addresses whose requests need no signature. The answers to requests 50, 51 and 53 have only a
+code. 5.x has users and policies instead (`users.py`).
 Sources: common/protocol/header/CreateAccessConfigRequestHeader.java, DeleteAccessConfigRequestHeader.java,
 UpdateGlobalWhiteAddrsConfigRequestHeader.java, GetBrokerAclConfigResponseHeader.java,
 GetBrokerClusterAclConfigResponseBody.java (4.9.7).
@@ -22,7 +23,7 @@ from pyrmq_core.protocol.java.json_text import dumps
 
 @dataclass(frozen=True, slots=True)
 class UpdateAclConfig(HeaderRequest):
-    """A request to add or change an account. Lists of `name=permission` are joined by commas."""
+    """A request to add or change an account. A list field has `name=permission` entries, separated by commas."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
     access_key: str = wire("accessKey")
@@ -43,9 +44,9 @@ class DeleteAclConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateWhiteAddresses(HeaderRequest):
-    """A request to set the global white addresses in an account file. `white_addresses` joins them by commas.
+    """A request to set the global white addresses in an account file, by default plain_acl.yml.
 
-    If `file` is None, the file is plain_acl.yml.
+    `white_addresses` has the addresses, separated by commas.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG

@@ -1,7 +1,7 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): records of one queue from an offset on.
 
-Supported: every header field. 361 is the same conversation under a newer code, which 4.9 does not know.
-`PullAnswer.from_command` is the plain form of reading an answer. `pull_offsets` reads only its offsets, faster.
+Supported: every header field. Request 361 is the same with a newer code, which 4.9 does not know.
+`PullAnswer.from_command` reads an answer. `pull_offsets` is faster, and reads only its offsets.
 Sources: remoting/protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java,
 common/sysflag/PullSysFlag.java.
 """
@@ -44,10 +44,11 @@ PULL_ANSWERS: Final = frozenset(
 
 # The fields that an answer must have (@CFNotNull in PullMessageResponseHeader.java).
 REQUIRED_FIELDS: Final = ("nextBeginOffset", "minOffset", "maxOffset")
-# The three offsets as brokers of 4.9 and 5.x write them, in this order. A text cannot match: its quotes are escaped.
+# The three offsets in the order in which brokers of 4.9 and 5.x write them. No field's value can match, since quotes in
+# values are escaped.
 _OFFSETS: Final = rb'"nextBeginOffset":"(-?\d{1,18})","maxOffset":"(-?\d{1,18})","minOffset":"(-?\d{1,18})"'
 _FIND_OFFSETS: Final = re.compile(_OFFSETS).search
-# No other field's name has an `n`, so the first part ends where the offsets begin.
+# No usual field before the offsets has an `n` in its name, so `[^{}n]` ends where the offsets begin.
 PULL_ANSWER_FORM: Final = re.compile(
     rb'\{"code":0,"extFields":\{[^{}n]{0,400}' + _OFFSETS + rb'[^{}]{0,400}\},"flag":1,"language":"\w{1,16}",'
     rb'"opaque":(\d{1,9}),(?:"remark":"\w{0,80}",)?"serializeTypeCurrentRPC":"JSON","version":\d{1,6}\}'
@@ -57,7 +58,7 @@ PULL_ANSWER_FORM: Final = re.compile(
 def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
     """Returns an answer's next, maximum and minimum offset, or None unless all three are whole numbers.
 
-    Bulk reads need no other field, so an unparsed header is searched and not parsed.
+    An unparsed header stays unparsed: a search for the offsets is faster.
     """
     if answer.__class__ is LentAnswer:
         following, maximum, minimum, _ = answer.numbers
@@ -75,9 +76,9 @@ def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
 class PullMessage(HeaderRequest):
     """A request for the records of a queue from `queue_offset` on.
 
-    With the bit SUSPEND in `sys_flag`, a broker holds the request for at most `suspend_timeout_ms` while there is no
-    new message. `subscription` is used only with the bit SUBSCRIPTION. Consumers that sent their subscription in a
-    heartbeat leave it out.
+    With the bit SUSPEND in `sys_flag`, a broker waits at most `suspend_timeout_ms` for a new message before it answers.
+    `subscription` is used only with the bit SUBSCRIPTION. Consumers that sent their subscription in a heartbeat leave
+    it out.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
@@ -98,7 +99,7 @@ class PullMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class PullAnswer:
-    """The answer to a pull. `records` is stored records one after another, `code` one of `PULL_ANSWERS`."""
+    """The answer to a pull. `records` has stored records, one directly after another. `code` is in `PULL_ANSWERS`."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
@@ -126,5 +127,5 @@ class PullAnswer:
                 raise HeaderError(f"a PULL_MESSAGE answer ({command.code}) lacks the field {name}")
         answer = decode_fields(cls, command.ext, "PULL_MESSAGE answer")
         for name, value in (("code", command.code), ("remark", command.remark), ("records", command.body)):
-            object.__setattr__(answer, name, value)  # freshly made and not shared yet
+            object.__setattr__(answer, name, value)  # allowed, since no other code has the new answer yet
         return answer

@@ -1,9 +1,9 @@
 """Stored messages by id or key: VIEW_MESSAGE_BY_ID (33), QUERY_MESSAGE (12).
 
 A broker answers request 33 with the record at an offset of its log. It answers request 12 with the newest records of a
-key or UNIQ_KEY in its index, stored between two times. The index holds hashes: a record may have another key or topic.
-12 finds a message a moment after it is stored. `indexType` (5.4.0) is `K` for keys, `U` for UNIQ_KEYs, `T` for tags.
-Left out is `lastKey`, for the next page of an index in RocksDB. Sources:
+key or UNIQ_KEY, stored between two times. Its index has only hashes, so a record in the answer may have another key or
+topic. The index has a message only a moment after it is stored. `indexType` (5.4.0) is `K` for keys, `U` for UNIQ_KEYs,
+`T` for tags. Not supported: `lastKey`, for the next page of an index in RocksDB. Sources:
 remoting/protocol/header/QueryMessageRequestHeader.java, ViewMessageRequestHeader.java,
 broker/processor/QueryMessageProcessor.java.
 """
@@ -32,9 +32,9 @@ class ViewMessage(HeaderRequest):
 class QueryMessage(HeaderRequest):
     """A request for at most `max_num` messages with a key, stored between two times.
 
-    With `by_unique_key` the broker sets the maximum number itself. This library's client sends `index_type` and leaves
-    out the header field of `by_unique_key`. When it verifies a signature, a 5.x broker includes that field and a 4.9
-    broker does not (acl/plain/PlainAccessValidator.java), so one of them would refuse the request.
+    With `by_unique_key` the broker ignores `max_num`. This library's client sends `index_type` instead, since a signed
+    request with the field `_UNIQUE_KEY_QUERY` fails at some brokers: 5.x signs that field, 4.9 does not
+    (acl/plain/PlainAccessValidator.java).
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_MESSAGE
@@ -49,7 +49,7 @@ class QueryMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class MessagesFound:
-    """The answer to `QueryMessage` if the broker found any record. Otherwise the response code is QUERY_NOT_FOUND."""
+    """The answer to `QueryMessage` if the broker found a record. Otherwise the response code is QUERY_NOT_FOUND."""
 
     index_last_update_ms: int = wire("indexLastUpdateTimestamp")
     index_last_update_phyoffset: int = wire("indexLastUpdatePhyoffset")

@@ -1,7 +1,6 @@
 """RECALL_MESSAGE (370): withdraws a message that waits for its delivery time. It needs a broker of 5.3 or later.
 
-It is off at the broker by default (`recallMessageEnable`), and the answer is then 16. The answer to an unreadable
-handle is 604.
+Brokers refuse it with code 16 unless `recallMessageEnable` is set, and refuse an unreadable handle with code 604.
 
     handle = URL-safe base64 of   v1 topic broker deliverMs uniqKey   (five words)
 

@@ -3,9 +3,9 @@
 The first three store one message, or a batch of one topic, in one queue. The last two send a reply, which the broker
 pushes to the client that waits for it.
 
-Supported: both spellings of the header. The field `batch`, not the code, says that the body is a batch. Two fast forms
-replace plain ones: `SendMessage.to_form` makes a template instead of each `to_command`, and the methods of
-`MessageStored` read a usual answer by `_USUAL` or a search instead of `decode_fields`. Sources:
+Supported: both spellings of the header. The field `batch`, not the code, says that the body is a batch. For speed,
+`SendMessage.to_form` makes a template for many requests, and `MessageStored` reads a usual answer by a regular
+expression. Sources:
 remoting/protocol/header/SendMessageRequestHeader.java, SendMessageRequestHeaderV2.java, SendMessageResponseHeader.java.
 """
 
@@ -31,7 +31,7 @@ from pyrmq_core.protocol.messages.properties import (
     is_reply,
 )
 
-# The V1 name of each letter of V2; `n` is `bname` in V1, because 5.x inherits it from the RPC header.
+# The field names of header V1, by the letters that replace them in V2.
 V1_NAMES: Final = {
     "a": "producerGroup",
     "b": "topic",
@@ -86,14 +86,14 @@ class SendMessage:
         return RequestForm(self.to_command(), ("g",), "i")
 
     def to_reply_command(self) -> Command:
-        """Returns the request for a reply: the broker pushes it to the client that its properties name."""
+        """Returns the request that sends a reply. The broker pushes it to the client named in its properties."""
         return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_fields(self), self.body)
 
     def to_special_command(self) -> Command:
         """Returns the request for a reply, or for a message to a retry topic.
 
-        As in Java's client, a message to a retry topic has its counts of retries in the header and not in its
-        properties (DefaultMQProducerImpl.sendKernelImpl).
+        As in Java's client, the numbers of retries of a message to a retry topic are moved from its properties to the
+        header (DefaultMQProducerImpl.sendKernelImpl).
         """
         if is_reply(self.properties or ""):
             return self.to_reply_command()
@@ -109,15 +109,15 @@ class SendMessage:
     @classmethod
     def from_command(cls, command: Command) -> Self:
         ext = command.ext
-        if command.code in cls.V1_CODES:  # reads only long names, as access control does: letters of V2 are ignored
+        if command.code in cls.V1_CODES:  # access control reads only these long names, so the letters of V2 are ignored
             ext = {letter: ext[name] for letter, name in V1_NAMES.items() if name in ext}
         request = decode_fields(cls, ext, "SEND_MESSAGE")
-        # Changed in place, since it is new and not shared; a copy would have 14 fields.
+        # Set in place, since no other code has the new request yet. A copy would cost more.
         object.__setattr__(request, "body", command.body)
         return request
 
 
-# The answer as brokers of 5.x write it for a single message; no value that matches needs unescaping.
+# The header fields of an answer as brokers of 5.x write them for a single message. No matched value has an escape.
 _USUAL: Final = re.compile(
     r'\{"queueId":"(\d{1,9})","transactionId":"(\w*)","msgId":"(\w*)","TRACE_ON":"(\w*)","MSG_REGION":"([\w-]*)",'
     r'"queueOffset":"(\d{1,18})"\}',
@@ -133,7 +133,7 @@ QUEUE_ID_DIGITS: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class MessageStored(HeaderResponse):
-    """The answer to a send: the message's queue, offset and `msg_ids`, offset message ids separated by commas."""
+    """The answer to a send: the message's queue and offset. `msg_ids` are offset message ids, separated by commas."""
 
     msg_ids: str = wire("msgId")
     queue_id: int = wire_int("queueId")
@@ -146,7 +146,7 @@ class MessageStored(HeaderResponse):
 
     @classmethod
     def from_command(cls, command: Command) -> MessageStored:
-        """Returns the answer. A usual answer is read by a regular expression, at a fifth of the cost."""
+        """Returns the answer in a response. A regular expression reads a usual one, at a fifth of the cost."""
         ext = command.ext
         match = _USUAL.fullmatch(ext.raw.decode("latin-1")) if type(ext) is LazyFields else None
         if match is None:
@@ -156,10 +156,10 @@ class MessageStored(HeaderResponse):
 
     @classmethod
     def queue_offset_of(cls, command: Command) -> int:
-        """Returns the queue offset in the answer to a send, without parsing the other fields. Committed writes use it.
+        """Returns the queue offset in the answer to a send, without parsing the other fields.
 
-        Parsing an answer that names 4,000 messages takes 200 us, a tenth of the time to write their rows. The header is
-        searched for the quoted name of the field, which no value can contain, since quotes in a value are escaped.
+        Parsing an answer that names 4,000 messages takes 200 us, a tenth of the time to write these messages. A search
+        for the quoted name of the field is safe, since quotes in values are escaped.
         """
         offset = _number_in(command, _QUEUE_OFFSET, USUAL_DIGITS)
         return cls.from_command(command).queue_offset if offset is None else offset
@@ -179,5 +179,5 @@ def _number_in(command: Command, name: bytes, most_digits: int) -> int | None:
     return int(digits) if start >= len(name) and quote and digits.isdigit() else None
 
 
-# One is made for every message sent (see `fast_dataclass` for the reason).
+# A fast constructor (see `fast_dataclass`), since one is made for every message sent.
 _make_stored: Final = maker_of(MessageStored)

@@ -1,6 +1,6 @@
 """Topics of one broker: UPDATE_AND_CREATE_TOPIC (17), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351).
 
-The answers to requests 17 and 215 have no fields, only a code. 4.9 ignores attributes and does not know 351. Sources:
+The answers to requests 17 and 215 have no fields, only a code. 4.9 ignores attributes and refuses request 351. Sources:
 remoting/protocol/header/CreateTopicRequestHeader.java, DeleteTopicRequestHeader.java, GetTopicConfigRequestHeader.java.
 """
 
@@ -21,7 +21,7 @@ from pyrmq_core.protocol.routes.topic_config import topic_config_from_members, t
 
 @dataclass(frozen=True, slots=True)
 class UpdateTopic(HeaderRequest):
-    """A request to create the topic, or change it to these settings. `attributes` is `+name=value,-name`."""
+    """A request to create a topic, or change its settings. `attributes` are set and removed by `+name=value,-name`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC
     topic: str = wire("topic")
@@ -50,7 +50,7 @@ class UpdateTopic(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(HeaderRequest):
-    """A request to delete the topic, its queues and its offsets. The answer is SUCCESS also for an unknown topic."""
+    """A request to delete a topic, its queues and its offsets. The answer is SUCCESS also for an unknown topic."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_BROKER
     topic: str = wire("topic")
@@ -58,7 +58,7 @@ class DeleteTopic(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetTopicConfig(HeaderRequest):
-    """A request for the topic's settings. The answer is TOPIC_NOT_EXIST when the broker has no such topic."""
+    """A request for a topic's settings. The answer is TOPIC_NOT_EXIST if the broker does not have the topic."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_TOPIC_CONFIG
     topic: str = wire("topic")

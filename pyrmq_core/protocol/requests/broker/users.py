@@ -3,8 +3,8 @@
 A user is `{"username","password","userType","userStatus"}`, policies are
 `{"subject":"User:x","policies":[{"policyType","entries":[{"resource","actions","sourceIps","decision"}]}]}`.
 
-The body of the answer is one user for request 3004, one user's policies for 3009, and a list of these for 3005 and
-3010. It is empty if nothing is found. The other requests are answered with success alone. Sources:
+The body of the answer is one user for request 3004, a list of users for 3005, one user's policies for 3009, and a list
+of such policies for 3010. It is empty if nothing is found. The answers to the other requests have only a code. Sources:
 remoting/protocol/header/{Create,Update,Delete,Get}{User,Acl}RequestHeader.java, ListUsersRequestHeader.java,
 ListAclsRequestHeader.java, body/UserInfo.java, AclInfo.java (5.4.0).
 """
@@ -24,7 +24,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class CreateUser:
-    """A request to make a user. `members` is the JSON body."""
+    """A request to create a user. `members` is the JSON body."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_USER
     username: str
@@ -85,14 +85,14 @@ class CreateAcl:
 
 @dataclass(frozen=True, slots=True)
 class UpdateAcl(CreateAcl):
-    """A request to change policies. RocketMQ does the same as for `CreateAcl`."""
+    """A request to change policies. RocketMQ handles it in the same way as `CreateAcl`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_ACL
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteAcl(HeaderRequest):
-    """A request to remove all policies about a subject, or only the entry about `resource` in them."""
+    """A request to remove all policies of a subject, or only their entry for `resource`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_DELETE_ACL
     subject: str = wire("subject", "")
@@ -108,7 +108,7 @@ class GetAcl(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ListAcls(HeaderRequest):
-    """A request for the policies whose subject contains `subject_filter`, and whose resource `resource_filter`."""
+    """A request for policies whose subject contains `subject_filter` and whose resource contains `resource_filter`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.AUTH_LIST_ACL
     subject_filter: str = wire("subjectFilter", "")

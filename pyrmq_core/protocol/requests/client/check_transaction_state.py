@@ -1,9 +1,10 @@
-"""CHECK_TRANSACTION_STATE (39): a broker asks a producer of the group for the state of a half message's transaction.
+"""CHECK_TRANSACTION_STATE (39): a broker queries a producer of the group for the state of a half message's transaction.
 
-It arrives one-way, over a connection that sent a heartbeat of the group. The producer answers with an END_TRANSACTION
-(37) to that broker. The body is the half message as a stored record, with its real topic and queue. 4.9 sends neither
-`topic` nor `bname`. Sources: remoting/protocol/header/CheckTransactionStateRequestHeader.java,
-client/impl/ClientRemotingProcessor.java (checkTransactionState), 5.3.3.
+The broker sends it one-way, over a connection on which the group sent a heartbeat. The producer then sends
+END_TRANSACTION (37) to that broker. The body is the half message as a stored record, with the topic and queue to which
+it was sent. 4.9 sends neither `topic` nor `bname`. Sources:
+remoting/protocol/header/CheckTransactionStateRequestHeader.java, client/impl/ClientRemotingProcessor.java
+(checkTransactionState), 5.3.3.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyrmq_core.protocol.messages.payload import single_message
 
 @dataclass(frozen=True, slots=True)
 class CheckTransactionState:
-    """A broker's query for the state of a transaction. The producer's END_TRANSACTION repeats both offsets."""
+    """A broker's query for the state of a transaction. The producer's END_TRANSACTION repeats both its offsets."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CHECK_TRANSACTION_STATE
     tran_state_table_offset: int = wire("tranStateTableOffset")

@@ -1,7 +1,7 @@
-"""CONSUME_MESSAGE_DIRECTLY (309): one consumer consumes one stored message now, and answers with its listener's result.
+"""CONSUME_MESSAGE_DIRECTLY (309): one consumer consumes one stored message now, and returns its listener's result.
 
-An administrator sends it to the broker that stores the message, without a body. The broker adds the record and its own
-name, and passes it on to the client. An ordered consumer's result has `order`. Offsets do not change. Sources:
+An administrator sends it without a body to the broker that stores the message. The broker adds the record and its own
+name, and passes it on to the client. The result of an ordered consumer has `order` set. Offsets do not change. Sources:
 remoting/protocol/header/ConsumeMessageDirectlyResultRequestHeader.java,
 remoting/protocol/body/ConsumeMessageDirectlyResult.java, CMResult.java, client/impl/ClientRemotingProcessor.java
 (consumeMessageDirectly), 5.4.0 and 4.9.7.
@@ -26,7 +26,7 @@ from pyrmq_core.protocol.messages.payload import single_message
 
 @dataclass(frozen=True, slots=True)
 class ConsumeMessageDirectly:
-    """A request to consume a message. `msg_id` is its offset message id, `record` the message as stored."""
+    """A request to consume a message. `msg_id` is its offset message id, `record` its stored record."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CONSUME_MESSAGE_DIRECTLY
     consumer_group: str = wire("consumerGroup")
@@ -51,7 +51,7 @@ class ConsumeMessageDirectly:
 
 
 class CMResult(enum.Enum):
-    """The result of consuming a message directly. The value is Java's name."""
+    """The listener's result for a message that was consumed directly. The values are Java's names."""
 
     SUCCESS = "CR_SUCCESS"
     LATER = "CR_LATER"
@@ -63,7 +63,7 @@ class CMResult(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumeDirectlyResult:
-    """The answer to `ConsumeMessageDirectly`: a listener's result, and its time. `remark` describes an exception."""
+    """The answer to `ConsumeMessageDirectly`: the listener's result and duration. `remark` describes an exception."""
 
     order: bool = member("order", False, flag_member)
     auto_commit: bool = member("autoCommit", True, flag_member)

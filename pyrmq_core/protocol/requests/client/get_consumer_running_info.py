@@ -1,8 +1,8 @@
 """GET_CONSUMER_RUNNING_INFO (307): a consumer's settings, queues and rates, for `mqadmin consumerStatus`.
 
-An administrator sends it to a broker, which passes it on to the client named by `clientId`. If the request asks for it
-(`jstackEnable`), the answer's `jstack` is the text of the stacks of all threads. 4.9 has neither `mqPopTable`, the
-queues of a pop consumer, nor `userConsumerInfo`. Sources:
+An administrator sends it to a broker, which passes it on to the client `clientId`. With `jstackEnable`, the answer's
+`jstack` has the stacks of all threads. 4.9 has neither `mqPopTable`, the queues of a pop consumer, nor
+`userConsumerInfo`. Sources:
 remoting/protocol/header/GetConsumerRunningInfoRequestHeader.java, remoting/protocol/body/ConsumerRunningInfo.java,
 ProcessQueueInfo.java, PopProcessQueueInfo.java, ConsumeStatus.java, client/impl/factory/MQClientInstance.java
 (consumerRunningInfo), 5.4.0 and 4.9.7.
@@ -27,7 +27,7 @@ from pyrmq_core.protocol.java.object_keys import dump_object, load_object_keys
 from pyrmq_core.protocol.messages.queue_tables import dump_queue_table, queue_table_from
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 
-# Java's names of properties; the rest of `properties` are the consumer's own settings.
+# Names that Java gives to entries of `properties`. The other entries are the consumer's settings.
 PROP_NAMESERVER_ADDR: Final = "PROP_NAMESERVER_ADDR"
 PROP_THREADPOOL_CORE_SIZE: Final = "PROP_THREADPOOL_CORE_SIZE"
 PROP_CONSUME_ORDERLY: Final = "PROP_CONSUMEORDERLY"
@@ -38,7 +38,7 @@ PROP_CONSUMER_START_TIMESTAMP: Final = "PROP_CONSUMER_START_TIMESTAMP"
 
 @dataclass(frozen=True, slots=True)
 class GetConsumerRunningInfo(HeaderRequest):
-    """A request for the state of one consumer, with `jstack_enable` also for its threads' stacks."""
+    """A request for the state of one consumer. With `jstack_enable` the answer has the stacks of its threads, too."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_RUNNING_INFO
     consumer_group: str = wire("consumerGroup")
@@ -48,7 +48,7 @@ class GetConsumerRunningInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class ProcessQueueInfo:
-    """The state of one queue in a push consumer: committed offset, messages in the consumer's memory, and lock."""
+    """A push consumer's state of one queue: committed offset, messages in the consumer's memory, and lock."""
 
     commit_offset: int = member("commitOffset", 0, long_member)
     cached_msg_min_offset: int = member("cachedMsgMinOffset", 0, long_member)
@@ -75,7 +75,7 @@ class PopProcessQueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStatus:
-    """A consumer's rates for one topic: times in ms, messages per second, and failed messages in the last hour."""
+    """A consumer's figures for one topic: times in ms, messages per second, and failed messages in the last hour."""
 
     pull_rt: float = member("pullRT", 0.0, float_member)
     pull_tps: float = member("pullTPS", 0.0, float_member)

@@ -1,7 +1,8 @@
 """GET_CONSUMER_STATUS_FROM_CLIENT (221): the offsets that one member of a group has in memory for a topic.
 
-A broker sends it for INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223, `requests/broker/consumer_admin.py`), whose answer has
-the tables of all members in the same body. A client without a consumer of the group answers an empty table.
+A broker sends it to each member when an administrator sends INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223,
+`requests/broker/consumer_admin.py`). The answer to 223 has the tables of all members, in the same JSON form. A client
+without a consumer of the group returns an empty table.
 Sources: remoting/protocol/header/GetConsumerStatusRequestHeader.java,
 remoting/protocol/body/GetConsumerStatusBody.java, client/impl/ClientRemotingProcessor.java (getConsumeStatus), 5.4.0
 and 4.9.7.

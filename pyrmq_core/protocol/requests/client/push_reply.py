@@ -1,7 +1,8 @@
 """PUSH_REPLY_MESSAGE_TO_CLIENT (326): a broker sends a reply to the client that sent the request message.
 
-It arrives over a connection that sent that client's heartbeat. The answer is SUCCESS. The body is as the replier sent
-it. Sources: remoting/protocol/header/ReplyMessageRequestHeader.java, broker/processor/ReplyMessageProcessor.java,
+The broker sends it over the connection on which that client sent its heartbeat. The answer is SUCCESS. The body is as
+the reply's sender sent it, perhaps compressed.
+Sources: remoting/protocol/header/ReplyMessageRequestHeader.java, broker/processor/ReplyMessageProcessor.java,
 client/impl/ClientRemotingProcessor.java (receiveReplyMessage), 5.3.3.
 """
 
@@ -23,8 +24,8 @@ from pyrmq_core.protocol.messages.properties import UNIQ_KEY, decode_properties
 class PushReply:
     """A reply that a broker pushes to the client that waits for it.
 
-    The fields are those of the reply's send request, and the hosts of its sender (`born_host`) and of the broker
-    (`store_host`).
+    `born_host` is the address of the reply's sender, `store_host` the address of the broker. Most other fields are
+    those of the reply's send request.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT

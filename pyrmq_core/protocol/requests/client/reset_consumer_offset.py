@@ -1,8 +1,8 @@
-"""RESET_CONSUMER_CLIENT_OFFSET (220): a broker gives the members of a group new offsets, which they take at once.
+"""RESET_CONSUMER_CLIENT_OFFSET (220): a broker sends the members of a group new offsets, from which they continue.
 
-It arrives one-way, and no answer is sent. Brokers of 5.1 or later send it only with useServerSideResetOffset=false.
-Otherwise they answer the next pull with the new offset. The body is a table by queue, or the list that brokers send
-when a C++ client made the request. This library reads both and writes the table. Sources:
+It is sent one-way. Brokers of 5.1 or later send it only with useServerSideResetOffset=false. Otherwise they return the
+new offset in the answer to the next pull. The body is a table by queue, or a list if a C++ client requested the reset.
+This library reads both and writes the table. Sources:
 remoting/protocol/header/ResetOffsetRequestHeader.java, remoting/protocol/body/ResetOffsetBody.java,
 ResetOffsetBodyForC.java, broker/client/net/Broker2Client.java (resetOffset), 5.4.0 and 4.9.7.
 """
@@ -24,7 +24,7 @@ from pyrmq_core.protocol.messages.queue_tables import offset_table_body, read_of
 class ResetConsumerOffset:
     """A broker's notice to the members of a group that `offsets` are the new offsets of its queues.
 
-    `timestamp_ms` is the time for which the broker looked them up.
+    `timestamp_ms` is the store time for which the broker searched these offsets.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.RESET_CONSUMER_CLIENT_OFFSET

@@ -1,6 +1,6 @@
 """GET_BROKER_CONFIG (26) and UPDATE_BROKER_CONFIG (25): a broker's settings as `name=value` lines.
 
-A broker refuses UPDATE_BROKER_CONFIG with NO_PERMISSION if it names a setting of the black list. Source:
+A broker refuses UPDATE_BROKER_CONFIG with NO_PERMISSION if it contains a setting of `configBlackList`. Source:
 broker/processor/AdminBrokerProcessor.java, 5.4.0.
 """
 
@@ -25,6 +25,6 @@ class BrokerConfigText(SettingsAnswer): ...
 
 @dataclass(frozen=True, slots=True)
 class UpdateBrokerConfig(SettingsUpdate):
-    """A request to change these settings of a broker, answered without fields."""
+    """A request to change some settings of a broker. The answer has no fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_BROKER_CONFIG

@@ -1,7 +1,6 @@
 """Requests to a broker to remove queues without messages (306), unused topics (316) and old segments of the log (329).
 
-They have no fields, and neither have the answers.
-
+The requests and their answers have no fields.
 Source: broker/processor/AdminBrokerProcessor.java, 5.4.0.
 """
 

@@ -1,4 +1,4 @@
-"""GET_BROKER_HA_STATUS (907), of 5.0 or later: a master's slaves, or how a slave follows its master.
+"""GET_BROKER_HA_STATUS (907), of 5.0 or later: how far a master's slaves have copied its log.
 
 Source: remoting/protocol/body/HARuntimeInfo.java, 5.4.0.
 """
@@ -25,7 +25,7 @@ class GetHaStatus(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class HaConnection:
-    """One slave that is connected with a master. `diff` is the number of bytes of the commit log that it lacks."""
+    """One slave that is connected to a master. `diff` is the number of commit-log bytes that it has yet to copy."""
 
     address: str = member("addr", "", text_member)
     slave_ack_offset: int = member("slaveAckOffset", 0, long_member)
@@ -37,7 +37,7 @@ class HaConnection:
 
 @dataclass(frozen=True, slots=True)
 class HaClient:
-    """A slave's connection with its master. A timestamp of 0 means that nothing was read or written yet."""
+    """A slave's connection to its master. A timestamp of 0 means that nothing was read or written yet."""
 
     master_address: str = member("masterAddr", "", text_member)
     max_offset: int = member("maxOffset", 0, long_member)
@@ -57,7 +57,7 @@ def _client(members: object) -> HaClient:
 
 @dataclass(frozen=True, slots=True)
 class HaStatus:
-    """The answer to `GetHaStatus`. `client` is set by a slave, and None for a master."""
+    """The answer to `GetHaStatus`. A slave sets `client`, its connection to its master. A master leaves it None."""
 
     master: bool = member("master", False, flag_member)
     master_commit_log_max_offset: int = member("masterCommitLogMaxOffset", 0, long_member)

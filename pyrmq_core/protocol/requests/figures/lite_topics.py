@@ -1,7 +1,8 @@
 """The six administrative requests about lite topics: GET_BROKER_LITE_INFO (200074) to TRIGGER_LITE_DISPATCH (200079).
 
-Supported: every field of 5.5.0. Lite topics in the answers have their own names, but in `LiteClientInfo` they have the
-names of their queues. Sources: remoting/protocol/body/GetBrokerLiteInfoResponseBody.java and its five neighbours,
+Supported: every field of 5.5.0. Answers contain the names of lite topics, but `LiteClientInfo` contains the names of
+their queues (`%LMQ%$parent$lite`).
+Sources: remoting/protocol/body/GetBrokerLiteInfoResponseBody.java and its five neighbours,
 broker/processor/LiteManagerProcessor.java, 5.5.0.
 """
 
@@ -49,7 +50,7 @@ class GetLiteTopicInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetLiteClientInfo(HeaderRequest):
-    """A request for the lite topics of a group's client, of which the answer names `max_count` at most."""
+    """A request for the lite topics of a group's client. The answer names at most `max_count` of them."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_LITE_CLIENT_INFO
     parent_topic: str = wire("parentTopic")
@@ -60,7 +61,7 @@ class GetLiteClientInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetLiteGroupInfo(HeaderRequest):
-    """A request for a group's lag in one lite topic, or in all. The answer names the `top` topics with most lag."""
+    """A request for a group's lag in one lite topic, or in all. The answer lists `top` lite topics with most lag."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_LITE_GROUP_INFO
     group: str = wire("group")
@@ -70,7 +71,7 @@ class GetLiteGroupInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TriggerLiteDispatch(HeaderRequest):
-    """A request to look for waiting messages of a group's client, or of all its clients."""
+    """A request to look for messages that wait for one client of a group, or for all its clients."""
 
     CODE: ClassVar[RequestCode] = RequestCode.TRIGGER_LITE_DISPATCH
     group: str = wire("group")
@@ -78,7 +79,7 @@ class TriggerLiteDispatch(HeaderRequest):
 
 
 class LiteInfo:
-    """The base of the answers about lite topics: a JSON object whose members are the fields of the dataclass."""
+    """The base class of the answers about lite topics. The body is a JSON object with the fields of the dataclass."""
 
     __slots__ = ()
 
@@ -121,7 +122,7 @@ _texts = _rows(text_member)
 class BrokerLiteInfo(LiteInfo):
     """A broker's counts of lite topics and their subscriptions.
 
-    `topics` has the minutes after which a lite topic of each parent topic expires, and `groups` the groups of each.
+    `topics` maps each parent topic to the minutes after which its lite topics expire, `groups` maps it to its groups.
     """
 
     topics: Mapping[str, int] = member("topicMeta", MISSING, _table(int_member))
@@ -140,7 +141,7 @@ class BrokerLiteInfo(LiteInfo):
 class ParentTopicInfo(LiteInfo):
     """A parent topic: the minutes after which its lite topics expire, its groups, and the number of its lite topics.
 
-    `all_lite_topics` counts those of every topic of the broker.
+    `all_lite_topics` is the number of lite topics of all parent topics of the broker.
     """
 
     topic: str = member("topic", "", text_member)
@@ -169,7 +170,7 @@ class LiteTopicInfo(LiteInfo):
 
 @dataclass(frozen=True, slots=True)
 class LiteClientInfo(LiteInfo):
-    """The lite topics of a group's client. `count` is -1 and `last_access_ms` -1 for an unknown client."""
+    """The lite topics of a group's client. For an unknown client, `count` and `last_access_ms` are -1."""
 
     parent_topic: str = member("parentTopic", "", text_member)
     group: str = member("group", "", text_member)
@@ -189,10 +190,10 @@ class LiteLag:
 
 @dataclass(frozen=True, slots=True)
 class LiteGroupInfo(LiteInfo):
-    """A group's lag in its lite topics, or in one, with its offset there.
+    """A group's lag in all its lite topics, or its lag and offset in one.
 
-    `earliest_ms` is the store time of the oldest message that waits, or -1. The lag in a lite topic without messages is
-    -1. `by_age` is empty by default, since brokers then do not collect the times of all lite topics.
+    `earliest_ms` is the store time of the oldest message that was not consumed, or -1. The lag in a lite topic without
+    messages is -1. `by_age` is empty unless the broker is configured to collect the times of all lite topics.
     """
 
     group: str = member("group", "", text_member)

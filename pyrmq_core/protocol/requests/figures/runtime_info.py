@@ -17,7 +17,7 @@ from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 
-# The second name is 4.9's spelling.
+# The name of the rate of consumed messages, in 5.x and in 4.9.
 TRANSFERRED: Final = ("getTransferredTps", "getTransferedTps")
 
 
@@ -30,7 +30,7 @@ class GetRuntimeInfo(HeaderRequest):
 class RuntimeInfo:
     """The answer to `GetRuntimeInfo`: a broker's figures by name, as texts in `table`.
 
-    A property is None if its figure is missing or not in the expected form.
+    Each property of this class is None if its figure is missing or malformed.
     """
 
     table: Mapping[str, str]
@@ -58,7 +58,7 @@ class RuntimeInfo:
 
     @property
     def get_tps(self) -> float | None:
-        """The messages a second that consumers got in the last 10 s, or None if the broker does not report them."""
+        """The messages a second sent to consumers in the last 10 s, or None if the broker does not report them."""
         return next((rate for name in TRANSFERRED if (rate := self._rate(name)) is not None), None)
 
     @property

@@ -1,7 +1,7 @@
 """VIEW_BROKER_STATS_DATA (315): one figure of a broker over the last minute, hour and day.
 
-The names of figures are those of store/stats/BrokerStatsManager.java (`TOPIC_PUT_NUMS`, `GROUP_GET_NUMS`, ...). A key
-is a topic, `topic@group`, or a cluster. Sources: remoting/protocol/header/ViewBrokerStatsDataRequestHeader.java,
+A figure has a name of store/stats/BrokerStatsManager.java (`TOPIC_PUT_NUMS`, `GROUP_GET_NUMS`, ...) and a key: a topic,
+`topic@group`, or a cluster. Sources: remoting/protocol/header/ViewBrokerStatsDataRequestHeader.java,
 remoting/protocol/body/BrokerStatsData.java, 5.4.0.
 """
 
@@ -31,7 +31,7 @@ class ViewBrokerStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class StatsPeriod:
-    """The figure over one period: its sum, the sum per second, and the mean per counted call."""
+    """A figure over one period: its sum, its sum per second, and its mean per counted operation."""
 
     sum: int = member("sum", 0, long_member)
     tps: float = member("tps", 0.0, float_member)

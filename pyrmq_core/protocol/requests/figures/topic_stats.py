@@ -1,6 +1,6 @@
 """GET_TOPIC_STATS_INFO (202) and QUERY_TOPIC_CONSUME_BY_WHO (300): a topic's queues at one broker, and its groups.
 
-The answer to request 202 has message queues as object keys. 4.9 has no `topicPutTps`. Sources:
+The answer to request 202 is a table by queue, whose JSON keys are objects. 4.9 has no `topicPutTps`. Sources:
 remoting/protocol/admin/TopicStatsTable.java, TopicOffset.java, remoting/protocol/body/GroupList.java, 5.4.0.
 """
 
@@ -29,7 +29,7 @@ _ROW: Final = re.compile(
     rf'\{{"brokerName":{_TEXT},"queueId":(0|[1-9][0-9]{{0,8}}),"topic":{_TEXT}\}}:'
     rf'\{{"lastUpdateTimestamp":{_NUMBER},"maxOffset":{_NUMBER},"minOffset":{_NUMBER}\}}'
 )
-# Matches the rest of a body in which each row was replaced by a line end.
+# Matches a body after each usual row was replaced by a line end, and thus only a body without unusual rows.
 _ROWS_ALONE: Final = re.compile(
     r'\{"offsetTable":\{(?:\n(?:,\n)*+)?\}(?:,"topicPutTps":(?:0|[1-9][0-9]*+)\.[0-9]++(?:E-?[0-9]++)?)?\}'
 )
@@ -78,7 +78,7 @@ def queue_rows(answer: Command, topic: str, broker_name: str) -> dict[int, tuple
     """Returns (min_offset, max_offset, last_update_timestamp_ms) by queue id in an answer to `GetTopicStats`.
 
     It takes a tenth of the time of `TopicStatsTable.from_command`, for callers that poll a topic with 1,000 queues many
-    times a second. Both raise `BodyError`.
+    times a second. Raises `BodyError` for a malformed answer.
     """
     text = bytes(answer.body).decode(errors="surrogateescape")
     if text.isascii() and _ROWS_ALONE.fullmatch(_ROW.sub("\n", text)):
@@ -95,7 +95,7 @@ def queue_rows(answer: Command, topic: str, broker_name: str) -> dict[int, tuple
 
 @dataclass(frozen=True, slots=True)
 class QueryTopicGroups(HeaderRequest):
-    """A request for the groups that subscribe to a topic or have offsets of it."""
+    """A request for the groups that subscribe to a topic or have committed offsets in it."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
     topic: str = wire("topic")

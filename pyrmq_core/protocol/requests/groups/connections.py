@@ -1,7 +1,7 @@
 """Clients connected to a broker: GET_CONSUMER_CONNECTION_LIST (203), GET_PRODUCER_CONNECTION_LIST (204) and
 GET_ALL_PRODUCER_INFO (328).
 
-A consumer group without members is refused with CONSUMER_NOT_ONLINE, a producer group with code 1. The version of a
+For a group without members, the response code is CONSUMER_NOT_ONLINE (request 203) or 1 (request 204). The version of a
 client is a number of common/MQVersion.java.
 Sources: remoting/protocol/header/GetConsumerConnectionListRequestHeader.java and its neighbours,
 remoting/protocol/body/Connection.java, ConsumerConnection.java, ProducerConnection.java, ProducerTableInfo.java,
@@ -54,8 +54,9 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConnections:
-    """The answer to `GetConsumerConnections`: a consumer group's connected members, and the group's settings and
-    subscriptions as the latest heartbeat gave them.
+    """The answer to `GetConsumerConnections`: a consumer group's connected members, settings and subscriptions.
+
+    The settings and subscriptions are those of the latest heartbeat.
     """
 
     connections: tuple[Connection, ...]

@@ -1,6 +1,6 @@
 """GET_CONSUME_STATS (208), QUERY_CONSUME_TIME_SPAN (303) and GET_BROKER_CONSUME_STATS (317): the progress of groups.
 
-4.9 knows neither `topicList` nor `pullOffset`. The answers have message queues as object keys.
+4.9 knows neither `topicList` nor `pullOffset`. The answers have tables by queue, whose JSON keys are objects.
 Sources: remoting/protocol/header/GetConsumeStatsRequestHeader.java, remoting/protocol/admin/ConsumeStats.java,
 OffsetWrapper.java, remoting/protocol/body/QueryConsumeTimeSpanBody.java, ConsumeStatsList.java, 5.4.0 and 4.9.7.
 """
@@ -25,7 +25,7 @@ from pyrmq_core.protocol.messages.queue_tables import queue_from, queue_table_fr
 
 @dataclass(frozen=True, slots=True)
 class GetConsumeStats(HeaderRequest):
-    """A request for the offsets of a group, in all its topics or one."""
+    """A request for the offsets of a group in all its topics, or in one."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_CONSUME_STATS
     consumer_group: str = wire("consumerGroup")
@@ -34,7 +34,7 @@ class GetConsumeStats(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class OffsetWrapper:
-    """A group's progress in one queue. `last_timestamp_ms` is that of the last message before `consumer_offset`."""
+    """A group's progress in one queue. `last_timestamp_ms` is the store time of the last message that it consumed."""
 
     broker_offset: int = member("brokerOffset", 0, long_member)
     consumer_offset: int = member("consumerOffset", 0, long_member)
@@ -44,7 +44,7 @@ class OffsetWrapper:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStats:
-    """The answer to `GetConsumeStats`: the messages that the group consumes a second, and its offset in each queue."""
+    """The answer to `GetConsumeStats`: messages consumed per second, and the group's progress in each queue."""
 
     consume_tps: float = 0.0
     offsets: Mapping[MessageQueue, OffsetWrapper] = field(default_factory=dict)
@@ -66,10 +66,10 @@ class ConsumeStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueTimeSpan:
-    """The times of one queue: the store time of its first message, and the age in ms of the oldest message unread by
-    the group.
+    """The store time of a queue's first message, and the age of the oldest message that the group has not consumed.
 
-    The age is 0 if no message waits, and counts from 1970 if the broker does not find the store time.
+    The age (`delay_ms`) is 0 if the group has consumed all messages. It is the time since 1970 if the broker does not
+    find the message's store time.
     """
 
     queue: MessageQueue
@@ -101,7 +101,7 @@ class ConsumeTimeSpans:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStatsOfGroups:
-    """The answer to `GetBrokerConsumeStats`: offsets by group, with one `ConsumeStats` for each topic."""
+    """The answer to `GetBrokerConsumeStats`: for each group, one `ConsumeStats` for each topic."""
 
     groups: Mapping[str, tuple[ConsumeStats, ...]]
 

@@ -1,9 +1,10 @@
 """Consumer groups and their settings: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)
 and DELETE_SUBSCRIPTIONGROUP (207).
 
-The settings are the JSON body of request 200. Members that this library does not know are kept and sent back. 4.9 has
-neither `consumeMessageOrderly`, `groupRetryPolicy`, `consumeTimeoutMinute` nor attributes. It reads `removeOffset` of
-207, 5.x `cleanOffset`. Sources: remoting/protocol/subscription/SubscriptionGroupConfig.java,
+The settings are the JSON body of request 200. Members that this library does not know are read, and written unchanged.
+4.9 has neither `consumeMessageOrderly`, `groupRetryPolicy`, `consumeTimeoutMinute` nor attributes. Request 207 deletes
+offsets by `removeOffset` in 4.9, and by `cleanOffset` in 5.x.
+Sources: remoting/protocol/subscription/SubscriptionGroupConfig.java,
 remoting/protocol/body/SubscriptionGroupWrapper.java,
 remoting/protocol/header/DeleteSubscriptionGroupRequestHeader.java, 5.4.0 and 4.9.7.
 """
@@ -29,7 +30,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroupConfig:
-    """A consumer group's settings at one broker. `others` are unknown members of newer releases, kept unchanged."""
+    """A consumer group's settings at one broker. `others` has JSON members of later releases, unchanged."""
 
     group_name: str = member("groupName", "", text_member)
     consume_enable: bool = member("consumeEnable", True, flag_member)
@@ -66,7 +67,7 @@ FIELDS: Final = tuple(name for name in SubscriptionGroupConfig.__dataclass_field
 
 @dataclass(frozen=True, slots=True)
 class UpdateSubscriptionGroup:
-    """A request to make a group or to change its settings."""
+    """A request to create a group or to change its settings."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     config: SubscriptionGroupConfig

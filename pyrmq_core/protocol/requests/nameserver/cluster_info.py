@@ -1,7 +1,8 @@
 """GET_BROKER_CLUSTER_INFO (106) and GET_BROKER_MEMBER_GROUP (901): the brokers that a NameServer knows.
 
-Java always writes broker ids as bare integer names here. Ours are quoted, which every fastjson reads. 901 needs 5.x: a
-NameServer of 4.9 does not answer it at all. Sources: remoting/protocol/body/ClusterInfo.java, BrokerMemberGroup.java,
+Java writes broker ids here as JSON keys without quotes. This library writes quotes, which every fastjson reads. A
+NameServer of 4.9 does not answer request 901 at all.
+Sources: remoting/protocol/body/ClusterInfo.java, BrokerMemberGroup.java,
 GetBrokerMemberGroupResponseBody.java.
 """
 
@@ -53,7 +54,7 @@ class ClusterInfo:
 
 @dataclass(frozen=True, slots=True)
 class GetBrokerMemberGroup(HeaderRequest):
-    """A request for the addresses under one broker name. An unknown name has none."""
+    """A request for the addresses of the brokers with one name. For an unknown name the answer has none."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_MEMBER_GROUP
     broker_name: str = wire("brokerName")

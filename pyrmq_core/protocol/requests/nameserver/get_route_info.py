@@ -1,7 +1,8 @@
-"""GET_ROUTEINFO_BY_TOPIC (105): the brokers that hold a topic's queues.
+"""GET_ROUTEINFO_BY_TOPIC (105): the brokers that have a topic's queues.
 
-Supported: the strict JSON form (`acceptStandardJsonOnly`, or a version from 4.9.4 on) and the bare-integer form when
-reading. Sources: remoting/protocol/header/namesrv/GetRouteInfoRequestHeader.java,
+A NameServer answers a request with `acceptStandardJsonOnly`, or with a version of 4.9.4 or later, in strict JSON. In
+the older form of the answer, broker ids are keys without quotes. This library reads both.
+Sources: remoting/protocol/header/namesrv/GetRouteInfoRequestHeader.java,
 namesrv/processor/ClientRequestProcessor.java.
 """
 

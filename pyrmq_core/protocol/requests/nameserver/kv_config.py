@@ -1,10 +1,10 @@
-"""Small values that a NameServer keeps for its clients.
+"""Small values that a NameServer stores for its clients, by namespace and key.
 
     PUT_KV_CONFIG (100)    GET_KV_CONFIG (101)    DELETE_KV_CONFIG (102)    GET_KVLIST_BY_NAMESPACE (219)
 
-Namespace `ORDER_TOPIC_CONFIG` holds the queues of order topics: topic to `brokerName:queues;...`. Each NameServer has
-its own table, so a change must be sent to all of them. Requests 100 and 102 without a namespace or key are refused with
-SYSTEM_ERROR. Requests 101 and 219 with an unknown one are answered with QUERY_NOT_FOUND. Sources:
+In the namespace `ORDER_TOPIC_CONFIG`, the key is an order topic and the value its queues: `brokerName:queues;...`. Each
+NameServer has its own table, so a change must be sent to all of them. Requests 100 and 102 without a namespace or key
+are refused with SYSTEM_ERROR, requests 101 and 219 for an unknown namespace or key with QUERY_NOT_FOUND. Sources:
 remoting/protocol/header/namesrv/PutKVConfigRequestHeader.java and its neighbours, remoting/protocol/body/KVTable.java.
 """
 
@@ -26,10 +26,7 @@ ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class PutKvConfig(HeaderRequest):
-    """A request to store a value for a key in a namespace, answered without fields.
-
-    If `value` is None, it removes the key but keeps the namespace.
-    """
+    """A request to store a value for a key in a namespace. If `value` is None, it removes the key."""
 
     CODE: ClassVar[RequestCode] = RequestCode.PUT_KV_CONFIG
     namespace: str | None = wire("namespace", None)
@@ -55,7 +52,7 @@ class KvConfig(HeaderResponse):
 
 @dataclass(frozen=True, slots=True)
 class DeleteKvConfig(HeaderRequest):
-    """A request to remove a key, answered without fields, also for an unknown key."""
+    """A request to remove a key. The answer is SUCCESS also for an unknown key."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_KV_CONFIG
     namespace: str | None = wire("namespace", None)

@@ -1,7 +1,7 @@
 """UPDATE_NAMESRV_CONFIG (318) and GET_NAMESRV_CONFIG (319): a NameServer's own settings as `name=value` lines.
 
-A NameServer refuses UPDATE_NAMESRV_CONFIG with NO_PERMISSION if it names a setting of the black list. mqadmin reads the
-answer to request 319 as Java properties. Source: namesrv/processor/DefaultRequestProcessor.java.
+A NameServer refuses UPDATE_NAMESRV_CONFIG with NO_PERMISSION if it contains a setting of `configBlackList`. mqadmin
+reads the answer to request 319 as Java properties. Source: namesrv/processor/DefaultRequestProcessor.java.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.requests.settings_text import SettingsAnswer, SettingsU
 
 @dataclass(frozen=True, slots=True)
 class UpdateNamesrvConfig(SettingsUpdate):
-    """A request to change these settings of a NameServer, answered without fields."""
+    """A request to change some settings of a NameServer. The answer has no fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_NAMESRV_CONFIG
 

@@ -1,6 +1,6 @@
 """DELETE_TOPIC_IN_NAMESRV (216) and REGISTER_TOPIC_IN_NAMESRV (217): one topic's route, changed by an administrator.
 
-Both are answered without fields, also when nothing changes. 217 needs 5.x: a NameServer of 4.9 does not answer it.
+The answers are SUCCESS without fields, even if nothing changed. A NameServer of 4.9 does not answer request 217.
 Sources: remoting/protocol/header/namesrv/DeleteTopicFromNamesrvRequestHeader.java, RegisterTopicRequestHeader.java.
 """
 
@@ -18,7 +18,7 @@ from pyrmq_core.protocol.routes.route import QueueData, TopicRouteData
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicInNamesrv(HeaderRequest):
-    """A request to remove the topic's queues from a NameServer's routes: those of one cluster's brokers, or all."""
+    """A request to remove a topic's queues from a NameServer's routes, at one cluster's brokers or at all."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_NAMESRV
     topic: str = wire("topic")
@@ -27,10 +27,10 @@ class DeleteTopicInNamesrv(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RegisterTopicInNamesrv:
-    """A request to register queues of a topic at brokers, in the order of the list.
+    """A request to add queues of a topic to a NameServer's routes, for each broker of a list.
 
-    At the first broker that the NameServer does not know, it ignores the rest of the list, and for a new topic the
-    whole list.
+    At the first unknown broker, the NameServer ignores the rest of the list. If the topic is new to it, it then ignores
+    the whole list.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_TOPIC_IN_NAMESRV

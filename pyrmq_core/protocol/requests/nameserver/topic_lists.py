@@ -1,6 +1,6 @@
 """Lists of the topics that a NameServer knows: GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224).
 
-`TopicList` is the answer, also to four requests that pyrmq's servers answer and its clients never send:
+`TopicList` is the answer. It is also the answer to four requests that pyrmq's clients never send:
 
     304  GET_SYSTEM_TOPIC_LIST_FROM_NS      the names of clusters and brokers (each is a topic too), a broker's address
     311  GET_UNIT_TOPIC_LIST                unit topics: those whose system flag has bit 0 set
@@ -30,7 +30,7 @@ class GetAllTopicList(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetTopicsByCluster(HeaderRequest):
-    """A request for the topics of one cluster's brokers. An unknown cluster has none."""
+    """A request for the topics of one cluster's brokers. For an unknown cluster the answer has none."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_TOPICS_BY_CLUSTER
     cluster: str | None = wire("cluster", None)

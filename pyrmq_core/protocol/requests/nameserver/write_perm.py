@@ -1,9 +1,9 @@
-"""WIPE_WRITE_PERM_OF_BROKER (205) and ADD_WRITE_PERM_OF_BROKER (327): close a broker for writing, and open it again.
+"""WIPE_WRITE_PERM_OF_BROKER (205) and ADD_WRITE_PERM_OF_BROKER (327): the write permission of a broker's topics.
 
-Request 205 clears the write bit of all the broker's topics, while request 327 makes them readable and writable, and
-nothing else. Both last until the broker registers another version of its topics. The answer counts 0 topics for an
-unknown broker. Sources: remoting/protocol/header/namesrv/WipeWritePermOfBrokerRequestHeader.java and its twin for
-adding.
+In a NameServer's routes, request 205 clears the write bit of all the broker's topics. Request 327 sets their permission
+to reading and writing, without other bits. Both last until the broker registers another version of its topics. For an
+unknown broker the answer has 0 topics. Sources:
+remoting/protocol/header/namesrv/WipeWritePermOfBrokerRequestHeader.java, AddWritePermOfBrokerRequestHeader.java.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WipeWritePerm(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class WipedWritePerm(HeaderResponse):
-    """The answer to `WipeWritePerm`. `topics` is the number of the broker's topics, all closed for writing now."""
+    """The answer to `WipeWritePerm`. `topics` is the number of the broker's topics, none of them writable now."""
 
     topics: int = wire_int("wipeTopicCount", 0)
 

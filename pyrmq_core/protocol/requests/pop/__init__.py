@@ -1,4 +1,4 @@
-"""Requests of consumers that pop: a broker hands out single messages, each with a receipt and an invisible time.
+"""Requests of consumers that pop: a broker returns single messages, each with a receipt and an invisible time.
 
     receipt           the receipt of a popped message, and the names of retry topics
     pop_message       POP_MESSAGE (200050)
@@ -6,6 +6,6 @@
     notification      NOTIFICATION (200054) and POLLING_INFO (200055)
     assignments       QUERY_ASSIGNMENT (400) and SET_MESSAGE_REQUEST_MODE (401)
 
-The codes above 32767 do not fit into the binary header encoding: such requests are sent in JSON. Brokers before 5.0
-answer REQUEST_CODE_NOT_SUPPORTED.
+Requests with codes above 32,767 are sent with JSON headers, since binary headers have 16 bits for the code. Brokers
+before 5.0 answer REQUEST_CODE_NOT_SUPPORTED.
 """

@@ -1,7 +1,7 @@
 """QUERY_ASSIGNMENT (400) and SET_MESSAGE_REQUEST_MODE (401): whether members of a group pull or pop, and their queues.
 
-The queue id -1 in an assignment stands for any queue of the broker. The answer for a client that sent no heartbeat of
-the group is an empty object. Sources: remoting/protocol/body/QueryAssignmentRequestBody.java,
+In an assignment, the queue id -1 means any queue of the broker. For a client that sent no heartbeat of the group, the
+answer is an empty object. Sources: remoting/protocol/body/QueryAssignmentRequestBody.java,
 QueryAssignmentResponseBody.java, SetMessageRequestModeRequestBody.java, common/message/MessageQueueAssignment.java,
 5.4.0.
 """
@@ -101,8 +101,8 @@ class Assignments:
 class SetRequestMode:
     """A request to set whether a group pulls or pops the messages of a topic.
 
-    A popping member also reads the queues of the `share_queues` members after it, in the order of client ids. With 0,
-    each member reads all queues.
+    When the group pops, a member also reads the queues assigned to the next `share_queues` members, in the order of
+    client ids. With 0, each member reads all queues.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.SET_MESSAGE_REQUEST_MODE

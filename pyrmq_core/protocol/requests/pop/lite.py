@@ -1,18 +1,20 @@
 """Groups of lite topics (5.5): POP_LITE_MESSAGE (200070), LITE_SUBSCRIPTION_CTL (200071), NOTIFY_UNSUBSCRIBE_LITE
 (200073).
 
-A client subscribes to lite topics of its group's parent topic, under a client id of its own, and pops from all of them.
-Messages of a lite topic come in their order: further ones are popped when those before are acknowledged or visible
-again. The answer to a pop is that of POP_MESSAGE, with `orderCountInfo` alone. A record's offset in its lite topic is
-among its properties. Messages are settled by 200051 and 200053, with `liteTopic`, queue 0 and this offset.
+A client subscribes to lite topics of its group's parent topic, and pops from all of them. Messages of a lite topic are
+popped in order: a broker returns further ones only after the earlier ones are acknowledged or visible again. The answer
+to a pop is that of POP_MESSAGE, but of its three texts about queues only `orderCountInfo` is set. A record's offset in
+its lite topic is among its properties. In requests 200051 and 200053, `liteTopic`, queue 0 and this offset name a
+message.
 
-Each change of a subscription is applied on its own, and names another action:
+A request for a subscription has several changes, each with its action:
 
     PARTIAL_ADD, PARTIAL_REMOVE    adds or removes lite topics, and may move the group's offset in them
     COMPLETE_ADD                   sets all lite topics of the client, and renews them for 3 minutes
     COMPLETE_REMOVE                removes the client
 
-The notice 200073 says to a client of an exclusive group that another one took over a lite topic. Sources:
+In an exclusive group, each lite topic has one subscriber. By notice 200073, a broker informs a client that another
+client took over a lite topic. Sources:
 remoting/protocol/header/PopLiteMessageRequestHeader.java, common/lite/LiteSubscriptionDTO.java, OffsetOption.java,
 broker/processor/PopLiteMessageProcessor.java (transformOrderCountInfo), 5.5.0.
 """
@@ -34,18 +36,18 @@ from pyrmq_core.protocol.java.integers import long_member
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.requests.pop.pop_message import ENTRY_SEPARATOR
 
-# Attributes of a group: its parent topic, `Exclusive` for one subscriber of each lite topic, and, whatever its value, a
-# subscription of every client to all lite topics. The other two are true or false.
+# Attributes of a group: `BIND_TOPIC` is its parent topic. `SUB_MODEL` is `Exclusive` if each lite topic may have only
+# one subscriber. `WILDCARD`, with any value, subscribes each client to all lite topics. The last two are true or false.
 BIND_TOPIC: Final = "lite.bind.topic"
 SUB_MODEL: Final = "lite.sub.model"
 EXCLUSIVE: Final = "Exclusive"
 WILDCARD: Final = "lite.sub.wildcard"
 RESET_IN_EXCLUSIVE: Final = "lite.sub.reset.offset.exclusive"
 RESET_ON_UNSUBSCRIBE: Final = "lite.sub.reset.offset.unsubscribe"
-# The most that a server reads of one request, which it does while others wait.
+# A server refuses larger requests, since other tasks wait while it reads one.
 MOST_BYTES: Final = 1 << 20
 MOST_NAMES: Final = 10_000
-# The number of earlier tries of a message: alone, or with the message's offset.
+# One entry of `orderCountInfo`: how often a message was popped before, with or without the message's offset.
 TRIES: Final = re.compile(r"(?:0 qo0%(?P<offset>\d{1,18}) )?(?P<tries>\d{1,9})", re.ASCII)
 
 
@@ -82,9 +84,10 @@ class LiteAction(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LiteStart:
-    """The offset to which a subscription moves its group. `kind` is POLICY, OFFSET, TAIL_N or TIMESTAMP.
+    """The offset from which a group reads a lite topic after a subscription to it.
 
-    The values of POLICY are 0 for no change, 1 for the first offset and 2 for the offset behind the last message.
+    `kind` is POLICY, OFFSET, TAIL_N or TIMESTAMP. The values of POLICY are 0 for no change, 1 for the first offset and
+    2 for the offset after the last message.
     """
 
     kind: str
@@ -140,7 +143,7 @@ class LiteSubscriptionCtl:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """Reads the changes of a request. Raises `BodyError` for a malformed body, or one with too much in it."""
+        """Returns the changes in a request. Raises `BodyError` for a malformed or too large body, or too many names."""
         if len(command.body) > MOST_BYTES:
             raise BodyError(
                 f"subscriptions of lite topics have more than {MOST_BYTES} bytes: divide them among clients"
@@ -165,8 +168,8 @@ def write_lite_tries(tries: Mapping[int, int], offsets: Sequence[int]) -> str:
 def read_lite_tries(text: str, topics: Sequence[Sequence[int]]) -> list[dict[int, int]]:
     """Returns, for each lite topic in an answer, how often its messages were popped before, by offset.
 
-    `topics` has the offsets of the popped messages. RocketMQ writes one number for each message of a lite topic, or
-    only the messages that were popped before, each with its offset. Raises `HeaderError` for a malformed text.
+    `topics` has the offsets of the popped messages of each lite topic. For a lite topic RocketMQ writes a number for
+    each message, or an offset and a number only for those popped before. Raises `HeaderError` for a malformed text.
     """
     entries = []
     for entry in text.split(ENTRY_SEPARATOR) if text else ():

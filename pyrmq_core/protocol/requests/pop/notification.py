@@ -1,6 +1,7 @@
-"""NOTIFICATION (200054), which reports that a message waits, and POLLING_INFO (200055), the number of held requests.
+"""NOTIFICATION (200054), whose answer says that a message can be popped, and POLLING_INFO (200055), which counts the
+requests that wait at a broker for a message.
 
-Left out: the filter of a notification, which 5.5.0 adds (`expType`, `exp`).
+Not supported: the filter of a notification, which 5.5.0 adds (`expType`, `exp`).
 Sources: remoting/protocol/header/NotificationRequestHeader.java, PollingInfoRequestHeader.java and their answers,
 5.4.0.
 """
@@ -17,10 +18,9 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderRes
 
 @dataclass(frozen=True, slots=True)
 class AwaitMessage(HeaderRequest):
-    """A request to learn when a message can be popped.
+    """A request that a broker answers as soon as a message can be popped.
 
-    Without a message, a broker holds the request until `poll_time_ms` after `born_time_ms`, and then answers that there
-    is none.
+    If none can be popped until `poll_time_ms` after `born_time_ms`, the broker answers that there is none.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFICATION

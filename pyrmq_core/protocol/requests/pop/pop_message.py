@@ -1,7 +1,7 @@
-"""POP_MESSAGE (200050): takes messages of a topic, which the group's other consumers do not see for a while.
+"""POP_MESSAGE (200050): requests messages of a topic, which the group's other consumers then do not get for a while.
 
-Supported: every header field of 5.4.0. `PopAnswer.records` is stored records one after another. Three fields of the
-answer name the queues and offsets of these records, so that each message gets its receipt:
+Supported: every header field of 5.4.0. `PopAnswer.records` has stored records, one directly after another. Three fields
+of the answer name the queues and offsets of these records, from which the client makes a receipt for each message:
 
     field               one entry, of several joined by semicolons
     startOffsetInfo     MARK QUEUE FIRST_OFFSET
@@ -31,23 +31,24 @@ from pyrmq_core.protocol.requests.pop.receipt import MARKS, SEPARATOR
 # The highest number of messages of one pop (broker/processor/PopMessageProcessor.java).
 MOST_MESSAGES: Final = 32
 ANY_QUEUE: Final = -1
-# The broker holds no more polls, and a poll ended without a message. Access control of 4.9 has the same numbers.
+# Answers without a message: too many requests wait at the broker, or the time of this one ended. The access control of
+# 4.9 uses the same numbers with another meaning.
 POLLING_FULL: Final = 209
 POLLING_TIMEOUT: Final = 210
-# Answers to a pop that are no refusals.
+# The codes of answers to a pop. Any other code is a refusal.
 POP_ANSWERS: Final = frozenset((ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, POLLING_FULL, POLLING_TIMEOUT))
 ENTRY_SEPARATOR: Final = ";"
 MESSAGE_KEY: Final = "qo"
-# Mark and queue.
+# The mark of the topic, and the queue id.
 QueueKey: TypeAlias = tuple[str, int]
-# Mark, queue, and the offset of one message or None for the whole queue.
+# The mark of the topic, the queue id, and the offset of a message, or None for the whole queue.
 OrderKey: TypeAlias = tuple[str, int, int | None]
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class InitMode(enum.IntEnum):
-    """The offset at which a group without an offset begins a queue: the minimum or the maximum."""
+    """The offset at which a group without a committed offset begins a queue: the minimum or the maximum."""
 
     MIN = 0
     MAX = 1
@@ -57,8 +58,8 @@ class InitMode(enum.IntEnum):
 class PopMessage(HeaderRequest):
     """A request for up to `max_msg_nums` messages of one queue, or of `ANY_QUEUE`.
 
-    Without a message, a broker holds the request for `poll_time_ms`, counted from `born_time_ms` of the client's clock.
-    A repeated ordered pop has the `attempt_id` of the first one.
+    If no message can be popped, a broker waits for one until `poll_time_ms` after `born_time_ms`, the time of the
+    client's clock. When a client repeats an ordered pop, it sends the same `attempt_id`.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.POP_MESSAGE
@@ -79,7 +80,7 @@ class PopMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class PopAnswer:
-    """The answer to a pop: stored records, and the texts with their queues and offsets. `code` is in `POP_ANSWERS`."""
+    """The answer to a pop: stored records, and texts with their queues and offsets. `code` is in `POP_ANSWERS`."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
@@ -99,7 +100,7 @@ class PopAnswer:
     def from_command(cls, command: Command) -> Self:
         answer = decode_fields(cls, command.ext, "POP_MESSAGE answer")
         for name, value in (("code", command.code), ("remark", command.remark), ("records", command.body)):
-            object.__setattr__(answer, name, value)  # freshly made and not shared yet
+            object.__setattr__(answer, name, value)  # allowed, since no other code has the new answer yet
         return answer
 
 
@@ -128,8 +129,8 @@ def write_order_counts(counts: Mapping[OrderKey, int]) -> str:
 def read_order_counts(text: str) -> dict[OrderKey, int]:
     """Returns how often ordered messages were popped before, from `orderCountInfo`.
 
-    A key with an offset is about that message, a key with None about the whole queue. Raises `HeaderError` if the text
-    is malformed.
+    A key has the offset of a message, or None for all messages of a queue. Raises `HeaderError` if the text is
+    malformed.
     """
     return _table(text, "orderCountInfo", _order_key, parse_int)
 

@@ -10,8 +10,9 @@
     6       queue
     7       offset of the message in its queue
 
-A receipt holds no address and no topic, so it stays valid when the broker restarts. A message lies at the first offset
-of its pop or behind it. A message of a lite topic has queue 0 and its offset there, and `lite_topic` is no word.
+A receipt contains no address, so it stays valid when the broker restarts. The offset of a message is never below the
+first offset of its pop. A message of a lite topic has queue 0 and its offset in the lite topic, whose name is not part
+of the text.
 Sources: remoting/protocol/header/ExtraInfoUtil.java, common/KeyBuilder.java, 5.4.0.
 """
 
@@ -27,7 +28,8 @@ from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 
 SEPARATOR: Final = " "
 WORDS: Final = 8
-# The farthest that a message lies behind the first offset of its pop. A batch of acknowledgements has a bit for each.
+# The offsets of one pop's messages in a queue are within a range of this size, since a batch of acknowledgements has a
+# bit for each of them.
 MOST_SPREAD: Final = 1 << 16
 ORDERED_REVIVE_QUEUE: Final = 999
 
@@ -35,21 +37,19 @@ POPPED_TOPIC: Final = "0"
 RETRY_V1: Final = "1"
 RETRY_V2: Final = "2"
 MARKS: Final = frozenset((POPPED_TOPIC, RETRY_V1, RETRY_V2))
-# Between the group and the topic in the name of a retry topic.
+# The separators of group and topic in the older and the newer form of a retry topic's name.
 RETRY_SEPARATORS: Final = {RETRY_V1: "_", RETRY_V2: "+"}
 
 
 def pop_retry_topic(topic: str, group: str, mark: str) -> str:
-    """Returns the name of the retry topic of a group that pops `topic`.
-
-    Mark `1` means the older form of the name, mark `2` the newer.
-    """
+    """Returns the name of the retry topic of a group that pops `topic`: `mark` 1 is its older form, 2 its newer."""
     return f"{RETRY_PREFIX}{group}{RETRY_SEPARATORS[mark]}{topic}"
 
 
 def topic_mark(topic: str) -> str:
-    """Returns the digit that stands for a topic in receipts and pop answers: `1` or `2` for a retry topic with the
-    older or the newer form of name, `0` for any other topic.
+    """Returns the mark of a topic, a digit that stands for it in receipts and answers to pops.
+
+    It is `1` or `2` for a retry topic with the older or the newer form of name, and `0` for any other topic.
     """
     if not topic.startswith(RETRY_PREFIX):
         return POPPED_TOPIC
@@ -109,7 +109,7 @@ class Receipt:
             raise HeaderError(f"receipt {text[:120]!r} is invalid: {error}") from error
 
 
-# Of a message of a pop, after `check_spread`.
+# A fast constructor for the receipts of popped messages. It checks nothing, so call `check_spread` before it.
 make_receipt: Final = maker_of(Receipt)
 
 

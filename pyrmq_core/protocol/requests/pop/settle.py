@@ -2,9 +2,9 @@
 
 The first two acknowledge popped messages, the third changes the time at which one becomes visible again. `topic` is the
 topic that stores the message, which may be a retry topic (`Receipt.real_topic`). A batch has the popped topic instead,
-and the mark, a digit that says whether it or a retry topic stores the message. A message whose time was changed has a
-new receipt, made of its offset, the answer's fields and the queue. `liteTopic` is of 5.5, and `suspend`, which is here
-for lite topics alone. The answer to an offset beyond the queue is NO_MESSAGE (208). Sources:
+and a mark: a digit that says whether that topic or a retry topic stores the message. A message whose time was changed
+gets a new receipt, made of the old one and the answer. 5.5 adds `liteTopic` and `suspend`, which is supported only for
+lite topics. For an offset beyond the queue the answer is NO_MESSAGE (208). Sources:
 remoting/protocol/header/AckMessageRequestHeader.java, ChangeInvisibleTimeRequestHeader.java,
 ChangeInvisibleTimeResponseHeader.java, remoting/protocol/body/BatchAckMessageRequestBody.java, BatchAck.java, 5.4.0.
 """
@@ -27,7 +27,7 @@ from pyrmq_core.protocol.java.integers import int_member, long_member
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.requests.pop.receipt import MOST_SPREAD, Receipt
 
-# The longest body of a batch, and the most messages that one acknowledges: far more than clients send.
+# The longest body of a batch, and the most messages in it: far more than clients send.
 MAX_BATCH_BYTES: Final = 1 << 20
 MOST_ACKS: Final = 8192
 NOT_ZERO: Final = re.compile(rb"[^\0]")
@@ -49,8 +49,8 @@ class AckMessage(HeaderRequest):
 class ChangeInvisibleTime(HeaderRequest):
     """A request to make a popped message visible to the group again after `invisible_ms`, counted from now.
 
-    The receipt in `extra_info` must not have expired. With `suspend`, the pop of a lite topic is undone: all its
-    messages become visible together, and the next pop does not count it as a try of them.
+    The invisible time of the receipt in `extra_info` must not have ended. With `suspend`, the pop of a lite topic is
+    undone: all its messages become visible together, and the pop does not count as a try.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
@@ -84,7 +84,7 @@ class InvisibleTimeChanged(HeaderResponse):
 
 @dataclass(frozen=True, slots=True)
 class AckEntry:
-    """Acknowledgements of messages that one pop took from one queue, with their offsets in rising order."""
+    """Acknowledgements of messages that one pop returned from one queue, with their offsets in rising order."""
 
     consumer_group: str
     topic: str
@@ -128,7 +128,7 @@ class AckEntry:
 
 @dataclass(frozen=True, slots=True)
 class BatchAckMessage:
-    """Acknowledgements of messages of one broker. The answer does not report which of them it accepted."""
+    """Acknowledgements of messages of one broker. The answer does not say which of them the broker accepted."""
 
     CODE: ClassVar[RequestCode] = RequestCode.BATCH_ACK_MESSAGE
     broker_name: str
@@ -177,6 +177,6 @@ def _bits(text: object) -> list[int]:
         raise ValueError(f"the bits are not base64: {error}") from error
     if len(data) * 8 > MOST_SPREAD:
         raise ValueError(f"{len(data)} bytes of bits are more than {MOST_SPREAD // 8}")
-    # Byte by byte: shifts of the whole number would be quadratic.
+    # Reads byte by byte, since shifts of one large number would take quadratic time.
     places = ((match.start(), match[0][0]) for match in NOT_ZERO.finditer(data))
     return [8 * at + bit for at, byte in places for bit in range(8) if byte >> bit & 1]
