@@ -1,5 +1,5 @@
 """The thread of the library's trio loop, which runs the calls of `blocking` and `aio`.
 
-`portal` starts the thread, takes calls from other threads, and keeps clients open on the loop. `threads` has a lock
-with which a calling thread uses the loop's state while the loop waits.
+`portal` starts the thread, runs calls of other threads on the loop, and keeps clients open there. `threads` has a lock
+with which another thread uses the loop's state while the loop waits for I/O.
 """

@@ -1,6 +1,6 @@
 """The trio loop that runs all blocking calls: one daemon thread in each process, started when first needed.
 
-A child after `fork` drops its parent's loop without closing it, and starts its own. It stops at interpreter exit.
+The thread stops when the interpreter exits. A child after `fork` forgets its parent's loop, and starts its own.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ T = TypeVar("T")
 Queued: TypeAlias = "tuple[Callable[..., object], tuple[object, ...], Callable[[LoopEnded], object] | None]"
 
 STOP_SECONDS: Final = 3.0
-# Leaving a context waits for its work under way; a longer wait means that a user's function blocks the loop.
+# The time in which a context has to close. If it takes longer, a user's function blocks the loop.
 CLOSE_SECONDS: Final = 30.0
 
-# Raised by waking a loop that has ended, also by a defect.
+# The errors of waking a loop that has ended.
 LOOP_GONE: Final = (trio.RunFinishedError, OSError)
 
 
 class LoopEnded(InvalidState):
-    """Raised by calls after the loop has ended, at the interpreter's exit or by a defect."""
+    """The error of calls after the loop has ended, when the interpreter exits or by a defect of this library."""
 
 
 class Portal:
-    """The library's loop in its own thread. Other threads make calls on it."""
+    """The library's trio loop in its own thread, on which other threads run calls."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -51,7 +51,7 @@ class Portal:
         self._loop_lock = LoopLock()
         self.access_here = LoopAccess(self.now, self.soon, writes_here=True)
         self._queue: deque[Queued] = deque()
-        self._woken = False  # True from a wake until the loop runs the queued functions: one wake is enough for all
+        self._woken = False  # True until the loop runs the queued functions, since one wake is enough
         self._started: set[Future[Any]] = set()  # calls that have not ended
         self._crash_ends: dict[object, Callable[[InvalidState], None]] = {}
         self.crash: LoopEnded | None = None
@@ -70,7 +70,7 @@ class Portal:
     def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
         """Starts a call on the loop and returns its future. Cancelling the future cancels the call.
 
-        The call has a copy of the caller's context variables, so that it continues the caller's trace.
+        The call has a copy of the caller's context variables, since they contain the current trace (OpenTelemetry).
         """
         future: Future[T] = Future()
         self._started.add(future)
@@ -83,7 +83,7 @@ class Portal:
         return future
 
     def run(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Runs a call on the loop and waits for its result. An interrupt of this thread (Ctrl-C) cancels the call."""
+        """Runs a call on the loop and waits for its result. An interrupt (Ctrl-C) cancels the call."""
         self.check_outside()
         future = self.submit(call, *args)
         try:
@@ -93,7 +93,7 @@ class Portal:
             raise
 
     def check_outside(self) -> None:
-        """Raises `InvalidState` in the loop's own thread, where a blocking call would wait for itself."""
+        """Raises `InvalidState` if it is called in the loop's own thread, where a blocking call would never end."""
         if threading.current_thread() is self._thread:
             raise InvalidState(
                 "a blocking call in the library's own thread (a future's callback) would wait for itself"
@@ -104,8 +104,8 @@ class Portal:
     ) -> None:
         """Schedules a function on the loop, from any thread.
 
-        If the loop has ended, `ended` is called with the error. Without `ended` the error is raised, or, if the loop
-        ends at this moment, the function is dropped.
+        If the loop has ended, calls `ended` with the error, or raises it if there is no `ended`. If the loop ends
+        before it runs the function, `ended` is called later, if given.
         """
         assert self._token is not None
         self._queue.append((function, args, ended))
@@ -114,11 +114,11 @@ class Portal:
         try:
             self._woken = True
             self._token.run_sync_soon(self._run_queue)
-        except BaseException as error:  # also for an interrupt: otherwise no later call would wake the loop
+        except BaseException as error:  # even an interrupt, since no later call would wake the loop if this stayed True
             self._woken = False
             if not isinstance(error, LOOP_GONE):
                 raise
-            self._end_queue()  # other threads rely on this wake for the functions that they queued
+            self._end_queue()  # other threads may have queued functions and left the waking to this one
             if ended is None:
                 raise self.crash or _ended() from None
 
@@ -126,7 +126,7 @@ class Portal:
         """Calls `function` in this thread and returns its result, if the loop is idle and waits for I/O.
 
         Returns False without calling it if the loop is running, or has yet to run functions passed to `soon`.
-        `function` must not use trio's functions. The only part of the loop that it may use is `access_here`.
+        `function` must not call trio. It may use the loop only by `access_here`.
         """
         return not self._queue and self._loop_lock.try_run(function, *args)
 
@@ -136,11 +136,11 @@ class Portal:
 
     @property
     def is_broken(self) -> bool:
-        """True if a defect ended the loop, or is ending it. `portal` then starts another one."""
+        """True if a defect has ended the loop, or is ending it. The function `portal` then starts another one."""
         return self.crash is not None or (self._is_ending and not self._is_stopped)
 
     def on_crash(self, owner: object, end: Callable[[InvalidState], None]) -> None:
-        """Registers `end`, to be called with the error if a defect ends the loop. `forget(owner)` removes it."""
+        """Registers a function to call with the error if a defect ends the loop. `forget(owner)` removes it."""
         self._crash_ends[owner] = end
 
     def forget(self, owner: object) -> None:
@@ -183,7 +183,7 @@ class Portal:
 
     def _run_queue(self) -> None:
         self._woken = False
-        with suppress(IndexError):  # the queue is empty, perhaps by `_end_queue` of another thread
+        with suppress(IndexError):  # raised when the queue is empty, which another thread may also empty
             while True:
                 function, args, _ = self._queue.popleft()
                 try:
@@ -260,7 +260,7 @@ class HeldContext(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value that the context manager gave when it opened.
+        """The value of the context: the client, producer or consumer that was opened.
 
         Raises `InvalidState` in a child after `fork`, which has another loop.
         """
@@ -272,18 +272,18 @@ class HeldContext(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """True if `value` may be used: the context was opened in this process, and the loop runs."""
+        """True if the context was opened in this process, and its loop still runs."""
         return self._has_value and self._pid == os.getpid() and not self._portal.is_broken
 
     @property
     def has_opened(self) -> bool:
-        """True once the context has opened, even after it was closed, and in a child after `fork`."""
+        """True once the context has opened, and still after it was closed, or in a child after `fork`."""
         return self._has_value
 
     def close(self, seconds: float = 0.0) -> None:
-        """Leaves the context and waits until it has ended. Raises its exception. A second call does nothing.
+        """Leaves the context and waits until it has ended. Raises its exception.
 
-        The wait takes at most `seconds` and `CLOSE_SECONDS`. After that it is logged that something blocks the loop.
+        It waits for at most `seconds` plus `CLOSE_SECONDS`, and then logs that something blocks the loop.
         """
         left = self.begin_close()
         if left is None:
@@ -293,12 +293,12 @@ class HeldContext(Generic[T]):
         except (CancelledError, LoopEnded):
             pass
         except TimeoutError:
-            if left.done():  # raises the exception of closing the context
+            if left.done():  # then it is the exception of the context
                 raise
             self.close_timed_out(seconds)
 
     def begin_close(self) -> Future[None] | None:
-        """Begins to leave the context. Returns a future that ends with it, or None in a child after `fork`."""
+        """Begins to leave the context. Returns a future that ends with the context, or None in a child after `fork`."""
         if self._pid != os.getpid():
             return None
         self._portal.check_outside()
@@ -353,7 +353,7 @@ def _settle(future: Future[Any], *, result: object = None, error: BaseException 
             else:
                 future.set_result(result)
     except InvalidStateError:
-        pass  # the future was cancelled between the two lines
+        pass  # the future was cancelled after the check
     except BaseException:
         log.exception("a callback of a future raised")
 

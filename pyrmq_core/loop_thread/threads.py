@@ -1,4 +1,4 @@
-"""Errors of a loop thread that cannot start, and the lock with which other threads use the loop's state."""
+"""The errors of a loop's thread that cannot start, and the lock with which other threads use the loop's state."""
 
 from __future__ import annotations
 
@@ -23,14 +23,11 @@ GEVENT_CALL: Final = (
 
 
 class LoopNotStarted(InvalidState):
-    """The loop's thread cannot start: no thread or file is left, or a library replaced Python's threads."""
+    """The loop's thread cannot start, for want of threads or files, or since a library replaced Python's threads."""
 
 
 def check_unpatched() -> None:
-    """Raises `LoopNotStarted` if gevent or eventlet has replaced threads or selectors, which the loop needs.
-
-    Imports neither library: a module that is not loaded has replaced nothing.
-    """
+    """Raises `LoopNotStarted` if gevent or eventlet has replaced Python's threads or selectors: the loop needs them."""
     gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
     if gevent is not None and any(map(gevent.is_module_patched, ("threading", "select", "queue"))):
         raise LoopNotStarted(GREENLETS.format("gevent", GEVENT_CALL))
@@ -50,10 +47,10 @@ def not_started(error: BaseException) -> LoopNotStarted:
 class LoopLock(trio.abc.Instrument):
     """A lock with which another thread uses a loop's state while the loop waits for I/O. It is a trio `Instrument`.
 
-    The loop holds the lock whenever it runs, and releases it around each wait. A thread that holds the lock is the only
-    user of the loop's state. It must not call trio's functions, which work in the loop's thread only. A blocking call
-    that holds the lock can write its request without waiting for the loop's thread. That saves a third of the processor
-    time, if there is one caller at a time.
+    The loop holds the lock whenever it runs, and releases it during each wait. While another thread holds the lock,
+    only that thread uses the loop's state. It must not call trio's functions, which work only in the loop's thread. A
+    blocking call that holds the lock writes its request itself, without waking the loop's thread. That saves a third of
+    the processor time if there is one caller at a time.
     """
 
     def __init__(self) -> None:
@@ -70,11 +67,11 @@ class LoopLock(trio.abc.Instrument):
 
     def after_io_wait(self, timeout: float) -> None:
         if timeout > 0:
-            self._loop_waits = False  # set first, so that threads that wait for the lock give up
+            self._loop_waits = False  # before it waits for the lock, so that other waiting threads give up
             self._lock.acquire()
 
     def end(self) -> None:
-        """Makes every later `try_run` return False, when the loop has ended."""
+        """Makes every later `try_run` return False. It is called when the loop has ended."""
         self._loop_waits = False
 
     def try_run(self, function: Callable[..., bool], *args: object) -> bool:

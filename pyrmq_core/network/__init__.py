@@ -1,8 +1,8 @@
-"""Connections between RocketMQ's programs. Each end may call the other, many calls at once, matched by their opaque.
+"""Connections between RocketMQ's programs. Each end may send requests to the other, many at once.
 
-`pool` opens connections (`connect`), `server` accepts them (`listener`, `tls_settings`), and `connection` is one of
-them. `http_get` fetches a text, `addresses` reads and writes `host:port`, `nurseries` extracts failures from exception
-groups, `turns` lets other work come between long steps, `log_lines` and `rare_lines` bound log lines, and `process_end`
+`pool` opens connections (`connect`), `server` accepts them (`listener`, `tls_settings`), and `connection` is a single
+one. `http_get` fetches a text, `addresses` reads and writes `host:port`, `nurseries` extracts failures from exception
+groups, `turns` lets other tasks run between long steps, `log_lines` and `rare_lines` limit log lines, and `process_end`
 ends programs. Only this package uses sockets.
 """
 
@@ -51,7 +51,7 @@ __all__ = [
     "serve",
 ]
 
-# Loaded at first use: not every process that uses this package needs connections.
+# Imported at first use, since not every process that uses this package needs connections.
 _LAZY: Final = {
     "pyrmq_core.network.addresses": "format_address local_ip parse_address",
     "pyrmq_core.network.connection.answers": "ask",

@@ -1,4 +1,4 @@
-"""Addresses as RocketMQ writes them: `host:port` in one text, IPv6 hosts in brackets."""
+"""Addresses as RocketMQ writes them: `host:port`, with an IPv6 host in brackets."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def local_ip() -> str:
-    """Returns this machine's address as other machines are likely to see it, or 127.0.0.1 without a network.
+    """Returns this machine's IP address as other machines are likely to see it, or 127.0.0.1 without a network.
 
-    The kernel reports the source address that it would use for a packet to the outside. Nothing is sent.
+    That is the source address that the kernel would use for a packet to another network. Nothing is sent.
     """
     for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:

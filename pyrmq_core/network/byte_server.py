@@ -1,8 +1,8 @@
-"""`serve_bytes`: accepts connections of other protocols than remoting, and runs each in a task of its own.
+"""`serve_bytes`: a server for other protocols than RocketMQ's remoting, with a task for each connection.
 
-At most `max_connections` are open. When the port is full, a new connection replaces one whose peer the handler has not
-recognized within `patience` seconds: the oldest such connection of the host that has the most. So many connections of
-one host harm that host alone.
+At most `max_connections` are open. A further connection replaces one whose peer the handler has not recognized within
+`patience` seconds. Of the host with the most such connections, the oldest one is replaced. So a host that opens many
+harms only itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_BYTE_CONNECTIONS: Final = 64
 
 @dataclass(eq=False, slots=True)
 class ByteConnection:
-    """An accepted connection. Its handler sets `is_known` when it has recognized a peer that the port serves."""
+    """An accepted connection. Its handler sets `is_known` when it has recognized the peer as a valid one."""
 
     stream: trio.SocketStream
     host: str
@@ -42,7 +42,7 @@ class ByteConnection:
         return format_address(self.host, self.port)
 
     async def send_some(self, data: memoryview) -> int:
-        """Sends at least one byte, and returns the number of sent bytes. Nothing is sent if it is cancelled.
+        """Sends at least one byte, and returns the number of sent bytes. If it is cancelled, it has sent nothing.
 
         Raises `trio.BrokenResourceError` or `trio.ClosedResourceError` if the connection ended.
         """
@@ -52,7 +52,7 @@ class ByteConnection:
             raise trio.BrokenResourceError from error
 
 
-# Returns when the connection is to be closed.
+# A handler of a connection. The connection is closed when it returns.
 BytesHandler = Callable[[ByteConnection], Awaitable[None]]
 
 
@@ -75,11 +75,11 @@ async def serve_bytes(
     patience: float = math.inf,
     task_status: trio.TaskStatus[BytePort] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Listens at `host` and `port`, and runs `handler` for each connection in a task of its own, until cancelled.
+    """Listens at `host` and `port` until cancelled, and runs `handler` for each connection in its own task.
 
-    At most `max_connections` are open. Then a new one replaces one whose handler has not set `is_known` in `patience`
-    seconds. `nursery.start` returns the `BytePort`, the bound address. A handler's exception ends its connection alone.
-    Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved.
+    At most `max_connections` are open. A further one replaces one whose handler has not set `is_known` in `patience`
+    seconds. `nursery.start` returns the bound address, a `BytePort`. A handler's exception ends only its connection.
+    Raises `NetworkError` if it cannot listen, and `InvalidArgument` for a host that cannot be resolved.
     """
     listener = await open_listener(host, port)
     await serve_listener(handler, listener, max_connections=max_connections, patience=patience, task_status=task_status)
@@ -118,7 +118,7 @@ async def serve_listener(
                     nursery.start_soon(run, connection)
                 else:
                     accepted.close()
-                await trio.lowlevel.checkpoint()  # of a thousand that came at once, one begins in a round of the loop
+                await trio.lowlevel.checkpoint()  # lets other tasks run after each of many accepted at once
     finally:
         listener.close()
 
@@ -140,9 +140,9 @@ class _Connections:
         self._full = RareLine()
 
     def add(self, connection: ByteConnection, port: BytePort) -> bool:
-        """Adds a connection, in place of another one if the port is full. Returns False if none may be replaced.
+        """Adds a connection. Returns False if the port is full and no connection may be replaced.
 
-        The task of the replaced connection is cancelled.
+        The task of a replaced connection is cancelled.
         """
         if len(self._open) < self._most:
             self._open[connection] = None

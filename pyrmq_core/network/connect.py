@@ -1,4 +1,4 @@
-"""Opens connections, plain or with a TLS handshake as client or server, with an error text for each kind of failure."""
+"""The opening of connections, with or without TLS, and an error text for each kind of failure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MAX_UNREAD_BYTES: Final = 65536
 
 
 async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float) -> Wire:
-    """Connects to an address, with a TLS handshake if `tls` is set. Returns the connection's stream of bytes, a `Wire`.
+    """Connects to an address, with a TLS handshake if `tls` is set. Returns the byte stream, a `Wire`.
 
-    `timeout` (seconds) covers the connection and the handshake. Raises `ConnectFailed`, which names the address and the
+    `timeout` (seconds) includes the handshake. Raises `ConnectFailed`, which names the address and the
     reason, and `InvalidArgument` for a bad address.
     """
     host, port = parse_address(address)
@@ -45,7 +45,7 @@ async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float)
 
 
 async def open_stream(address: str, *, timeout: float) -> trio.SocketStream:
-    """Returns a plain connection for other protocols than remoting. `timeout` is in seconds.
+    """Returns a connection without TLS, for other protocols than remoting. `timeout` is in seconds.
 
     Raises `ConnectFailed`, which names the address and the reason, and `InvalidArgument` for a bad address.
     """
@@ -101,12 +101,12 @@ async def _over_tls(wire: SocketWire, tls: ssl.SSLContext, *, server_side: bool,
 
 
 async def _send_alert(stream: trio.SSLStream[trio.SocketStream], transport: trio.SocketStream) -> None:
-    """Sends the peer OpenSSL's alert with the reason of a failed handshake, which trio leaves unsent."""
+    """Sends OpenSSL's alert with the reason of a failed handshake to the peer. Trio does not send it."""
     alert = stream._outgoing.read()
     with trio.move_on_after(ALERT_SECONDS), suppress(trio.BrokenResourceError):
         await transport.send_all(alert)
         await transport.send_eof()
-        await transport.receive_some(MAX_UNREAD_BYTES)  # unread bytes would discard the alert
+        await transport.receive_some(MAX_UNREAD_BYTES)  # closing a socket with unread bytes would discard the alert
 
 
 def _failed(address: str, reason: str) -> ConnectFailed:

@@ -1,4 +1,4 @@
-"""Fetches a short text over HTTP, bounded in time and size, such as a published list of NameServers."""
+"""The download of a short text over HTTP, such as a list of NameServers, with limits of time and size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_url(url: str) -> None:
 async def fetch_text(url: str, *, timeout: float) -> str:
     """Fetches a URL and returns the body of the response. `timeout` is in seconds.
 
-    Raises `NetworkError` for a status other than 200, for a body above 64 KiB, and if there is no response in time.
+    Raises `NetworkError` for a status other than 200, for a body above 64 KiB, and if no response arrives in time.
     Redirections are not followed and no proxy is used, as in Java (common/utils/HttpTinyClient.java).
     """
     with trio.move_on_after(timeout):

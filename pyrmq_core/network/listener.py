@@ -1,5 +1,6 @@
-"""A listening port: opening it, accepting its connections, and pausing while the process has no descriptors or memory
-for more connections.
+"""A listening port: opening it, and accepting connections.
+
+Accepting pauses while the process has no file descriptors or memory for more connections.
 """
 
 from __future__ import annotations
@@ -24,11 +25,10 @@ except ImportError:  # Windows has neither the module nor a low limit
 log = line_logger(__name__)
 
 BACKLOG: Final = 1024  # connections that wait to be accepted (NettyServerConfig.serverSocketBacklog)
-# The errors of `accept` while the process or the machine has no room for another socket.
+# The errors of `accept` while the process or the machine has no descriptors or memory for another socket.
 NO_ROOM: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 NO_ROOM_PAUSE_SECONDS: Final = 0.1
-# The descriptors that connections leave free for a server's files, log and calls: a quarter of all, but at most this
-# number.
+# A server reserves a quarter of its file descriptors for files, log and calls, but at most this number.
 MAX_RESERVED_FILES: Final = 1024
 
 
@@ -57,7 +57,7 @@ async def open_listener(host: str, port: int) -> socket.socket:
 
 
 def raise_limit_of_files() -> None:
-    """Raises this process's limit of open files to the highest allowed, as Java does at its start (MaxFDLimit)."""
+    """Raises this process's limit of open files as far as the system allows, as Java does (MaxFDLimit)."""
     if resource is not None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(OSError, ValueError):  # macOS reports a higher limit than it grants
@@ -80,7 +80,7 @@ async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except (BlockingIOError, InterruptedError):
             await trio.lowlevel.wait_readable(listener)
-        except OSError as error:  # any other error: the connection ended before it was accepted
+        except OSError as error:  # if not in NO_ROOM: the connection ended before it was accepted
             if error.errno in NO_ROOM:
                 if no_room.is_due():
                     left_out = no_room.left_out()
@@ -89,6 +89,6 @@ async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
                     )
                 await trio.sleep(NO_ROOM_PAUSE_SECONDS)
             else:
-                await trio.lowlevel.checkpoint()  # the next `accept` may fail in the same way
+                await trio.lowlevel.checkpoint()  # lets other tasks run, since many `accept`s may fail in this way
         else:
             return accepted

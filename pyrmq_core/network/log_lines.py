@@ -1,4 +1,4 @@
-"""Makes texts from peers harmless to a terminal, and keeps each log message in one line."""
+"""Log messages in a single line, and texts from peers without characters that a terminal would interpret."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import re
 from typing import Final
 
-# The most characters of a logged line: a few names of some hundred characters fit.
+# The most characters of a logged line, enough for a few names of some hundred characters.
 MAX_LINE_CHARS: Final = 4_000
 
 # Control characters, line ends of Unicode, marks that change the direction of text, and lone surrogates.
@@ -16,8 +16,9 @@ _FORMATTER: Final = logging.Formatter()
 
 
 def one_line(text: str) -> str:
-    r"""Returns the text as one line: line ends, control characters and marks that change the direction of text become
-    escapes such as `\n`. A text of more than 4,000 characters is cut.
+    r"""Returns the text as one line, in which line ends and control characters are escaped as in `\n`.
+
+    Marks that change the direction of text are escaped, too. A text of more than 4,000 characters is cut.
     """
     if len(text) > MAX_LINE_CHARS:
         text = f"{text[:MAX_LINE_CHARS]}... ({len(text)} characters)"
@@ -25,9 +26,9 @@ def one_line(text: str) -> str:
 
 
 def visible_text(text: str) -> str:
-    """Returns the text harmless to a terminal: control characters, and marks that change its direction, become escapes.
+    """Returns the text with escapes for control characters, and for marks that change the direction of text.
 
-    Tabs and newlines stay.
+    A terminal then cannot interpret them. Tabs and newlines stay.
     """
     return _STEERING.sub(_escaped, text)
 
@@ -47,7 +48,7 @@ class _OneLine(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), None
         if record.exc_info and record.exc_text is None:
-            # A traceback has several lines and may quote a peer: the mark keeps them from looking like log lines.
+            # A traceback may quote a peer over several lines. The prefix shows that they are no log messages.
             traceback = _FORMATTER.formatException(record.exc_info)
             record.exc_text = "\n".join(f"  | {one_line(line)}" for line in traceback.splitlines())
         return True

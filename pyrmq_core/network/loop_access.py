@@ -1,4 +1,4 @@
-"""`LoopAccess`: the functions by which code in any thread reads the clock of trio's loop and schedules calls on it."""
+"""`LoopAccess`: the functions by which code in any thread reads the clock of trio's loop, or schedules calls on it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import trio
 
 @dataclass(frozen=True, slots=True)
 class LoopAccess:
-    """The access that the code of one thread has to trio's event loop.
+    """The functions by which the code in one thread uses trio's event loop.
 
-    `now` returns the loop's time, and `soon` schedules a function on the loop. `writes_here` is True for a thread that
-    may write to connections itself: it holds the loop's lock (`LoopLock`) while the loop waits for I/O. Trio's own
-    functions still work only in the loop's thread.
+    `now` returns the loop's time, and `soon` schedules a function on the loop. `writes_here` is True in another thread
+    that holds the loop's lock (`LoopLock`) while the loop waits for I/O. Its code may write to connections, but must
+    not call trio's functions.
     """
 
     now: Callable[[], float]
@@ -27,5 +27,5 @@ def _call(function: Callable[..., object], *args: object) -> None:
     function(*args)
 
 
-# The access of code that runs on the loop.
+# For code that runs on the loop.
 ON_LOOP: Final = LoopAccess(trio.current_time, _call)

@@ -1,8 +1,7 @@
-"""Nurseries that end with their block: their tasks are cancelled, and an exception of the block is raised without an
-exception group around it.
+"""Nurseries whose tasks are cancelled when their block ends, and which do not wrap the block's exception.
 
-A plain nursery wraps its block's exception into an exception group, but users of `async with Producer(...)` want
-`except SendFailed` to work. Where plain nurseries are used, `failure_in` extracts the failure from their groups.
+Trio's nursery wraps it in an exception group, so that `except SendFailed` around `async with Producer(...)` would fail.
+Where trio's nurseries are used, `failure_in` extracts the failure from the group.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from pyrmq_core.errors import RocketMQError
 async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
     """Opens a nursery whose tasks are cancelled when the block ends, normally or by an exception.
 
-    Leaving the block waits until all of them have ended.
+    Leaving the block waits until all tasks have ended.
     """
     manager = trio.open_nursery()
     nursery = await manager.__aenter__()
     try:
         yield nursery
     except trio.Cancelled as cancelled:
-        # A task of this nursery may have crashed: then the manager raises that task's error instead.
+        # If a crashed task of this nursery caused the cancellation, `__aexit__` raises that task's error.
         await manager.__aexit__(type(cancelled), cancelled, cancelled.__traceback__)
         raise
     except BaseException:
@@ -44,7 +43,7 @@ async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
     So a cancelled block can still use its connections, for a bounded time, to store offsets and to unregister.
     """
     async with open_owned_nursery() as outer:
-        with trio.CancelScope(shield=True):  # takes a moment, and must not add a point at which the caller is cancelled
+        with trio.CancelScope(shield=True):  # opening a nursery must not be a point of cancellation
             nursery: trio.Nursery = await outer.start(_hold)
         try:
             yield nursery
@@ -53,9 +52,7 @@ async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
 
 
 async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Keeps a nursery open in a task of its own, so that a shield against cancellation covers the nursery's tasks but
-    not the caller's block.
-    """
+    """Keeps a nursery open in its own task. So only the nursery's tasks, and not the caller's block, are shielded."""
     async with trio.open_nursery() as nursery:
         nursery.cancel_scope.shield = True
         task_status.started(nursery)
@@ -66,8 +63,8 @@ def failure_in(failure: BaseException) -> BaseException:
     """Returns the one exception to report for a failure that may be an exception group.
 
     That is a `KeyboardInterrupt` in the group if there is any. Otherwise it is the first exception, if all are expected
-    errors (`RocketMQError` or `OSError`): tasks that read from one broker fail together when it stops, and one error is
-    enough. A group that also contains an unexpected error is returned unchanged, so that nothing is hidden.
+    errors (`RocketMQError` or `OSError`): for example, all tasks that read from a broker fail when it stops. A group of
+    several exceptions with an unexpected one is returned unchanged, so that no error is hidden.
     """
     leaves = list(_leaves(failure))
     for leaf in leaves:

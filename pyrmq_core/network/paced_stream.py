@@ -1,11 +1,9 @@
-"""`paced`: a wrapper for a server's stream that closes it when the peer reads too slowly.
+"""`paced`: a wrapper for the stream of a web server, which closes it when the peer reads too slowly.
 
-Without it, the server would wait forever.
-
-Hypercorn shields its sends from cancellation, so neither a deadline nor an interrupt ends a send from outside. After a
-peer has closed its connection, Hypercorn still answers all requests that the peer had sent, and then waits for another
-request until its time limit. So here the first failed send ends the connection, and `on_end` can end the wait for
-another request.
+The web server is Hypercorn. It shields its sends from cancellation, so a send to a peer that does not read would never
+end. After a peer has closed its connection, Hypercorn still answers the requests that it received, and then waits for
+another one until a time limit. With this wrapper, the first failed send ends the connection, and `on_end` can end the
+wait for another request.
 """
 
 from __future__ import annotations
@@ -16,16 +14,16 @@ from typing import Final
 
 import trio
 
-# A peer is disconnected if it reads nothing for `SEND_SECONDS`, or after this time fewer than `LEAST_BYTES_A_SECOND`.
+# The time limit of a send: this time, and a further second for each `LEAST_BYTES_A_SECOND` to send.
 SEND_SECONDS: Final = 10.0
 LEAST_BYTES_A_SECOND: Final = 32 * 1024
 
 
 class PacedStream:
-    """A wrapper for a trio stream that closes it when one `send_all` takes longer than 10 s plus 1 s for each 32 KiB.
+    """A trio stream that closes its socket if one `send_all` takes longer than 10 s plus 1 s for each 32 KiB.
 
-    `scope` is cancelled then, and when a send fails because the peer is gone. `on_end` is called when nothing more can
-    be received.
+    It then cancels `scope`, and also if a send fails since the peer is gone. It calls `on_end` when nothing more can be
+    received.
     """
 
     def __init__(
@@ -73,8 +71,8 @@ async def paced(
     """Yields a `PacedStream` over `stream`.
 
     Cancels the block when the peer reads too slowly, or is gone while data is sent to it. Calls `on_end` when nothing
-    more can be received. The socket is closed as soon as the surrounding scope is cancelled, so that a send that is
-    shielded from cancellation ends as well.
+    more can be received. When the block is cancelled from outside, closes the socket at once, which also ends a send
+    that is shielded from cancellation.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_close_at_the_end, stream)

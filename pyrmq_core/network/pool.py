@@ -1,4 +1,4 @@
-"""`ConnectionPool`: one connection per address, opened by the first call and replaced when dead."""
+"""`ConnectionPool`: one connection per address, opened by the first call and replaced after it has ended."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from pyrmq_core.protocol.framing.command import Command
 
 log = line_logger(__name__)
 
-# The most calls under way (NettySystemConfig.CLIENT_ASYNC_SEMAPHORE_VALUE); one-way requests are counted apart, with
-# the same limit.
+# The most calls under way, and the most one-way requests (NettySystemConfig.CLIENT_ASYNC_SEMAPHORE_VALUE).
 MAX_CALLS: Final = 65_535
 GO_AWAY: Final = ResponseCode.GO_AWAY.value
 CONNECT_TIMEOUT_SECONDS: Final = 3.0
@@ -38,11 +37,11 @@ class _Opening:
 
 
 class ConnectionPool:
-    """The connections of a client to servers, one for each address. They live as long as `nursery`.
+    """The connections of a client to servers, one for each address. Their tasks run in `nursery`.
 
-    `handler` answers requests that servers send. `max_calls` limits the calls in flight and, separately, the one-way
-    requests in flight. Further callers wait, within their own timeouts. `on_open` and `on_close` are called with the
-    address of each connection that opens or ends. `aclose` ends all connections.
+    `handler` answers requests that servers send. `max_calls` limits the calls under way and, separately, the one-way
+    requests under way. Further callers wait, within their own timeouts. `on_open` and `on_close` are called with the
+    address of a connection that opened or ended. `aclose` ends all connections.
     """
 
     def __init__(
@@ -80,9 +79,9 @@ class ConnectionPool:
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
         """Sends a request to the server at `address` and returns the answer.
 
-        `timeout` is in seconds, and includes connecting and waiting while too many calls are in flight. Raises
-        `ConnectFailed`, and the errors of `Connection.call`. After the answer GO_AWAY the request is sent once more
-        over a new connection (NettyRemotingClient.invokeImpl, 5.x).
+        `timeout` is in seconds, and includes connecting and waiting while too many calls are under way. Raises
+        `ConnectFailed`, and the errors of `Connection.call`. If the server answers GO_AWAY, the request is sent once
+        more over a new connection (NettyRemotingClient.invokeImpl, 5.x).
         """
         deadline = trio.current_time() + timeout
         try:
@@ -103,7 +102,8 @@ class ConnectionPool:
     async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
         """Opens the connection to `address` if necessary, and waits until its send queue is not full. Sends nothing.
 
-        Raises the errors of `call`, whose texts name `command`. `timeout` is in seconds.
+        `command` is the request to send later, for the texts of errors. Raises the errors of `call`. `timeout` is in
+        seconds.
         """
         if self.ready_connection(address) is None:
             deadline = trio.current_time() + timeout
@@ -138,7 +138,7 @@ class ConnectionPool:
             connection.close()
 
     async def aclose(self) -> None:
-        """Ends the pool and all its connections. Calls under way fail. Returns when all of its tasks have ended."""
+        """Ends all connections and waits until their tasks have ended. Calls under way fail."""
         self._is_closed = True
         for opening in list(self._openings.values()):
             opening.scope.cancel()
@@ -197,7 +197,7 @@ class ConnectionPool:
                 self._tell_open(address)
         except ConnectFailed as error:
             opening.failure = str(error)
-        except Exception as error:  # the failure goes to the callers; other connections continue
+        except Exception as error:  # waiting callers raise the failure, other connections continue
             log.debug("where it failed", exc_info=error)
             opening.failure = f"no connection to {address}: {describe(error)}; correct the address or the TLS settings"
         finally:

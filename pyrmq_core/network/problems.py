@@ -1,7 +1,8 @@
-"""`Problems`: records background requests that fail repeatedly, and logs them.
+"""`Problems`: a record of background requests that fail repeatedly, and their log lines.
 
-No call raises the failure of such a request, so the log reports it. The first failure in a row is an INFO line, since
-most are temporary. The second is a warning, repeated at most once a minute. Another line reports the next success.
+No caller waits for a background request, so its failure can only be logged. The first failure in a row is an INFO line,
+since most are temporary. The second is a warning, repeated at most once a minute. After a warning, an INFO line reports
+the next success.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def is_lasting(error: Exception) -> bool:
 class Problems:
     """The failing background requests of one client, consumer or broker, each named by a kind and a subject.
 
-    A kind is a phrase that its subject completes, such as "the heartbeat to" and an address. `clock` returns seconds of
-    a monotonic clock.
+    The kind and the subject are the two parts of a name such as "the heartbeat to 127.0.0.1:10911". `clock` returns
+    seconds of a monotonic clock.
     """
 
     def __init__(self, log: logging.Logger, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,7 +57,7 @@ class Problems:
     @property
     def present(self) -> tuple[Problem, ...]:
         """The requests whose last two tries failed, in the order of their first failures."""
-        failing = tuple(self._failing.values())  # copied in one step, since another thread may change it
+        failing = tuple(self._failing.values())  # an atomic copy, since another thread may change it
         return tuple(problem for problem in failing if problem.failures >= FAILURES_OF_A_PROBLEM)
 
     def failed(
@@ -64,8 +65,8 @@ class Problems:
     ) -> None:
         """Records a failure of a background request, and logs it unless the same line was logged in the last minute.
 
-        With `at_once`, the first failure is already logged as a warning. `kind` and `subject` name the request and
-        begin the log line. Subjects with the same `line` share the limit of one line a minute.
+        `kind` and `subject` name the request and begin the log line. Subjects with the same `line` share the limit of
+        one line a minute. With `at_once`, the first failure is already a warning.
         """
         key = kind, subject
         before = self._failing.get(key)

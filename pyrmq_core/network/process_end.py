@@ -17,7 +17,7 @@ from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.network.nurseries import failure_in
 
 FAILED: Final = 1
-# The exit statuses by which a shell reports a program ended by SIGINT or SIGPIPE: 128 plus the signal's number.
+# The exit statuses that a shell reports for a program ended by SIGINT or SIGPIPE: 128 plus the signal's number.
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
@@ -36,9 +36,8 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 def exit_status(work: Callable[[], object], program: str) -> int:
     """Runs `work` and returns the exit status: 0, 130 after an interrupt, 141 if the reader of standard output is gone.
 
-    An expected failure is printed as a line `program: text`, and gives 1. Standard output is flushed here, so that a
-    closed pipe is noticed now and not while the interpreter ends. Unexpected failures, and other `SystemExit`s, are
-    raised unchanged.
+    For an expected failure it prints a line `program: text` and returns 1. It raises other exceptions, also
+    `SystemExit`. It flushes standard output, since a closed pipe could otherwise raise while the interpreter ends.
     """
     try:
         try:
@@ -51,7 +50,7 @@ def exit_status(work: Callable[[], object], program: str) -> int:
 
 
 def failure_status(raised: BaseException, program: str) -> int:
-    """Returns the exit status of a failure (see `exit_status`), after printing it. Raises an unexpected one."""
+    """Prints an expected failure and returns its exit status (see `exit_status`). Raises any other exception."""
     failure = failure_in(raised)
     if isinstance(failure, KeyboardInterrupt):
         return INTERRUPTED
@@ -60,7 +59,7 @@ def failure_status(raised: BaseException, program: str) -> int:
         return PIPE_CLOSED
     if isinstance(failure, RocketMQError | OSError):
         notes = "".join(f" ({note})" for note in getattr(failure, "__notes__", ()))
-        with contextlib.suppress(OSError):  # standard error is closed as well
+        with contextlib.suppress(OSError):  # standard error may be closed as well
             sys.stderr.write(visible_text(f"{program}: {failure}{notes}\n"))
         return FAILED
     if failure is raised:

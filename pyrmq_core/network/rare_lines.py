@@ -11,7 +11,7 @@ MAX_KEYS: Final = 64
 
 
 class RareLine:
-    """A repeated log line. `is_due` returns True for the first one, and for later ones at most once in `seconds`."""
+    """A limit for one log line. `is_due` returns True the first time, and then at most once in `seconds`."""
 
     __slots__ = ("_due", "_left_out", "_seconds")
 
@@ -37,10 +37,7 @@ class RareLine:
 
 
 class RareLines:
-    """A `RareLine` for each key, such as a peer's address, for up to `most` keys at a time.
-
-    All further keys share one `RareLine`.
-    """
+    """A `RareLine` for each key, such as a peer's address. Beyond `most` keys, further ones share one `RareLine`."""
 
     def __init__(self, most: int = MAX_KEYS, seconds: float = SECONDS_BETWEEN) -> None:
         self._most = most
@@ -51,8 +48,8 @@ class RareLines:
     def of(self, key: Hashable, now: float | None = None) -> RareLine:
         """Returns the `RareLine` of a key.
 
-        If `most` keys have one already, those that may write again at `now` are dropped first. `now` is seconds of the
-        monotonic clock, None for the present time.
+        If `most` keys have one already, those whose time has passed at `now` are removed first. `now` is in seconds of
+        the monotonic clock, None means the present time.
         """
         if key not in self._lines and len(self._lines) >= self._most:
             now = time.monotonic() if now is None else now

@@ -1,4 +1,4 @@
-"""`serve`: accepts connections on a port and answers their requests, plain and TLS on the same port."""
+"""`serve`: a server that answers requests on a port, over plain and TLS connections."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
 
 log = line_logger(__name__)
 
-IDLE_TIMEOUT_SECONDS: Final = 120.0  # closes an idle connection (NettyServerConfig.serverChannelMaxIdleTimeSeconds)
+IDLE_TIMEOUT_SECONDS: Final = 120.0  # as NettyServerConfig.serverChannelMaxIdleTimeSeconds
 MAX_CONNECTIONS: Final = 65_535
 MAX_RECEIVED_BYTES: Final = 1024 * 1024 * 1024
 MAX_WAITING_BYTES: Final = 512 * 1024 * 1024
-# The connections accepted before other tasks run: each takes some 0.1 ms. If other tasks are slow, more are accepted,
-# in proportion to their time: a new connection after 500 connections of a flood waited for more than five seconds.
+# The connections accepted before other tasks run, each in some 0.1 ms. After slow tasks more are accepted, in
+# proportion to their time. Without that, a new connection behind a flood of 500 waited for more than five seconds.
 ACCEPTED_AT_ONCE: Final = 4
 ACCEPTED_A_SECOND: Final = 1_000
 MOST_ACCEPTED_AT_ONCE: Final = 100
-# The first byte of a TLS ClientHello; a frame begins with 0, its length being less than 16 MiB.
+# The first byte of a TLS ClientHello. The first byte of a frame is 0, since its length is below 16 MiB.
 TLS_FIRST_BYTE: Final = b"\x16"
 
 
 class TlsMode(enum.Enum):
-    """The kinds of connections that a server with an SSLContext accepts: only plain ones (DISABLED), plain and TLS
-    (PERMISSIVE), or only TLS (ENFORCING).
+    """The connections that a server with a certificate accepts: without TLS (DISABLED), with TLS (ENFORCING), or both
+    (PERMISSIVE).
 
     Source: remoting/common/TlsMode.java.
     """
@@ -60,10 +60,9 @@ class TlsMode(enum.Enum):
 class ServerBounds:
     """The limits on all connections of a server together, and on one header.
 
-    `connections` is lowered when the process's limit of descriptors would leave too few for files. Beyond
-    `received_bytes` (unfinished frames, requests under way) and `waiting_bytes` (answers that are not read) the
-    connections with the most bytes are closed. RocketMQ's servers, for comparison, are started with 4 and 8 GiB of
-    memory.
+    `connections` is lowered if the process's limit of file descriptors requires it. When unfinished frames and
+    unanswered requests take more than `received_bytes`, or unread answers more than `waiting_bytes`, the connections
+    with the most bytes are closed.
     """
 
     connections: int = MAX_CONNECTIONS
@@ -75,7 +74,7 @@ class ServerBounds:
 class Listening:
     """A port on which a server listens, with its open connections.
 
-    `host`, `port` and `address` are the real ones: if port 0 was requested, `port` is the number that the system chose.
+    `host`, `port` and `address` are the bound ones. If port 0 was requested, `port` is the one that the system chose.
     """
 
     def __init__(
@@ -123,11 +122,11 @@ async def serve(
 ) -> None:
     """Answers requests on a port until cancelled or `Listening.aclose`. `nursery.start` returns the `Listening`.
 
-    Times are seconds. A connection that idles for `idle_timeout`, or does not complete a frame within `frame_timeout`,
-    is closed. No more requests are read from a connection with `max_requests_per_connection` unanswered ones.
-    `on_close` is called for each connection that ended. With `fast_port_below` the server also listens that many ports
-    below, if that port is free. Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that
-    cannot be resolved or when `tls_mode` enforces TLS without `tls`.
+    Times are in seconds. A connection that idles for `idle_timeout`, or does not complete a frame within
+    `frame_timeout`, is closed. No more requests are read from a connection with `max_requests_per_connection`
+    unanswered ones. `on_close` is called after each connection. With `fast_port_below` the server also listens at the
+    port that many numbers below, if it is free (the fast port of Java's brokers). Raises `NetworkError` if it cannot
+    listen. Raises `InvalidArgument` for a host that cannot be resolved, or if `tls_mode` enforces TLS without `tls`.
     """
     opening = _opening(tls, tls_mode, frame_timeout)
     bounds = bounds or ServerBounds()
@@ -198,7 +197,7 @@ async def _accept_all(
         else:
             try:
                 connect(SocketWire(accepted))
-            except Exception as error:  # the other end has closed already, or memory is short
+            except Exception as error:  # the peer has closed already, or memory is short
                 log.debug("a connection was accepted and could not be used", exc_info=error)
                 accepted.close()
         if left <= 0:
@@ -223,15 +222,15 @@ async def _open(
 ) -> Wire:
     """Returns the wire itself, or TLS over it if its first byte begins a TLS handshake.
 
-    Raises `ConnectionAbortedError` if the mode enforces TLS and the peer sends anything else. The lock `turns` lets
-    other tasks run between two handshakes.
+    Raises `ConnectionAbortedError` if the mode enforces TLS and the peer sends anything else. The lock `turns`, which
+    all connections share, lets other tasks run between two handshakes.
     """
     if mode is TlsMode.DISABLED:
         return wire
     await trio.lowlevel.wait_readable(wire.socket)
     first = wire.socket.recv(1, socket.MSG_PEEK)
     if first == TLS_FIRST_BYTE:
-        async with turns:  # a handshake computes for a millisecond: other tasks run between two of them
+        async with turns:  # a handshake takes a millisecond: lets other tasks run between two
             await trio.lowlevel.checkpoint()
         return await accept_tls(wire, tls, handshake_timeout)
     if first and mode is TlsMode.ENFORCING:

@@ -1,6 +1,6 @@
-"""`sleep_and_hear`: a sleep, after which the caller drops peers that were silent.
+"""`sleep_and_hear`: a sleep for tasks that then drop silent peers.
 
-If this process was suspended meanwhile, it sleeps again, so that bytes which arrived in that time are read first.
+If this process was suspended meanwhile, it sleeps again, so that what peers sent in that time is read first.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Final
 
 import trio
 
-# A sleep that ends this much later was ended by a process that stood still, or was starved, for that time.
+# If a sleep ends later than planned by this time, the process was suspended or got no processor time.
 LATE_SECONDS: Final = 5.0
 
 
 async def sleep_and_hear(seconds: float) -> None:
-    """Sleeps for `seconds`, and again each time that it wakes over 5 s late, as a suspended or starved process does.
+    """Sleeps for `seconds`, and again if it wakes over 5 s late, as after a suspension of this process.
 
-    Bytes that peers sent in that time wait in their connections, and are read during the next sleep.
+    What peers sent meanwhile is read during the second sleep.
     """
     while True:
         began = trio.current_time()

@@ -1,7 +1,7 @@
 """The reasons for which TLS failed, each with its remedy.
 
-In TLS 1.3 a client's handshake ends before the server has checked the client's certificate, so the server's refusal
-arrives as the first read.
+Not only handshakes fail. In TLS 1.3 a client's handshake ends before the server has checked the client's certificate,
+so the client's first read raises the refusal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 OWN_CERTIFICATE: Final = "context.load_cert_chain(...) (Spark: tlsCertFile; pyrmq: --tls-cert)"
 AUTHORITY: Final = "cafile= of ssl.create_default_context (Spark: tlsCaFile; pyrmq: --tls-ca)"
-# The meaning of alerts from the peer, and of failures on this side.
+# The meaning of OpenSSL's reasons: alerts from the peer, and failures on this side.
 REASONS: Final = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": f"the other end wants a certificate of this client: {OWN_CERTIFICATE}",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "the other end refused the handshake; it may want a certificate of this client: "

@@ -1,9 +1,9 @@
 """A server's TLS settings under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...), and its SSLContexts.
 
-Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java these settings are JVM properties, or in
-the file that `tls.config.file` names. Here they are among a server's other settings, or in such a file, which overrides
-them. Apache's servers can make a test certificate (`tls.test.mode.enable`). These servers make none, and without a
-certificate they are plain.
+In Java these settings are JVM properties, or in the file `tls.config.file`. Here they are among a server's other
+settings, or in such a file, which overrides them. Unlike Apache's servers, these servers do not make a test certificate
+(`tls.test.mode.enable`): without a certificate they do not use TLS.
+Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _secret(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """TLS settings: `server_*` for the server's own port, `client_*` and `enable` for its calls to other servers.
+    """TLS settings: `server_*` for the server's port, `client_*` and `enable` for its requests to other servers.
 
     Paths name PEM files. A key's password is left out of the `repr`, and hidden in `to_settings` by default.
     """
@@ -64,13 +64,14 @@ class TlsSettings:
 
     @property
     def mode(self) -> TlsMode:
-        """The mode of the port. In mode `permissive`, all connections are plain if there is no certificate."""
+        """The TLS mode of the server's port. Without a certificate, mode `permissive` means no TLS."""
         return TlsMode(self.server_mode)
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """Returns all settings by RocketMQ's names. Passwords that are set are replaced by a mask, unless `secrets`.
+        """Returns all settings by RocketMQ's names, with a mask in place of each password.
 
-        With `secrets` they are included, or left out if `config_file` is set, since they may stand in that file.
+        With `secrets`, passwords are included. If `config_file` is set, they are then left out, since they may come
+        from that file.
         """
         settings = encode_fields(self)
         if not secrets:
@@ -78,9 +79,9 @@ class TlsSettings:
         return {name: text for name, text in settings.items() if not self.config_file or name not in SECRET_NAMES}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """Returns a copy changed by these settings, then by those in the file `tls.config.file`, by RocketMQ's names.
+        """Returns a copy changed by `settings`, which have RocketMQ's names, then by those in `tls.config.file`.
 
-        Names that are no TLS settings are ignored. Raises `InvalidArgument` for a wrong value.
+        Settings that are not about TLS are ignored. Raises `InvalidArgument` for a wrong value.
         """
         settings = {**settings, **_file_settings(settings.get(CONFIG_FILE, self.config_file).strip())}
         own = {name: value.strip() for name, value in settings.items() if name in NAMES}
@@ -119,10 +120,10 @@ class TlsSettings:
         return context
 
     def client_context(self) -> ssl.SSLContext | None:
-        """Returns the SSLContext for calls to other servers, or None unless `tls.enable`.
+        """Returns the SSLContext for requests to other servers, or None unless `tls.enable` is set.
 
-        As in Apache's servers, the peer's certificate is checked only with `tls.client.authServer`, and its name never.
-        Raises `InvalidArgument` for files that cannot be used.
+        As in Apache's servers, the peer's certificate is checked only with `tls.client.authServer`, and the host name
+        in it never. Raises `InvalidArgument` for files that cannot be used.
         """
         if not self.enable:
             return None
@@ -140,7 +141,7 @@ class TlsSettings:
 async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
     """Loads the certificate of `settings` into `context` whenever its files change (srvutil/FileWatchService.java).
 
-    Later handshakes use it. Runs until cancelled. A certificate that cannot be used is logged, and the old one stays.
+    Later handshakes use it. If it cannot be used, this is logged, and the old one stays. Runs until cancelled.
     """
     loaded_stamps = _stamps(settings)
     while True:
@@ -151,7 +152,7 @@ async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> N
         loaded_stamps = stamps
         files = (settings.server_cert_path, settings.server_key_path, settings.server_key_password)
         try:
-            # Loaded into a separate context first: a pair that does not fit would leave half of it in `context`.
+            # Loaded into another context first: if the key does not fit, the certificate alone would stay in `context`.
             for tls_context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
                 _load_cert(tls_context, "server", *files)
         except InvalidArgument as error:

@@ -1,7 +1,7 @@
-"""`Turns`: long steps of many tasks, a few in each pass of the event loop.
+"""`Turns`: a limit for tasks that compute for long, so that only a few of them run in each pass of the event loop.
 
-Trio runs every runnable task before it looks for received bytes. If all steps were made in one pass, every other
-request would wait for all of them.
+Trio runs every runnable task before it looks for received bytes. If all these tasks ran in one pass, every new request
+would wait for all of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-# The steps in one pass. With more, other requests wait longer; with fewer, more passes look for received bytes.
+# The tasks in one pass. With more, other requests wait longer. With fewer, trio looks for received bytes more often.
 AT_ONCE: Final = 16
 
 
@@ -22,7 +22,7 @@ class Turns:
         self._waiting = trio.lowlevel.ParkingLot()
 
     def take_nowait(self) -> bool:
-        """Takes a turn in this pass of the event loop. Returns False if none is left, or other tasks wait for one."""
+        """Takes a turn in this pass of the event loop. Returns False if none is left."""
         if not self._left:
             return False
         if self._left == AT_ONCE:
@@ -31,7 +31,7 @@ class Turns:
         return True
 
     async def take(self) -> None:
-        """Waits for a turn, behind all tasks that wait already. If one is left, returns without a checkpoint."""
+        """Takes a turn, and if none is left waits for one, after the tasks that wait already."""
         if not self.take_nowait():
             await self._waiting.park()
 

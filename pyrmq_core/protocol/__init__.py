@@ -2,8 +2,8 @@
 
     framing     frames and headers: bytes to `Command`s and back, request and response codes, typed header fields
     requests    one file for each request and its response: both as values, and as commands
-    messages    message formats (record, batch, properties, compression, ids), names, and the two values that use
-                these formats: `Payload`, which `Sender` sends, and `RawPull`, which `Puller` returns
+    messages    message formats (record, batch, properties, compression, ids), names, `Payload`, the content of a
+                send request, and `RawPull`, the answer to a pull
     routes      topic routes and topic configurations as JSON
     java        Java's text and number formats, which the other folders use
     acl         signatures of requests
@@ -24,7 +24,7 @@ the plain form.
     framing/frame: `Command` and `encode_json`       `RequestForm`: a header template with a few varying fields
     requests/broker/send_message: `decode_fields`    `_USUAL`: the usual answer to a send
     requests/broker/pull_message: `PullAnswer`       `pull_offsets`: only the three offsets of an answer
-    messages/properties: `message_properties`        `plain_ends`: UNIQ_KEY and WAIT, at most KEYS and TAGS
+    messages/properties: `message_properties`        `plain_ends`: no delay, priority or lite topic
     a frozen dataclass's constructor                 `framing/fast_dataclass.maker_of`: fills all slots, by position
 
 `columnar/` is the fast form of encoding and decoding whole batches of messages.

@@ -1,5 +1,6 @@
-"""One connection: `connection` joins `wire` (bytes), `outbox` (frames to write), `calls` and `answers`.
+"""One connection, and the limits that many connections share.
 
-`peer` describes the other end to handlers. `stall_detector` finds connections that hang. `shared_bytes` limits the
-memory of all connections together.
+`connection` uses `wire` (its byte stream), `outbox` (frames to write), `calls` (its own requests) and `answers` (to the
+other end's requests). `peer` describes the other end to handlers. `stall_detector` finds connections that hang, and
+`shared_bytes` limits the memory of all connections together.
 """

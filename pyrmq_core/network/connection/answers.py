@@ -1,4 +1,4 @@
-"""Answers a peer's requests: calls the handler, turns failures into answers, and counts the open requests."""
+"""The answers to a peer's requests: handlers' results and failures, and the number of unanswered requests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pyrmq_core.protocol.framing.frame import encode_answer_head
 
 log = line_logger(__name__)
 
-# The assumed cost of a request under way beside its body: a task, its frames, the request's fields.
+# The assumed memory of an unanswered request without its body: a task, its stack frames, the request's fields.
 REQUEST_BYTES: Final = 4096
-# The late answers that an ended connection drops before other tasks run.
+# The number of `LateAnswer`s that an ended connection drops before it lets other tasks run.
 DROPPED_AT_ONCE: Final = 128
 
 
@@ -30,7 +30,7 @@ async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
 
 
 def refuse_unsupported(request: Command, _: Peer) -> Command:
-    """Returns REQUEST_CODE_NOT_SUPPORTED for any request. A connection without a handler of its own uses it.
+    """Returns REQUEST_CODE_NOT_SUPPORTED for any request. It is the handler of connections that were given none.
 
     Source: NettyRemotingAbstract.processRequestCommand.
     """
@@ -69,10 +69,10 @@ class OpenRequests:
         self._late: dict[LateAnswer, Command] = {}
 
     def begin_late(self, request: Command, answer: LateAnswer, ready: Callable[[LateAnswer], None]) -> None:
-        """Counts a request as open whose handler returned a `LateAnswer`, an answer that can be made only later.
+        """Adds a request whose handler returned a `LateAnswer`, an answer that can be made only later.
 
-        Calls `ready` with that object as soon as the answer can be made. Keeps the request without its fields and
-        body, to save memory.
+        Calls `ready` with that object as soon as the answer can be made. Drops the request's fields and body, to save
+        memory.
         """
         self._late[answer] = bare = replace(request, ext=NO_FIELDS, body=b"")
         self.begin(bare)
@@ -82,13 +82,10 @@ class OpenRequests:
         return self._late.pop(answer)
 
     async def drop_late(self) -> None:
-        """Calls `drop` of each `LateAnswer` that is not ready, so that it ends its wait and is never sent.
-
-        It is called once the connection has ended. Other tasks run between the calls.
-        """
+        """Calls `drop` of each `LateAnswer` that is not ready, after the connection has ended."""
         while self._late:
             for _ in range(DROPPED_AT_ONCE):
-                if self._late:  # the drop of an answer may end the wait of another
+                if self._late:  # dropping one answer may make another one ready, which removes it
                     self._late.popitem()[0].drop()
             with trio.CancelScope(shield=True):
                 await trio.lowlevel.checkpoint()

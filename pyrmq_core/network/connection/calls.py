@@ -1,6 +1,6 @@
 """The calls of one connection: requests that wait for their answers, each until its deadline.
 
-`DeadlineSweeper` is one task that checks the calls of many connections, so that none needs timers of its own.
+`DeadlineSweeper` is a single task that checks the deadlines of many connections, instead of a timer for each call.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ log = line_logger(__name__)
 MAX_OPAQUE: Final = 0x7FFF_FFFF
 REMEDY: Final = "look whether that server is alive and not overloaded, or allow more time"
 HEALTH_SECONDS: Final = 5.0
-# The least time between two checks of deadlines: a check costs some 0.05 us a call.
+# The least time between two checks of deadlines, and more for each call, since checking a call takes some 0.05 us.
 SWEEP_SECONDS: Final = 0.005
 SWEEP_SECONDS_PER_CALL: Final = 1e-6
-# The checks after which other tasks run: 10,000 in one go would delay them by a tenth of a second.
+# The number of connections checked before other tasks run: 10,000 at once would delay them by a tenth of a second.
 CHECKED_AT_ONCE: Final = 200
 
-# Receives the answer to a request, or the error; it must not raise.
+# A callback that receives the answer to a request, or the error. It must not raise.
 Done: TypeAlias = Callable[[Command | NetworkError], None]
 _Error = TypeVar("_Error", bound=RocketMQError)
 
@@ -40,8 +40,8 @@ _Error = TypeVar("_Error", bound=RocketMQError)
 class Call(Outgoing):
     """A request under way, and the task that waits for its answer or, if it is one-way, until it is written.
 
-    The class has no `__init__`: call `set_frame` and `register` on a new object. Python would call `__init__` from C,
-    which took a quarter of the instructions of a send.
+    The class has no `__init__`, which would take a quarter of the instructions of a send. Call `set_frame` and
+    `register` on a new object instead.
     """
 
     __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
@@ -60,8 +60,7 @@ class Call(Outgoing):
     def register(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
         """Sets the call's attributes, and enters it in the table of `calls` under its opaque.
 
-        It has to be called before any other method except `set_frame`. `deadline` is on trio's clock, and `timeout`
-        (seconds) is for the error's text.
+        `deadline` is on trio's clock. `timeout` (seconds) is only for the text of an error.
         """
         self._calls = calls
         self._task = self.result = None
@@ -75,8 +74,8 @@ class Call(Outgoing):
     async def wait(self) -> Command | None:
         """Returns the answer when it arrives, or raises the call's error.
 
-        Returns None when a one-way request is written. A call that waits only for room in the outbox returns None when
-        there is room. A cancelled call is withdrawn as if it was never made.
+        Returns None when a one-way request is written. `Calls.wait_for_room` uses a call without a request, for which
+        it returns None when the outbox has room. If the waiting task is cancelled, the call is withdrawn.
         """
         if self.result is None and not (self.oneway and self.started and self.chunks is None):
             self._task = trio.lowlevel.current_task()
@@ -123,7 +122,7 @@ class PostedCall(Call):
 
 
 class BulkFrames(Outgoing):
-    """The frames of requests that are posted together, with their common code, deadline and timeout."""
+    """The frames of requests that are sent together, with their common code, deadline and timeout."""
 
     __slots__ = ("code", "deadline", "timeout")
 
@@ -135,9 +134,9 @@ class BulkFrames(Outgoing):
 class BulkCall:
     """One of many requests that are sent together. A subclass overrides `end` to receive the answer or error.
 
-    The object itself is the entry in the call table, which saves one allocation for each request and keeps the garbage
-    collector idle. The request cannot be withdrawn: a caller that is no longer interested ignores the result. If the
-    call `borrows`, the answer's body may be a view of received bytes, which keeps a MiB or more of them alive.
+    The object itself is the entry in the call table, which saves an allocation for each request. The request cannot be
+    withdrawn: a caller that no longer needs the result ignores it. With `borrows` the answer's body may be a view of
+    the receive buffer, which then stays in memory (a MiB or more).
     """
 
     __slots__ = ("frames", "numbers", "opaque")
@@ -146,7 +145,7 @@ class BulkCall:
     borrows = False
 
     frames: BulkFrames
-    numbers: tuple[int, ...]  # the varying fields of its form; the caller sets them
+    numbers: tuple[int, ...]  # values of the template's varying fields, set by the caller
     opaque: int
 
     @property
@@ -171,7 +170,7 @@ class BulkCall:
 
 
 class RowReader(Protocol):
-    """A caller that receives the answers to its calls as lists."""
+    """A receiver of many answers at a time, as a list."""
 
     def answered_rows(self, answers: list[tuple[Any, AnswerRow]]) -> None:
         """Receives answers, each with its call, in the order of their arrival. It must not raise."""
@@ -179,9 +178,10 @@ class RowReader(Protocol):
 
 
 class RowCall(BulkCall):
-    """A bulk call whose `reader` receives the answer unparsed, in a list of answers that arrived together.
+    """A bulk call whose `reader` receives the answer in a list, with other answers that arrived together.
 
-    `end` receives an error, or an answer whose header the connection's `AnswerForm` does not match.
+    The answer's header stays unparsed if it matches the connection's `AnswerForm`, a regular expression. Otherwise
+    `end` receives the answer. `end` also receives an error.
     """
 
     __slots__ = ("reader",)
@@ -204,10 +204,10 @@ class Calls:
         self._numbers = count(1)
 
     def open(self, command: Request, timeout: float, deadline: float, done: Done | None = None) -> Call:
-        """Returns a new call under an unused opaque, ready to be written. With `done` it is a `PostedCall`.
+        """Returns a new call with an unused opaque, ready to be written. With `done` it is a `PostedCall`.
 
-        `deadline` is on trio's clock, `timeout` (seconds) is for the error's text. If it raises `HeaderError`, nothing
-        is registered.
+        `deadline` is on trio's clock. `timeout` (seconds) is only for the text of an error. Raises `HeaderError` if the
+        request cannot be encoded.
         """
         while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
             pass
@@ -246,7 +246,7 @@ class Calls:
     def open_all(self, form: RequestForm, requests: Iterable[BulkCall], timeout: float, deadline: float) -> Outgoing:
         """Enters many requests in the call table, and returns their frames, which the template `form` encodes.
 
-        A request that cannot be encoded receives its error at once, and the others are sent nevertheless.
+        A request that cannot be encoded ends at once with its error. The frames of the others are still returned.
         """
         table, opaques, frames = self.table, self._numbers, BulkFrames()
         frames.code, frames.timeout, frames.deadline = form.code, timeout, deadline
@@ -266,7 +266,7 @@ class Calls:
         return frames
 
     def answered(self, answer: Command) -> bool:
-        """Passes an answer to its call. Returns False without such a call: the answer is late or was not requested."""
+        """Passes an answer to its call. Returns False if no call has its opaque, perhaps since it arrived too late."""
         table, opaque = self.table, answer.opaque
         call = table.get(opaque)
         if call is None or call.oneway or not call.started:
@@ -281,7 +281,7 @@ class Calls:
         return True
 
     def answered_rows(self, rows: Iterable[AnswerRow]) -> None:
-        """Passes answers to their calls: those of `RowCall`s to their reader as a list, others as commands."""
+        """Passes answers to their calls: to a `RowCall`'s reader as a list, to any other call as a command."""
         table = self.table
         rows_by_reader: dict[RowReader, list[tuple[RowCall, AnswerRow]]] = {}
         reader, answers = None, list[tuple[RowCall, AnswerRow]]()
@@ -308,7 +308,7 @@ class Calls:
             self._outbox.withdraw(call)
 
     def expire(self, now: float) -> float:
-        """Ends the calls with deadlines up to `now` by `CallTimeout`. Returns the next deadline, or infinity."""
+        """Ends the calls with deadlines up to `now` with `CallTimeout`. Returns the next deadline, or infinity."""
         earliest = math.inf
         overdue = []
         for call in self.table.values():
@@ -354,7 +354,7 @@ class SweptConnection(Protocol):
 
 
 class DeadlineSweeper:
-    """A task that ends calls at their deadlines, and connections that idle, stall, or never complete a frame."""
+    """A task that ends calls at their deadlines, and closes connections that hang (see `StallDetector`)."""
 
     def __init__(self, health_seconds: float = HEALTH_SECONDS) -> None:
         self._health_seconds = health_seconds
@@ -377,7 +377,7 @@ class DeadlineSweeper:
             self._woken.set()
 
     def looks_before(self, deadline: float) -> bool:
-        """Returns whether the sweeper wakes by `deadline` anyway. If not, `look_at` has to be called to wake it."""
+        """Returns whether the sweeper will wake by `deadline` even without a call of `look_at`."""
         return self._wakes_at <= deadline
 
     async def run(self) -> None:

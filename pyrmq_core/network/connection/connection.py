@@ -1,8 +1,8 @@
-"""A connection: one wire between two ends, each of which may call and be called, many calls at once.
+"""A connection between two programs, each of which may send requests to the other, many at once.
 
-One task reads and answers. Another, started when first needed, writes the frames that the wire did not take at once.
-Deadlines of calls are entries in a table that the sweeper of the pool or server checks: a cancel scope for each call
-would double its cost.
+One task reads requests and answers. Another one, started when first needed, writes the frames that the kernel did not
+accept at once. The `DeadlineSweeper` of the pool or server ends calls at their deadlines, since a cancel scope for each
+call would double its cost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = line_logger(__name__)
 
 MAX_REQUESTS: Final = 10_000
 
-# A context that admits one task at a time, such as a lock; and a context that admits all.
+# An async context manager that lets one task in at a time, such as a lock, and one that lets in all.
 OneByOne: TypeAlias = AbstractAsyncContextManager[object]
 ALL_AT_ONCE: Final[OneByOne] = nullcontext()
 
@@ -42,10 +42,10 @@ ALL_AT_ONCE: Final[OneByOne] = nullcontext()
 class Connection:
     """One end of a connection between two programs, each of which may send requests to the other.
 
-    It works while `run` does, and any task may use it. The owner that runs it closes it with `aclose`, or with `close`
-    from plain functions. Every call under way then fails at once with `ConnectionClosed`. `wire` is its stream of
-    bytes, and `address` the address that was dialled. `opening`, if set, returns the wire to use after a handshake
-    (TLS). Faults of the other end are logged at `log_level`.
+    Its owner runs it by `run`, and closes it by `aclose`, or by `close` without waiting. Every call under way then
+    fails with `ConnectionClosed`. Any task may use it while it runs. `wire` is its byte stream, and `address` the
+    address to which it was opened. `opening`, if set, returns the wire to use after a TLS handshake. Faults of the
+    other end are logged at `log_level`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Connection:
         log_level: int = logging.INFO,
     ) -> None:
         self.address = address or wire.address
-        self._peer = Peer(self, wire.address, wire.local_address)  # None once the connection has ended
+        self._peer = Peer(self, wire.address, wire.local_address)  # deleted when the connection has ended
         self._wire = wire
         self._opening = opening
         self._endings = endings
@@ -110,14 +110,17 @@ class Connection:
     async def call(self, command: Command, *, timeout: float) -> Command:
         """Sends a request and returns its answer, whatever the code. `timeout` is in seconds.
 
-        Raises `CallTimeout` and `ConnectionClosed`. Their `request_left` is False only when no byte of the request can
-        have reached the peer. The request of a cancelled caller is withdrawn, or written completely. The body must not
-        change before the answer.
+        Raises `CallTimeout` or `ConnectionClosed`. Their `request_left` is False only if no byte of the request can
+        have reached the peer. If the caller is cancelled, the request is withdrawn unless its writing has begun. The
+        body must not change before the answer.
         """
         return await self.call_until(command, trio.current_time() + timeout, timeout)
 
     async def call_until(self, command: Command, deadline: float, timeout: float) -> Command:
-        """Does what `call` does, by a deadline on trio's clock. `timeout` (seconds) is for the text of an error."""
+        """Sends a request and returns its answer by a deadline on trio's clock, with the errors of `call`.
+
+        `timeout` (seconds) is only for the text of an error.
+        """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._outbox.is_full:
             await self.wait_for_room(command, deadline, timeout)
@@ -126,11 +129,11 @@ class Connection:
         return answer
 
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
-        """Sends a request, or queues it even in a full outbox. The caller has to await `wait` of the result at once.
+        """Sends a request at once, or queues it even if the outbox is full. Returns the call, for its method `wait`.
 
-        With `done` there is no wait: `done` receives the answer or error. `deadline` is on trio's clock, and `timeout`
-        (seconds) is for the error's text. Raises `ConnectionClosed`, `CallTimeout` if `timeout` is not positive, and
-        `HeaderError` if the request cannot be encoded.
+        The caller has to await `wait` at once. With `done` it must not: `done` receives the answer or error. `deadline`
+        is on trio's clock, and `timeout` (seconds) is only for the text of an error. Raises `ConnectionClosed`,
+        `CallTimeout` if `timeout` is not positive, and `HeaderError` if the request cannot be encoded.
         """
         calls = self._calls
         if self.is_closed:
@@ -162,8 +165,8 @@ class Connection:
     def post(self, command: Request, *, timeout: float, done: Done) -> Callable[[], None]:
         """Sends a request without waiting. `done` receives the answer or the error, once, on the loop.
 
-        Returns a function that abandons the call. Requests that are posted from within `done` are written together. A
-        full outbox does not stop a post, so the caller limits the number of its posts. Raises `ConnectionClosed`.
+        Returns a function that abandons the call. Requests that `done` itself posts are written together. A full outbox
+        does not stop a post, so the caller has to limit the number of its posts. Raises `ConnectionClosed`.
         """
         return self.begin(command, trio.current_time() + timeout, timeout, done).forget
 
@@ -172,9 +175,9 @@ class Connection:
     ) -> Callable[[], None] | None:
         """Sends a request without waiting. `done` receives its answer, or an error at the latest at `deadline`.
 
-        Returns a function that abandons the call. `deadline` is on trio's clock, `timeout` is for the error's text. If
-        `loop.writes_here` (in another thread than the loop's), the request is sent only if no other call is under way
-        and the socket accepts it at once. Otherwise nothing is sent, and None is returned.
+        Returns a function that abandons the call. `deadline` is on trio's clock, `timeout` is only for the text of an
+        error. With `loop.writes_here`, which means another thread than the loop's, it sends the request only if no
+        other call is under way and the socket accepts it at once. Otherwise it sends nothing and returns None.
         """
         if loop.writes_here:
             return self._post_from_thread(command, deadline, timeout, done)
@@ -194,7 +197,7 @@ class Connection:
         except Exception as error:
             self._soon(partial(self._broken, error))
             return call.forget
-        except BaseException:  # after an interrupt it is unknown how much of the frame was written
+        except BaseException:  # such as an interrupt: it is unknown how much was written
             self._soon(partial(self.close, "a thread was interrupted while it wrote"))
             raise
 
@@ -213,9 +216,9 @@ class Connection:
             self._broken(error)
 
     def lend_answers(self, form: AnswerForm) -> None:
-        """Lets the answers to bulk calls share memory with the receive buffer, which saves copying their bodies.
+        """Makes the bodies of answers to bulk calls views of the receive buffer, which saves copying them.
 
-        Headers that the regular expression `form` matches are not parsed until a further field of them is used.
+        A header that matches the regular expression `form` is not parsed until another of its fields is used.
         """
         self._decoder.lends, self._decoder.answer_form = True, form
 
@@ -231,7 +234,7 @@ class Connection:
     async def wait_answer_turn(self) -> None:
         """Waits until few bytes are queued for writing. A handler calls it just before it makes a large answer.
 
-        A peer that does not read then costs at most `TURN_BYTES` and one answer, for any number of handlers.
+        The answers to a peer that does not read then take little memory, even if many of its requests are open.
         """
         await self._outbox.wait_turn()
 
@@ -253,7 +256,7 @@ class Connection:
         await self.wait_closed()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reads, answers and writes until either end closes. An exception ends this connection alone."""
+        """Reads, answers and writes until either end closes. An exception ends only this connection."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -266,7 +269,7 @@ class Connection:
                     if not self.is_closed:
                         await self._work(nursery)
                 finally:
-                    self.close("this end stopped")  # before the nursery ends, so that no task is started in it
+                    self.close("this end stopped")  # before the nursery ends, since `close` stops new tasks in it
         except* Exception as failures:
             self._broken(failures)
         finally:
@@ -276,7 +279,7 @@ class Connection:
         return self._calls.expire(now)
 
     def check_health(self, now: float) -> None:
-        """Closes the connection if it exceeds its `ConnectionTimeouts`. Frees its receive buffer if it is quiet.
+        """Closes the connection if it exceeds its `ConnectionTimeouts`. Frees the receive buffer of an idle one.
 
         `now` is on trio's clock.
         """
@@ -327,7 +330,7 @@ class Connection:
         del self._peer
 
     async def wait_for_room(self, command: Request, deadline: float, timeout: float) -> None:
-        if not self.is_closed and timeout > 0:  # `begin` raises in the other cases
+        if not self.is_closed and timeout > 0:  # in the other cases the caller's `begin` raises
             self._sweeper.look_at(deadline)
             await self._calls.wait_for_room(command, timeout, deadline)
 
@@ -340,7 +343,7 @@ class Connection:
                 if self._memory and self._decoder.held_bytes + self._under_way.bytes != self._held_bytes:
                     self._note_held()
                 await self._take_commands(nursery)
-            async with self._endings:  # one end takes a third of a millisecond, and thousands may come at once
+            async with self._endings:  # ending takes 0.3 ms, and thousands may end at once
                 self.close("the other end closed it")
         except Exception as error:
             self._broken(error)
@@ -388,7 +391,7 @@ class Connection:
         self._reading = True
 
     async def _pause(self) -> None:
-        """Stops reading while too many requests or answers are open, so that a peer that sends faster has to wait."""
+        """Waits while too many requests are unanswered, or too many answers unread. Nothing is read meanwhile."""
         self._reading = False
         self._outbox.release()
         await self._under_way.wait_for_room()

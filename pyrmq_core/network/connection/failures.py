@@ -1,4 +1,4 @@
-"""Texts for answers, errors and the log about failures, and the reasons for which connections end."""
+"""The texts of failures for answers, errors and the log, and the reasons for which connections end."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ MAX_FAILURE_CHARS: Final = 4000
 
 
 def reason_to_close(error: Exception, address: str, level: int) -> str:
-    """Returns the reason why `error` ends the connection with this address, and logs it unless the network failed.
+    """Returns the reason why `error` ends the connection with this address, and logs it.
 
-    Faults of the other end are logged at `level`, failures of this program as errors.
+    Faults of the other end are logged at `level`, failures of this program as errors, failures of the network not at
+    all.
     """
     if isinstance(error, WIRE_ERRORS):
         return tls_reason(error) or getattr(error, "strerror", None) or str(error) or _cause(error)
@@ -38,7 +39,7 @@ def _cause(error: Exception) -> str:
 
 
 def not_running(_: Callable[[], None]) -> None:
-    """Raises `AssertionError`. A connection that does not run calls it in place of `run_sync_soon` of its loop."""
+    """Raises `AssertionError`. It replaces the loop's `run_sync_soon` in a connection that does not run."""
     raise AssertionError("a connection that does not run")
 
 

@@ -1,7 +1,7 @@
-"""The frames that a connection has to write, in order. A single frame is written at once, several are joined.
+"""The frames that a connection has to write, in order.
 
-A frame of which no byte is written can be withdrawn. A frame that was begun is always completed, since half a frame
-would end the connection for all its calls.
+A frame can be withdrawn until its first byte is written. After that it is always completed, since half a frame would
+end the connection for all its calls.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import trio
 
 from pyrmq_core.network.connection.wire import Chunk, Wire
 
-# Bodies from this size on are not joined with their header: copying costs more than a second buffer in one write.
+# Bodies from this size on are not joined with their header: passing two buffers to one write costs less than the copy.
 APART_FROM_BYTES: Final = 32 * 1024
-# The most bytes of one write: enough to spare system calls, few enough that joining them is cheap.
+# The most bytes of several frames in one write: enough to save system calls, few enough that joining them is cheap.
 JOIN_BYTES: Final = 256 * 1024
 JOIN_CHUNKS: Final = 512
 # While more than this is queued, new calls wait and requests are not read.
 FULL_BYTES: Final = 16 * 1024 * 1024
-# The bytes to write before the lengths of the queued answers are summed again.
+# While answers fill the queue, their total size is computed again each time this many bytes are written.
 SUMMED_AFTER_BYTES: Final = FULL_BYTES // 16
-# Queued bytes are reported in steps of `NOTE_BYTES`. `TIGHT_FULL_BYTES` limits them while the server's memory for
-# queued bytes is short.
+# The growth of the queue after which its size is reported to the server's memory limit, and the limit that replaces
+# `FULL_BYTES` while that memory is short.
 NOTE_BYTES: Final = 16 * 1024
 TIGHT_FULL_BYTES: Final = 1024 * 1024
 WOKEN_AT_ONCE: Final = 64
-# While `TURN_BYTES` are queued, waiting answers are not made; between two checks `TURNS_AT_ONCE` answers are made.
+# While this many bytes are queued, handlers wait before they make large answers. Then `TURNS_AT_ONCE` of them continue.
 TURN_BYTES: Final = JOIN_BYTES
 TURNS_AT_ONCE: Final = 16
 
@@ -37,7 +37,8 @@ TURNS_AT_ONCE: Final = 16
 class Outgoing:
     """A frame to write.
 
-    `started` is True once a byte of it may have reached the peer. `chunks` is None after it was written or withdrawn.
+    `started` is True once a byte of it may have reached the peer. `chunks` has the bytes that are not written yet, and
+    is None after the frame was written or withdrawn.
     """
 
     __slots__ = ("chunks", "size_bytes", "started")
@@ -47,7 +48,7 @@ class Outgoing:
     started: bool
 
     def set_frame(self, head: bytes, body: Chunk) -> None:
-        """Sets the bytes to write. It is called before other methods, in place of an `__init__` (see `Call`)."""
+        """Sets the bytes to write. It has to be called first, since the class has no `__init__` (see `Call`)."""
         body_bytes = len(body)
         self.started = False
         self.size_bytes = len(head) + body_bytes
@@ -60,7 +61,7 @@ class Outgoing:
 
 
 class Answer(Outgoing):
-    """The frame of an answer. While too many answers are queued, the connection reads no requests."""
+    """The frame of an answer. The connection stops reading while too many bytes of answers are queued."""
 
     __slots__ = ()
 
@@ -68,10 +69,10 @@ class Answer(Outgoing):
 class Outbox:
     """The frames of one connection that are not written yet.
 
-    A frame is written at once if nothing is queued. `run` writes the queue: it is the connection's only writer task,
-    started by `start_writer` when it is first needed, so an idle connection has none. A frame sent with `alone=False`
-    wakes it, and frames that follow before it runs are joined in one write. `note` receives the number of queued
-    bytes from time to time. If it returns True, memory is short, and fewer bytes are queued from then on.
+    A frame is written at once if nothing is queued. A writer task, `run`, writes the queue. `start_writer` starts it
+    when it is first needed. After a frame sent with `alone=False`, further frames are queued until the writer runs, and
+    are then written together. `note` receives the number of queued bytes from time to time. If it returns True, memory
+    is short, and the outbox is full at a smaller number.
     """
 
     def __init__(self, wire: Wire, start_writer: Callable[[], None], note: Callable[[int], bool] | None = None) -> None:
@@ -112,9 +113,9 @@ class Outbox:
             self._wake_writer()
 
     def write_from_thread(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
-        """Writes a frame from another thread while the loop waits. If no byte can be sent, drops it and returns False.
+        """Writes a frame from another thread while the loop waits for I/O. Returns False if no byte can be sent.
 
-        The outbox must be idle. `soon` wakes the writer task on the loop for the rest of a partly written frame.
+        The outbox must be idle. If only a part is sent, `soon` schedules the writer task on the loop, to send the rest.
         """
         if not self._write(frame):
             if not frame.started:
@@ -152,10 +153,7 @@ class Outbox:
         self._waiting.append(frame)
 
     def wake_senders(self) -> None:
-        """Wakes up to 64 senders that wait for room in the outbox. Their writes then wake the next senders.
-
-        Also wakes handlers that wait in `wait_turn`.
-        """
+        """Wakes up to 64 senders that wait for room in the outbox, and handlers that wait in `wait_turn`."""
         if self._noted_bytes:
             self._report_queued()
         self._drained.set()
@@ -173,7 +171,7 @@ class Outbox:
                 await self._drained.wait()
 
     async def wait_turn(self) -> None:
-        """Waits until less than `TURN_BYTES` are queued. If they are already, returns without a checkpoint of trio."""
+        """Waits until less than `TURN_BYTES` are queued. Returns without a trio checkpoint if that is the case."""
         while self.queued_bytes >= TURN_BYTES:
             if self._turns is None:
                 self._turns = trio.lowlevel.ParkingLot()
@@ -196,7 +194,7 @@ class Outbox:
                     await self._send_whole()
             else:
                 self._writer_runs = False
-                if self._waiting or self._turns is not None:  # all queued frames may have been withdrawn
+                if self._waiting or self._turns is not None:  # no write wakes them if all frames were withdrawn
                     self.wake_senders()
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
 
@@ -257,7 +255,7 @@ class Outbox:
         self.wake_senders()
 
     async def _send_whole(self) -> None:
-        """Writes to a wire that does not report partial writes (TLS). Its frames count as begun before the write."""
+        """Writes to a wire that does not report partial writes (TLS). Sets `started` of the frames before the write."""
         data = b"".join(self._next_chunks())
         collected: list[Outgoing] = []
         size = 0

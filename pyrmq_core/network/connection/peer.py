@@ -1,4 +1,4 @@
-"""`Peer`, the other end of a connection for a handler, and the types of handlers and late answers."""
+"""`Peer`, by which a handler sees the other end of a connection, and the types of handlers and late answers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class PeerConnection(Protocol):
 class Peer:
     """The other end of a connection, as passed to the handler of its requests. It is equal only to itself.
 
-    `address` is `ip:port`. `connection` serves to call back and to answer later. `failure_line` limits the log lines
-    about failing requests.
+    `address` is `ip:port`. By `connection` a handler sends its own requests, or answers later. `failure_line` limits
+    the log lines about failing requests.
     """
 
     __slots__ = ("__weakref__", "address", "connection", "failure_line", "local_address")
@@ -57,29 +57,28 @@ class Peer:
 
     @property
     def port(self) -> int:
-        """The other end's port."""
         return parse_address(self.address)[1]
 
 
 class LateAnswer(ABC):
-    """An answer that can be made only later, and has no task until then, since thousands may wait on one connection.
+    """An answer that a handler can make only later. It needs no task until then, since thousands may wait.
 
-    The connection calls `wait` once. When `ready` is called, it awaits `make` in a task, and sends the answer. A
-    handler that wraps another one may await the `LateAnswer` itself.
+    The connection calls `wait` with a callback `ready`. When `ready` is called, the connection awaits `make` in a new
+    task, and sends the answer. A handler that calls another handler may also await its `LateAnswer`.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def wait(self, ready: Callable[[LateAnswer], None]) -> None:
-        """Begins to wait until the answer can be made. Calls `ready` then, on the loop, unless `drop` was called.
+        """Begins to wait, and returns. Calls `ready` with this object when the answer can be made.
 
-        `ready` receives this object, once.
+        It calls `ready` once, on the loop, and not after `drop`.
         """
 
     @abstractmethod
     async def make(self) -> Command | None:
-        """Returns the answer, or None to send none, once `ready` was called. It may be slow, since it has a task."""
+        """Returns the answer, or None to send none. It is called after `ready`, in its own task, and may be slow."""
 
     @abstractmethod
     def drop(self) -> None: ...
@@ -98,11 +97,11 @@ class LateAnswer(ABC):
         return await self.make()
 
 
-# A plain function answers at once and costs no task; an async function may wait, and so may a `LateAnswer`, which
-# costs a task at its end alone. On None nothing is sent;
+# A handler of requests. One that returns a `Command` needs no task. The `Awaitable` of an async handler gets a task. A
+# `LateAnswer` gets one only when it is ready. If the handler returns None, nothing is sent, and
 # `peer.connection.answer(request, answer)` may send the answer later.
 Handler: TypeAlias = Callable[[Command, Peer], "Command | Awaitable[Command | None] | None"]
 
 
 class CutConnection(Exception):
-    """Raised by a handler to close the connection at once, without an answer."""
+    """An exception that a handler raises to close the connection at once, without an answer."""

@@ -1,4 +1,4 @@
-"""The limit on the commands that a connection handles before other tasks run, so that busy connections take turns."""
+"""The limit on the commands that a connection handles before other tasks run."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Final
 import trio
 
 COMMANDS_AT_ONCE: Final = 64
-# This many received commands begin at once, even if other connections are busy: enough for the pulls of a few queues.
+# The commands of the first slice even if many connections are busy: enough for the pulls of a few queues.
 FIRST_COMMANDS: Final = 4
 # The longest time of a slice: requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01
-# The time of a slice while other connections are busy, too: a new request waits for about this time.
+# The time of a slice while other connections are busy, too. A request on a quiet connection waits about this long.
 SHARED_SECONDS: Final = 0.001
 
 
 class ReadTurns:
-    """The state that all connections of a server share: how many of them are handling commands (`reading`), and a fair
-    `lock` that lets one of them at a time continue with more commands.
+    """The state that all connections of a server share: the number of connections that handle commands (`reading`), and
+    a `lock` that lets one of them at a time continue after its first slice.
     """
 
     __slots__ = ("lock", "reading")
 
     def __init__(self) -> None:
-        self.lock = trio.Lock()  # fair: connections get it in the order in which they began to wait
+        self.lock = trio.Lock()  # connections get it in the order in which they began to wait
         self.reading = 0
 
 
 class ReadSlice:
     """A limit on the commands, and on the seconds, that a connection handles before it lets other tasks run.
 
-    Trio looks for received bytes only after all runnable tasks have run. So a connection handles its first slice of
-    commands at once, but acquires the lock that all connections share before each further slice. If a hundred
-    connections flood a server, only one of them continues in each pass of the event loop, and a request on a quiet
-    connection waits for one slice, not for a hundred.
+    A connection handles its first slice of commands at once, but acquires the lock that all connections share before
+    each further slice. Trio looks for received bytes only after all runnable tasks have run. If a hundred connections
+    flood a server, only one of them then continues in each pass of the event loop. So a request on a quiet connection
+    waits for one slice, not for a hundred.
     """
 
     __slots__ = ("_ends", "_has_turn", "_left", "is_over", "turns")

@@ -1,4 +1,4 @@
-"""`SharedBytes`: limits the total memory that a server's connections take, by closing the largest."""
+"""`SharedBytes`: a limit for the memory of all connections of a server, above which the largest are closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyrmq_core.network.log_lines import line_logger
 
 log = line_logger(__name__)
 
-# Connections are closed until at most this part of the limit is used: else each further byte would close another.
+# Connections are closed until at most this part of the limit is used. Otherwise each further byte would close another.
 KEPT_PART: Final = 0.75
 # While this part of the limit is used, each connection may queue fewer bytes.
 TIGHT_PART: Final = 0.5
@@ -35,9 +35,10 @@ _Reader = TypeVar("_Reader", bound=Reader)
 class SharedBytes(Generic[_Holder]):
     """A limit of `most` bytes for the memory that all connections of a server use together.
 
-    Each connection reports its own use by `note`. Above the limit, `held` (unless None) is called with each connection:
-    it frees unused buffers and returns the bytes still in use. If the total is still too high, the connections that use
-    the most are closed. `what` (the kind of bytes) and `setting` (the name of the limit) are words of the log message.
+    Each connection reports its memory by `note`. Above the limit, `held` (unless None) is called with each connection,
+    to free its unused buffers. It returns the bytes that the connection still takes. If the total is still too high,
+    the connections that take the most are closed. `what` (the kind of bytes) and `setting` (the name of the limit) are
+    for the log.
     """
 
     def __init__(self, most: int, *, what: str, setting: str, held: Callable[[_Holder], int] | None) -> None:
@@ -86,8 +87,9 @@ class SharedBytes(Generic[_Holder]):
 
 
 class Memory(Generic[_Reader]):
-    """The two memory limits of a server, each for all its connections together: one for received data (unfinished
-    frames and unanswered requests), one for answers that clients have not read yet.
+    """The two memory limits of a server, each for all its connections together.
+
+    `received` is for unfinished frames and unanswered requests, `waiting` for answers that clients have not read yet.
     """
 
     def __init__(self, max_received_bytes: int, max_waiting_bytes: int) -> None:
@@ -107,8 +109,7 @@ class Memory(Generic[_Reader]):
     def note_waiting(self, connection: _Reader, count: int) -> bool:
         """Records that `count` bytes of answers are queued for a connection.
 
-        Returns True if at least half of the limit for all connections is used, so that each connection should queue
-        less.
+        Returns True if at least half of the limit for all connections is used. The connection then has to queue less.
         """
         self.waiting.note(connection, count)
         return self.waiting.is_tight

@@ -1,4 +1,4 @@
-"""The detection of connections that idle, that wait too long for the rest of a frame, or whose peer stopped reading."""
+"""The detection of connections that idle, wait too long for the rest of a frame, or have a peer that does not read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ STALL_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionActivity:
-    """A connection's counters of activity at one time.
+    """A connection's activity at the time of a check.
 
-    `received` (reads that returned bytes), `commands` (frames that were read) and `written_bytes` only grow.
-    `frame_bytes` are the received bytes of an incomplete frame, `queued_bytes` those not written yet. `busy` is True
-    while requests or calls are open. `reading` is False while the connection intentionally does not read.
+    `received` (reads that returned bytes), `commands` (frames that were read) and `written_bytes` are totals since the
+    connection opened. `frame_bytes` is the received part of an incomplete frame, `queued_bytes` has yet to be written.
+    `busy` is True while requests or calls are open. `reading` is False while the connection intentionally does not
+    read.
     """
 
     received: int
@@ -31,8 +32,8 @@ class ConnectionActivity:
 class ConnectionTimeouts:
     """The times, in seconds, after which a connection is closed.
 
-    `idle` is the longest time without traffic and without open requests (None: no limit), `frame` the longest time to
-    complete a frame, `stall` the longest time in which a peer reads none of the bytes queued for it.
+    `idle` limits the time without traffic and open requests (None: no limit), `frame` the time to receive a complete
+    frame. `stall` limits the time in which a peer reads none of the bytes queued for it.
     """
 
     idle: float | None = None
@@ -46,9 +47,9 @@ class ConnectionTimeouts:
 
 
 class StallDetector:
-    """A detector for one connection, which compares its activity with that at the previous check.
+    """A detector of one connection's timeouts, which compares its activity with that at the previous check.
 
-    `check` returns why the connection has to be closed, or None. Its `now` is seconds of a monotonic clock.
+    `check` returns the reason to close the connection, or None. `now` is in seconds of a monotonic clock.
     """
 
     def __init__(self, limits: ConnectionTimeouts) -> None:

@@ -1,7 +1,7 @@
 """`Wire`: a plain socket or a trio stream (TLS, or memory streams in tests) that carries a connection's bytes.
 
-A plain socket is used without trio's own socket class. One system call passes to the kernel as much as it takes,
-without a checkpoint, so a write cannot be cancelled in the middle.
+A plain socket is used without trio's own socket class. A write is one system call without a checkpoint, which passes
+to the kernel as much as it accepts. So a write cannot be cancelled in the middle.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLOSE_SECONDS: Final = 1.0
 # The most that is read from a stream at once: each read creates a new object of that size.
 STREAM_RECEIVE_BYTES: Final = 64 * 1024
 
-# The errors of a broken or closed wire; the connection translates them, once.
+# The errors of a broken or closed wire. Only `Connection` translates them, to `ConnectionClosed`.
 WIRE_ERRORS: Final = (OSError, ssl.SSLError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -43,7 +43,7 @@ class Wire(Protocol):
     def local_address(self) -> str: ...
 
     def send_nowait(self, chunks: Sequence[Chunk]) -> int:
-        """Writes as much of the chunks as the kernel takes without waiting. Returns the number of bytes, perhaps 0."""
+        """Writes as much of the chunks as the kernel accepts at once. Returns the number of these bytes, perhaps 0."""
         ...
 
     async def wait_sendable(self) -> bool:
@@ -114,9 +114,10 @@ class SocketWire:
 
 
 class StreamWire:
-    """A wire over a trio stream, such as TLS. It sends by `send_all` only, and `send_nowait` always returns 0.
+    """A wire over a trio stream, such as TLS. It sends only by `send_all`, and `send_nowait` always returns 0.
 
-    Only the connection's writer task may call `send_all`, because a cancelled call may have sent a part of the data.
+    Only the connection's writer task may call `send_all`, since a cancelled call may have sent half a frame. That task
+    is cancelled only when the connection ends.
     """
 
     def __init__(self, stream: trio.abc.Stream, address: str, local_address: str) -> None:

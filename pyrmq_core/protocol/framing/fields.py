@@ -80,7 +80,7 @@ _CODECS: Final[dict[type, tuple[Writer, Reader]]] = {
     bool: (_write_bool, parse_bool),
     float: (repr, float),
 }
-# Type hints are costly to resolve: each class is resolved once.
+# The resolved fields of each class, since resolving type hints is slow.
 _PLANS: Final[dict[type, Plan]] = {}
 
 

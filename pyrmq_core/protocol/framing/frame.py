@@ -43,7 +43,7 @@ LENT_FROM_BYTES: Final = 4 * 1024
 # The most bytes of replaced buffers kept for reuse.
 EARLIER_BYTES: Final = 12 * 1024 * 1024
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
-LAST_WORD: Final = Serialization.ROCKETMQ << 24 | MAX_HEADER_BYTES  # the greatest possible second word of a frame
+LAST_WORD: Final = Serialization.ROCKETMQ << 24 | MAX_HEADER_BYTES  # the greatest valid value of bytes 4 to 7
 # The longest header that a server reads. Most of a request's header is its properties: 32,767 bytes, which JSON may
 # expand sixfold. Other tasks wait while a header is parsed: a quarter of a MiB takes some 10 ms at worst. A client has
 # no such limit, because the answer to a batch names each of its messages.

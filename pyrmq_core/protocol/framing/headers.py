@@ -23,7 +23,7 @@ from pyrmq_core.protocol.java.integers import MAX_INT, MIN_INT
 from pyrmq_core.protocol.java.json_bounds import check_depth
 
 LAZY_OVER_BYTES: Final = 2048
-# The most fields of a header; RocketMQ's longest header class has some thirty.
+# The most fields of a header. RocketMQ's longest header class has some thirty.
 MAX_FIELDS: Final = 1_000
 
 # The names of client languages. A binary header has the index of one as a byte (remoting/protocol/LanguageCode.java).

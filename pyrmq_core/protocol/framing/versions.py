@@ -119,7 +119,7 @@ _NEW_REQUESTS: Final[Mapping[str, tuple[RequestCode, ...]]] = {
 KNOWN_SINCE: Final[Mapping[int, int]] = {
     code: version_number(release) for release, codes in _NEW_REQUESTS.items() for code in codes
 }
-# Those of `KNOWN_SINCE` that only NameServers answer, not brokers.
+# The requests of `KNOWN_SINCE` that only NameServers answer, not brokers.
 NEW_AT_NAMESERVERS: Final = frozenset(
     (
         RequestCode.QUERY_DATA_VERSION,

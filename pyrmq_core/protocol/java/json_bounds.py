@@ -29,7 +29,7 @@ def _nested(depth: int) -> str:
     return pattern
 
 
-# The pattern takes 5 to 13 ms to compile, which most processes never need.
+# Compiled on first use, since that takes 5 to 13 ms and most processes never need it.
 @cache
 def _text() -> re.Pattern[str]:
     return re.compile(rf"{_FLAT}(?:{_nested(MAX_DEPTH)}{_FLAT})*+", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Java's String.hashCode, by which brokers compare tags and index keys, and producers choose a sharding key's queue."""
+"""Java's String.hashCode: brokers compare tags and index keys by it, producers choose a sharding key's queue."""
 
 from operator import mul
 from typing import Final

@@ -53,7 +53,7 @@ def decompressed_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, add
     """Returns the record's body, decompressed unless `rules` say that it stays as stored.
 
     Raises `BodyDamaged` for a wrong CRC, `BodyTooLarge` if it would exceed `rules.max_body_bytes`, and `RecordError` if
-    it cannot be decompressed. The errors name the `queue` and the broker's `address`.
+    it cannot be decompressed. `queue` and the broker's `address` are for the texts of these errors.
     """
     body = raw.body
     if rules.verify_crc and body and zlib.crc32(body) & CRC_MASK != raw.body_crc:

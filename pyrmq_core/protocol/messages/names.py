@@ -85,7 +85,7 @@ _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Returns whether RocketMQ reserves the topic's name, except for the topics named after clusters and brokers."""
+    """Returns whether the topic is RocketMQ's own. Topics named after clusters and brokers are not recognized."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 

@@ -18,7 +18,7 @@ from pyrmq_core.protocol.messages.names import check_address
 from pyrmq_core.protocol.routes.topic_config import queue_count
 
 MASTER_ID: Final = 0
-# The most queues of all brokers in one route, since a client makes an object for each.
+# The most queues of all brokers in one route. It is limited, since a client makes an object for each queue.
 MAX_QUEUES_PER_ROUTE: Final = 262_144
 
 
@@ -44,7 +44,7 @@ class QueueData:
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
         return cls(
-            broker_name=sys.intern(str(members["brokerName"])),  # the same few names in many routes
+            broker_name=sys.intern(str(members["brokerName"])),  # many routes have the same few names
             read_queue_nums=queue_count(members["readQueueNums"]),
             write_queue_nums=queue_count(members["writeQueueNums"]),
             perm=int_member(members["perm"]),

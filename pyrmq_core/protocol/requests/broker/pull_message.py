@@ -31,7 +31,7 @@ class PullSysFlag(enum.IntFlag):
     LITE_PULL = 16
 
 
-# The four answers with offsets; every other code is a refusal.
+# The codes of answers with offsets. Every other code is a refusal.
 PULL_ANSWERS: Final = frozenset(
     (
         ResponseCode.SUCCESS,
