@@ -260,7 +260,7 @@ class HeldContext(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value of the context: the client, producer or consumer that was opened.
+        """The object that the opened context manager returned, such as a producer.
 
         Raises `InvalidState` in a child after `fork`, which has another loop.
         """

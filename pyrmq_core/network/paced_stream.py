@@ -20,7 +20,7 @@ LEAST_BYTES_A_SECOND: Final = 32 * 1024
 
 
 class PacedStream:
-    """A trio stream that closes its socket if one `send_all` takes longer than 10 s plus 1 s for each 32 KiB.
+    """A wrapper for a trio stream. It closes the socket if one `send_all` takes over 10 s plus 1 s for each 32 KiB.
 
     It then cancels `scope`, and also if a send fails since the peer is gone. It calls `on_end` when nothing more can be
     received.

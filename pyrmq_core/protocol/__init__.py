@@ -8,6 +8,8 @@
     java        Java's text and number formats, which the other folders use
     acl         signatures of requests
 
+`shown_values` is the text of wrong values in error messages.
+
 A length in received bytes is checked before it is used, and wrong bytes raise a subclass of `ProtocolError`. Topics and
 properties in records are read as Java reads them: bytes that are not UTF-8 become U+FFFD and never raise. Headers and
 JSON bodies have to be UTF-8.

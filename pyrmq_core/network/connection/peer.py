@@ -57,6 +57,7 @@ class Peer:
 
     @property
     def port(self) -> int:
+        """The other end's port number."""
         return parse_address(self.address)[1]
 
 

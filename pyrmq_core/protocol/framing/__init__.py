@@ -9,6 +9,9 @@ Read `command` first, then `frame`:
     fields             a dataclass to header fields and back
     header_requests    requests and responses that have only header fields, and the error for a refusal
     fast_dataclass     a fast constructor for frozen dataclasses
+    lent_answer        answers whose bodies are views of the receive buffer
+    remedies           advice at the end of error messages
+    versions           version numbers, and the requests that each version supports
 
 No module here knows a particular request: those are in `requests`.
 """

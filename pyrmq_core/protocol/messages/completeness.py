@@ -1,4 +1,4 @@
-"""The check that the answer to a pull holds every requested message.
+"""The check that the answer to a pull has every requested message.
 
 Queue offsets have no gaps, so a missing offset is data loss. A broker leaves out messages whose log file it has just
 deleted, or whose queue is damaged. It reports this only if the answer would be empty otherwise (MESSAGE_WAS_REMOVING in

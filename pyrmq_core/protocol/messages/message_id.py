@@ -4,7 +4,7 @@
     ip                   4 or 16      store host's ip        4 or 16
     process id           2            its port               4
     discriminator        4            commit-log offset      8
-    ms since month start 4
+    ms of the month      4
     counter              2
 
 Both are written in upper-case hex: 32 digits, or 56 with an IPv6 address.

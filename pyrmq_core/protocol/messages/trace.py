@@ -8,7 +8,7 @@ Fields are joined by U+0001, a record ends with U+0002, and a missing value is w
     SubBefore       time region group requestId msgId retryTimes keys
     SubAfter        requestId msgId costMs success keys contextCode time group
 
-A consumer writes a SubBefore and a SubAfter for each message before and after it calls the handler. Both have the same
+For each message, a consumer writes a SubBefore before it calls the handler, and a SubAfter after it. Both have the same
 `requestId`. For hosted RocketMQ (AccessChannel.CLOUD) Java leaves out the last two fields of SubAfter, which this
 library always writes. Source: client/trace/TraceDataEncoder.java, 5.4.0. 4.9.7 writes the same.
 """

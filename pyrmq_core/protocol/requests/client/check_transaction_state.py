@@ -1,6 +1,6 @@
 """CHECK_TRANSACTION_STATE (39): a broker queries a producer of the group for the state of a half message's transaction.
 
-The broker sends it one-way, over a connection on which the group sent a heartbeat. The producer then sends
+The broker sends it one-way, over the connection on which the producer sent its heartbeat. The producer then sends
 END_TRANSACTION (37) to that broker. The body is the half message as a stored record, with the topic and queue to which
 it was sent. 4.9 sends neither `topic` nor `bname`. Sources:
 remoting/protocol/header/CheckTransactionStateRequestHeader.java, client/impl/ClientRemotingProcessor.java

@@ -1,7 +1,7 @@
 """NOTIFY_CONSUMER_IDS_CHANGED (40): the members or subscriptions of a consumer group changed.
 
-A broker sends it one-way, over every connection on which the group sent a heartbeat. A client that does not receive it
-notices the change at its next periodic rebalance. Sources:
+A broker sends it one-way, to every client that sent a heartbeat of the group. A client that does not receive it notices
+the change at its next periodic rebalance. Sources:
 remoting/protocol/header/NotifyConsumerIdsChangedRequestHeader.java, client/impl/ClientRemotingProcessor.java
 (notifyConsumerIdsChanged), 5.4.0 and 4.9.7.
 """

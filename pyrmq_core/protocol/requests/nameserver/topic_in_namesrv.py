@@ -18,7 +18,7 @@ from pyrmq_core.protocol.routes.route import QueueData, TopicRouteData
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicInNamesrv(HeaderRequest):
-    """A request to remove a topic's queues from a NameServer's routes, at one cluster's brokers or at all."""
+    """A request to remove a topic's queues at the brokers of one cluster, or at all brokers, from the routes."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_NAMESRV
     topic: str = wire("topic")

@@ -28,7 +28,7 @@ class RequestMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueryAssignment:
-    """A request for the queues that one client has to read. `strategy` is Java's name of the strategy."""
+    """A request for the queues that one client has to read. `strategy` is Java's name of the way to assign queues."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_ASSIGNMENT
     topic: str
