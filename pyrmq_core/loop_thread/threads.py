@@ -71,7 +71,6 @@ class LoopLock(trio.abc.Instrument):
             self._lock.acquire()
 
     def end(self) -> None:
-        """Makes every later `try_run` return False. It is called when the loop has ended."""
         self._loop_waits = False
 
     def try_run(self, function: Callable[..., bool], *args: object) -> bool:

@@ -1,8 +1,7 @@
 """`serve_bytes`: a server for other protocols than RocketMQ's remoting, with a task for each connection.
 
-At most `max_connections` are open. A further connection replaces one whose peer the handler has not recognized within
-`patience` seconds. Of the host with the most such connections, the oldest one is replaced. So a host that opens many
-harms only itself.
+When the port is full, a further connection replaces one that its handler has not recognized: the oldest one of the host
+with most of them. So a host that opens many harms only itself.
 """
 
 from __future__ import annotations

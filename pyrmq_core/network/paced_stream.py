@@ -68,11 +68,10 @@ class PacedStream:
 async def paced(
     stream: trio.SocketStream, on_end: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
 ) -> AsyncIterator[PacedStream]:
-    """Yields a `PacedStream` over `stream`.
+    """Yields a `PacedStream` over `stream`, which cancels the block if the peer reads too slowly or is gone.
 
-    Cancels the block when the peer reads too slowly, or is gone while data is sent to it. Calls `on_end` when nothing
-    more can be received. When the block is cancelled from outside, closes the socket at once, which also ends a send
-    that is shielded from cancellation.
+    When the block is cancelled from outside, closes the socket at once, which also ends a send that is shielded from
+    cancellation. Calls `on_end` when nothing more can be received.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_close_at_the_end, stream)

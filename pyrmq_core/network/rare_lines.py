@@ -48,8 +48,7 @@ class RareLines:
     def of(self, key: Hashable, now: float | None = None) -> RareLine:
         """Returns the `RareLine` of a key.
 
-        If `most` keys have one already, those whose time has passed at `now` are removed first. `now` is in seconds of
-        the monotonic clock, None means the present time.
+        If `most` keys have one already, those whose time has passed at `now` (monotonic seconds) are removed first.
         """
         if key not in self._lines and len(self._lines) >= self._most:
             now = time.monotonic() if now is None else now

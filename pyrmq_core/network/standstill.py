@@ -14,10 +14,7 @@ LATE_SECONDS: Final = 5.0
 
 
 async def sleep_and_hear(seconds: float) -> None:
-    """Sleeps for `seconds`, and again if it wakes over 5 s late, as after a suspension of this process.
-
-    What peers sent meanwhile is read during the second sleep.
-    """
+    """Sleeps for `seconds`, and again if it wakes over 5 s late, as after a suspension of this process."""
     while True:
         began = trio.current_time()
         await trio.sleep(seconds)

@@ -1,7 +1,7 @@
 """ACL signatures: the header fields by which a request proves that its sender knows a secret key.
 
 The signature covers the values of all header fields, without names or separators, in the order of the names, then the
-body. It does not cover code, flag and opaque. A field added or changed after signing makes it invalid. Sources:
+body. It does not cover code, flag and opaque. Sources:
 acl/common/AclClientRPCHook.java, AclUtils.java, AclSigner.java (5.3.3). Both of RocketMQ's ACL versions use it.
 """
 

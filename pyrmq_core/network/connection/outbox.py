@@ -24,8 +24,8 @@ JOIN_CHUNKS: Final = 512
 FULL_BYTES: Final = 16 * 1024 * 1024
 # While answers fill the queue, their total size is computed again each time this many bytes are written.
 SUMMED_AFTER_BYTES: Final = FULL_BYTES // 16
-# The growth of the queue after which its size is reported to the server's memory limit, and the limit that replaces
-# `FULL_BYTES` while that memory is short.
+# The growth of the queue after which its size is reported, and the limit that replaces `FULL_BYTES` while the server's
+# memory is short.
 NOTE_BYTES: Final = 16 * 1024
 TIGHT_FULL_BYTES: Final = 1024 * 1024
 WOKEN_AT_ONCE: Final = 64

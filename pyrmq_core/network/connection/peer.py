@@ -98,9 +98,8 @@ class LateAnswer(ABC):
         return await self.make()
 
 
-# A handler of requests. One that returns a `Command` needs no task. The `Awaitable` of an async handler gets a task. A
-# `LateAnswer` gets one only when it is ready. If the handler returns None, nothing is sent, and
-# `peer.connection.answer(request, answer)` may send the answer later.
+# A handler of requests. Only an async handler, or a `LateAnswer` that is ready, gets a task. If a handler returns None,
+# nothing is sent, and `peer.connection.answer(request, answer)` may send the answer later.
 Handler: TypeAlias = Callable[[Command, Peer], "Command | Awaitable[Command | None] | None"]
 
 

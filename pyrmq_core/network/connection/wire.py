@@ -88,10 +88,6 @@ class SocketWire:
                 await trio.lowlevel.wait_writable(self.socket)
 
     async def receive(self, decoder: FrameDecoder) -> int:
-        """Receives bytes into the decoder's buffer and returns their number, 0 if the peer closed.
-
-        Each call is a trio checkpoint.
-        """
         if self._drained:
             await trio.lowlevel.wait_readable(self.socket)
         else:

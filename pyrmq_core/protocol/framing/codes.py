@@ -5,7 +5,7 @@ from typing import Final
 
 
 class RequestCode(enum.IntEnum):
-    """The codes of requests. Each stands for one operation of a server or a client."""
+    """The codes of requests."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11

@@ -7,8 +7,7 @@
     8             header      header
     8 + header    the rest    body
 
-`encode_frame` and `FrameDecoder` handle every frame. `RequestForm` encodes many requests of one kind faster, by a
-template. Sources: remoting/protocol/RemotingCommand.java, remoting/netty/NettyDecoder.java.
+Sources: remoting/protocol/RemotingCommand.java, remoting/netty/NettyDecoder.java.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 FIRST_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 256 * 1024  # the buffer grows to this size for small frames that arrive in great numbers
 KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024  # a larger buffer is freed between frames
-# These apply to a decoder that lends bodies: it returns them as views of its buffer. A buffer has `LENT_BUFFER_BYTES`,
-# or four times the longest frame so far up to `MOST_LENT_BYTES`. It is replaced when less than `LENT_ROOM_BYTES` are
-# free. Bodies below `LENT_FROM_BYTES` are copied.
+# For a decoder that returns bodies as views of its buffer. The buffer has `LENT_BUFFER_BYTES`, or four times the
+# longest frame up to `MOST_LENT_BYTES`. It is replaced when less than `LENT_ROOM_BYTES` are free. Bodies below
+# `LENT_FROM_BYTES` are copied.
 LENT_BUFFER_BYTES: Final = 1024 * 1024
 LENT_FRAMES: Final = 4
 MOST_LENT_BYTES: Final = 8 * 1024 * 1024
@@ -147,7 +146,7 @@ class FormedRequest:
         return self.form.command(self.numbers, self.text, self.body)
 
 
-# A fast constructor (see `fast_dataclass`), since one is made for every message sent.
+# Fast (see `fast_dataclass`), since one is made for every message sent.
 _make_formed_request: Final = maker_of(FormedRequest)
 
 Request: TypeAlias = Command | FormedRequest

@@ -1,7 +1,7 @@
 """Base classes of requests and responses that have only header fields, and the error for a refused request.
 
 A file under `requests/` has a request and its response as frozen dataclasses. `to_command` writes them as a `Command`,
-and `from_command` reads them from one. Client, server and tests use the same two methods.
+and `from_command` reads them from one.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pyrmq_core.protocol.java.json_bounds import check_depth
 from pyrmq_core.protocol.java.json_text import dumps, parse_bare
 
 # The first alternative matches strings, which stay unchanged. The second matches a key: an object without brackets in
-# it. The repetitions are possessive: with backtracking, a hostile text of some megabytes would take minutes.
+# it. The repetitions are possessive, as in `json_text`.
 _STRING: Final = r'"(?:[^"\\]++|\\.)*+"?'
 _KEY: Final = re.compile(rf'({_STRING})|(\{{(?:[^{{}}\[\]"]++|"(?:[^"\\]++|\\.)*+")*+\}})(\s*+:)', re.DOTALL)
 

@@ -18,8 +18,8 @@ from pyrmq_core.protocol.messages.sysflag import COMPRESSED, COMPRESSION_MASK, C
 
 # The default of Java's `rocketmq.message.compressLevel`.
 DEFAULT_LEVEL: Final = 5
-# Zstandard bodies are decompressed in pieces of this size, to stop at a limit. Four bytes may be a block of 128 KiB, so
-# one piece grows to 32 MiB at most.
+# Zstandard bodies are decompressed in pieces, to stop at a limit. A piece grows to 32 MiB at most, since four bytes may
+# be a block of 128 KiB.
 ZSTD_PIECE_BYTES: Final = 1024
 # The module of Python 3.14 and later.
 OWN_ZSTD: Final = "compression.zstd"
@@ -105,7 +105,7 @@ def _compress_lz4(body: bytes | memoryview, level: int) -> bytes:
         import lz4.frame
     except ImportError as error:
         raise _missing("lz4", "LZ4") from error
-    # As in Java's LZ4FrameOutputStream, the level is ignored. To this library a negative level means "faster".
+    # As in Java's LZ4FrameOutputStream, the level is ignored.
     compressed: bytes = lz4.frame.compress(bytes(body), compression_level=0, store_size=False)
     return compressed
 

@@ -3,8 +3,8 @@
     %LMQ%$orders$session-42     the name by which requests address queue 0 of lite topic session-42 in topic orders
 
 A record is stored once, with its offset in a queue of the parent topic. Two of its properties name the queues of lite
-topics that also contain it, and its offset in each. Two pitfalls of 5.5.0: a pull from a lite topic's queue without
-messages creates that queue, and the queue may contain delayed or rolled back messages. Sources:
+topics that also contain it, and its offset in each. In 5.5.0, a pull from a lite topic's queue without messages creates
+that queue, and the queue may contain delayed or rolled back messages. Sources:
 common/lite/LiteUtil.java, store/LmqDispatch.java (5.5.0).
 """
 

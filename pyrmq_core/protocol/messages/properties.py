@@ -2,8 +2,7 @@
 
     name 0x01 value 0x02        repeated, nothing escaped
 
-The last 0x02 may be missing: 4.9 leaves it out. `message_properties` and `encode_properties` encode any message, while
-`plain_ends` encodes most messages faster. Sources: common/message/MessageDecoder.java, MessageConst.java,
+The last 0x02 may be missing: 4.9 leaves it out. Sources: common/message/MessageDecoder.java, MessageConst.java,
 MessageType.java (5.4.0), client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl),
 client/impl/MQClientAPIImpl.java.
 """

@@ -3,8 +3,7 @@ and body.
 
 Most handlers read only a message's body and a property or two, while parsing the rest of the records is a third or more
 of the time of decoding a pull. In `UnreadMessage` the other fields of `MessageExt` are therefore Python properties.
-Reading one of them parses the record, sets all fields, and makes the object a `MessageExt`. `read_message` returns a
-message that is parsed at once.
+Reading one of them parses the record, sets all fields, and makes the object a `MessageExt`.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED, HOSTS
 
 COMMIT_LOG_OFFSET: Final = struct.Struct(">q")
 RECONSUME_TIMES_POSITION: Final = 72
-# The fields needed to read a record: size, magic, CRC, queue offset, sysFlag, size of the body. The bytes of the other
-# fields before the body are skipped.
+# The fields needed to read a record: size, magic, CRC, queue offset, sysFlag, size of the body.
 DECIDING: Final = struct.Struct(">iii8xq8xi44xi")
 NOT_PLAIN: Final = HOSTS_V6 | BATCH_RECORD | COMPRESSED
 
@@ -107,7 +105,7 @@ def reconsume_times_of(message: MessageExt) -> int:
 
 
 def _read(message: MessageExt) -> None:
-    """Parses the unread fields and makes the object a `MessageExt`. Two threads may do this at once."""
+    # Two threads may do this at once.
     record, packed = _SLOTS["store_host"].__get__(message), _SLOTS["properties"].__get__(message)
     if type(record) is not str:
         if type(record) is bytes:
@@ -175,5 +173,5 @@ class UnreadMessage(MessageExt):
         return self.__reduce_ex__(protocol)
 
 
-# A fast constructor (see `fast_dataclass`), since one is made for every message that is read.
+# Fast (see `fast_dataclass`), since one is made for every message that is read.
 _make_unread: Final = partial_maker_of(MessageExt, UnreadMessage, EAGER)

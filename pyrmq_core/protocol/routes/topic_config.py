@@ -17,7 +17,7 @@ from pyrmq_core.protocol.java.integers import int_member, long_member
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 # The most queues of a topic at one broker. RocketMQ has no limit, but maps a file into memory for each queue, and Linux
-# allows a process 65,530 mappings. A client makes an object for each queue in a route, so the number needs a limit.
+# allows a process 65,530 mappings.
 MAX_QUEUES_PER_TOPIC: Final = 65_535
 
 

@@ -1,7 +1,6 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): records of one queue from an offset on.
 
 Supported: every header field. Request 361 is the same with a newer code, which 4.9 does not know.
-`PullAnswer.from_command` reads an answer. `pull_offsets` is faster, and reads only its offsets.
 Sources: remoting/protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java,
 common/sysflag/PullSysFlag.java.
 """

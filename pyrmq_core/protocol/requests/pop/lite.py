@@ -100,8 +100,6 @@ LAST: Final = LiteStart("POLICY", 2)
 
 @dataclass(frozen=True, slots=True)
 class LiteChange:
-    """A change of the lite topics to which a group's client subscribes."""
-
     action: LiteAction
     client_id: str
     group: str
