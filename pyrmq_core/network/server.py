@@ -1,4 +1,4 @@
-"""`serve`: a server that answers requests on a port, over plain and TLS connections."""
+"""`serve`: a server that answers requests on one port, with and without TLS."""
 
 from __future__ import annotations
 

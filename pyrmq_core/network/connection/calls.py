@@ -170,7 +170,7 @@ class BulkCall:
 
 
 class RowReader(Protocol):
-    """A receiver of many answers at a time, as a list."""
+    """A receiver of answers in lists, for callers that send many requests together."""
 
     def answered_rows(self, answers: list[tuple[Any, AnswerRow]]) -> None:
         """Receives answers, each with its call, in the order of their arrival. It must not raise."""

@@ -220,7 +220,7 @@ def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
 def messages_of(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> tuple[list[MessageExt], int | None]:
-    """Returns the messages of a pull at offsets within `within`, but only as many as have 256 MiB of bodies together.
+    """Returns the messages of a pull at offsets within `within`, at most 256 MiB of bodies together.
 
     The second value is the offset of the first message that is left out, or None if all are returned.
     """
