@@ -1,7 +1,7 @@
 """The module by which pytest finds the fixture `rocketmq_cluster`: a RocketMQ in the test's own process.
 
-pytest loads it in every run of a Python that has pyrmq installed, so it loads nothing of pyrmq before a test asks for
-the fixture. The names that such tests need are in `pyrmq_core.testing`.
+pytest loads it in every run of a Python that has pyrmq installed. So it imports nothing of pyrmq until a test uses the
+fixture. The names that such tests need are in `pyrmq_core.testing`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def rocketmq_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
-    """A NameServer and one broker, new for each test, which `@pytest.mark.rocketmq_cluster(brokers=2)` changes.
+    """A NameServer and one broker, new for each test. `@pytest.mark.rocketmq_cluster(brokers=2)` sets other arguments.
 
-    It is the blocking `EmbeddedCluster`, which tests on any loop, or without one, can use.
+    It is the blocking `EmbeddedCluster`, which tests can use with or without an event loop.
     """
     from pyrmq_core.blocking import EmbeddedCluster
 

@@ -1,11 +1,19 @@
 """RocketMQ for Spark: the data source `rocketmq`, over the client core `pyrmq_core`.
 
-`source` is the entry that Spark finds. `read`, `stream` and `write` are batch reads, streaming reads, and writes of
-both kinds. `options`, `positions`, `offsets`, `read_limits`, `kafka_hints` and `namespaces` are pure: they parse
-options and decide by them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors`
-makes the errors that Spark shows. `tables` makes views of topics, `cdc` rows of changes, `cloud_events` columns of
-events. `session` activates a driver's session in threads and returns settings, one of which puts `python_path` on the
-path of Spark's Python processes. `gc_freeze` and `pyspark_releases` adapt to Spark's processes and releases.
+    source                        the entry that Spark finds
+    read, stream, write           batch reads, streaming reads, and writes of both kinds
+    options, positions, offsets   parse options and turn them into offsets, without input or output
+    read_limits, kafka_hints      the limits of a micro-batch, and hints for users of Spark's Kafka source
+    namespaces                    names in a tenant's namespace
+    worker, patience              the clients of a Python process, and waiting for brokers
+    spark_errors                  the errors that Spark shows
+    tables                        views of topics
+    cdc, cloud_events             rows of changes, and columns of events
+    session                       a driver's session in threads, and settings for it
+    python_path                   a folder that such a setting puts on the path of Spark's Python processes
+    gc_freeze, pyspark_releases   adapt to Spark's processes and releases
+
+The names in `__all__` are loaded at first use.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ _modules_frozen = 0
 def freeze_loaded_objects() -> None:
     """Moves every object loaded so far out of the garbage collector's reach (`gc.freeze`), in Spark's own processes.
 
-    It does nothing if no module was loaded since the last call, or in a process that Spark did not start. From then on,
-    the end of a process of Spark's prints no traceback, either (`end_quietly`).
+    It does nothing if no module was loaded since the last call, or in a process that Spark did not start. It also makes
+    the process print no traceback at its end (`end_quietly`).
 
     Every Spark step calls it twice. The call after the step's modules are loaded shortens the collection that Spark
     runs at the end. Otherwise that collection takes 10 ms after a step on the driver's side and 20 ms after a task: a

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
-# A noncharacter of Unicode, which is for the use inside a program: no text of a producer should have it.
+# A noncharacter of Unicode, reserved for use inside a program, so that no producer's text should have it.
 MARK: Final = "\ufdd0"
 BYTE_ORDER_MARK: Final = "\ufeff"
 CORRUPT: Final = "corrupt"
@@ -34,7 +34,7 @@ CHANGED_NUMBER: Final = r"[0-9][.eE]|-0(?![0-9])|NaN|Infinity"
 CHANGED_STRING: Final = rf'^(?:-?[0-9]+\.[0-9E-]+|0)$|^[\[{{"{MARK}]'
 # Texts that may hold a number beyond a double, of which Spark would make infinity.
 HUGE_NUMBER: Final = r"[eE]\+?[0-9]{3}|[0-9]{300}"
-# From the end of the last match (\G): a part without numbers, in which strings are skipped, then a number. Possessive
+# From the end of the last match (\G): a part without numbers, of which strings are skipped, then a number. Possessive
 # quantifiers keep Java's stack flat in strings of megabytes.
 NEXT_NUMBER: Final = r'\G((?:[^"0-9NI-]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+)(-?(?:[0-9][0-9.eE+-]*+|NaN|Infinity))'
 MARKED_NUMBER: Final = rf'"?{MARK}(-?(?:[0-9][0-9.eE+-]*|NaN|Infinity))"?'
@@ -68,7 +68,8 @@ Shape = Struct | Container | str
 class JsonRow:
     """The parsed JSON objects of a frame: one or two of its columns, from which the values of members are computed.
 
-    `row` has the values as `from_json` reads them. `strings` has the exact strings of the text, where they may differ.
+    `row` has the values as `from_json` reads them. `strings` has the strings exactly as in the text, where these may
+    differ.
     """
 
     row: Column
@@ -108,7 +109,7 @@ def with_json(
     within = F.when(wrapped.rlike(HUGE_NUMBER), F.regexp_replace(marked, MARKED_DOUBLE, "$1")).otherwise(wrapped)
     end_fields = f"`end` string, {CORRUPT} string"
     parsed = F.from_json(within, f"body array<struct<{fields}>>, {end_fields}", OPTIONS)
-    # Of its own projection each: Spark would compute an expression anew for each use in a condition.
+    # Each is a column of a projection, since Spark would compute an expression again for each use in a condition.
     frame = frame.select("*", parsed.cast(f"struct<body array<struct<{own_fields}>>, {end_fields}>").alias(name))
     row = F.col(name)
     if shape is None or json_shape is None:
@@ -158,7 +159,7 @@ def _may_differ(plain: Column, shape: Shape) -> Column:
 
 
 def exact(plain: Column, strings: Column, shape: Shape) -> Column:
-    """Returns the value `plain` with its strings replaced by the exact strings in `strings`, unless that is null."""
+    """Returns the value `plain` with its strings replaced by those in `strings`. If either is null, returns `plain`."""
     match shape:
         case Struct(fields):
             parts = [
@@ -177,7 +178,7 @@ def exact(plain: Column, strings: Column, shape: Shape) -> Column:
 
 
 def shape_of(type_: str) -> Shape | None:
-    """Returns the places of strings in a type of Spark's SQL, a tree of its nested types, or None without strings."""
+    """Returns where a type of Spark's SQL has strings, as a tree of its nested types, or None if it has none."""
     head, _, parameters = type_.partition("<")
     inner = parameters.rpartition(">")[0]
     match head.strip().lower():

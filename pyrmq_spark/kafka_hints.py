@@ -1,4 +1,4 @@
-"""Hints for error texts: the options and columns of this source in place of those of Spark's Kafka connector. Pure."""
+"""Hints for error texts: this source's options and columns that replace those of Spark's Kafka connector. Pure."""
 
 from __future__ import annotations
 

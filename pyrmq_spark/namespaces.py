@@ -1,6 +1,6 @@
-"""Names in a tenant's namespace: `NS%topic` on brokers, `topic` in options and rows. Pure.
+"""Names in a tenant's namespace: brokers know `NS%topic`, options and rows have `topic`. Pure.
 
-A name that already has the namespace is left unchanged. Checkpoints and `lag` hold the names on brokers.
+A name that already has the namespace is left unchanged. Checkpoints and `lag` have the brokers' names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyrmq_spark.positions import PerQueue, Position
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A tenant's namespace, and methods that add it to topics in options, which brokers know under the longer name.
+    """A tenant's namespace, with methods that turn the topics in options into the names that brokers know.
 
     A method that gets None returns None.
     """

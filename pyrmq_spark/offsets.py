@@ -1,7 +1,7 @@
 """Turns positions into offsets: the start of each queue, and the offset before which its read ends. Pure.
 
 The answers of brokers are arguments. The checks follow Spark's Kafka source (KafkaOffsetReaderAdmin.scala): every queue
-has a position, and no start is after its end. This is checked before and after the look-up, with different messages.
+has a position, and no end is before its start. The second is checked for the options, and again for the offsets.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ def resolve_start(
 ) -> ResolvedOffsets:
     """Returns the offset at which each queue starts.
 
-    Raises `InvalidOffsets` for a time after a queue's last message, unless `none_as_young` allows it. Raises `DataLost`
-    for an offset outside the queue's bounds, or `BrokerNotFound` if only a slave reports the bounds. Without
-    `fail_on_data_loss` the nearest offset inside is used instead.
+    Raises `InvalidOffsets` for a time after a queue's last message, unless `none_as_young` allows it. Raises
+    `BrokerNotFound` for an offset outside the queue's bounds if only a slave reports them, or else `DataLost`. Without
+    `fail_on_data_loss` the nearest offset inside is used in place of `DataLost`.
     """
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
@@ -139,7 +139,8 @@ def resolve_end(
 ) -> ResolvedOffsets:
     """Returns the offset before which each queue's read ends. For a time after all messages, it is the queue's end.
 
-    Raises the errors of `resolve_start` for an offset above the queue's upper bound.
+    Raises the errors of `resolve_start` for an offset above the queue's upper bound. A lower offset than the bounds
+    becomes the lower bound.
     """
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []

@@ -1,4 +1,4 @@
-"""Every option of the source `rocketmq`, one line each with name, type and default. Case does not matter.
+"""All options of the source `rocketmq`, one line each with name, type and default. Case does not matter in names.
 
 The options become three frozen values: `ConnectionOptions` (both directions), `SourceOptions` and `SinkOptions`.
 NAMESRV_ADDR is read on the driver, since executors may lack it. No secret appears in a repr or an error.
@@ -51,7 +51,7 @@ OPTIONS_OF_SPARK: Final = (
     "outputMode",
     "queryName",
 )
-# The most characters of an application's id; a manifest's record lists all applications.
+# The most characters of an application's id, since each record of a manifest lists all applications.
 MAX_APP_ID: Final = 255
 MAX_TOPIC_CHARS: Final = 127
 ASYNC_PROGRESS: Final = "asyncprogresstrackingenabled"
@@ -251,7 +251,7 @@ TABLES: Final = (ConnectionOptions, SourceOptions, SinkOptions)
 NAMES: Final = tuple(dict.fromkeys(line.metadata["name"] for table in TABLES for line in fields(table)))
 KNOWN: Final = {name.lower(): name for name in (*NAMES, *OPTIONS_OF_SPARK)} | {alias: alias for alias in ALIASES}
 
-# The names in lower case whose values may be shown.
+# The names of secrets in lower case, and then the names whose values errors may show.
 SECRETS: Final = {
     line.metadata["name"].lower() for line in fields(ConnectionOptions) if line.metadata["parse"] is secret
 }
@@ -309,7 +309,7 @@ def read_connection(raw: Options, environment: Mapping[str, str]) -> ConnectionO
 
 
 def read_source(raw: Options) -> SourceOptions:
-    """Returns the options of a read. Topics have their names on brokers, with the namespace."""
+    """Returns the options of a read. Topics have the names that brokers know, with the namespace."""
     options = _read(SourceOptions, raw)
     chosen = [
         name

@@ -35,8 +35,8 @@ def retry_until_timeout(
 ) -> T:
     """Returns the result of `ask`, which is called again after each error for which `passes` returns True.
 
-    `ask` is called with False the first time, and with True again. Raises `BrokerUnavailable`, whose text ends with
-    `remedy`, if such errors last longer than `seconds`. Raises any other error at once.
+    `ask` is called with False the first time, and with True in repetitions. Raises `BrokerUnavailable`, whose text ends
+    with `remedy`, if such errors last longer than `seconds`. Raises any other error at once.
     """
     deadline, again = time.monotonic() + seconds, False
     while True:
@@ -65,5 +65,5 @@ def of_a_stream(error: RocketMQError) -> bool:
 
 
 def of_a_batch(error: RocketMQError) -> bool:
-    """Returns whether a batch should wait after this error: a known broker of the topic is not registered."""
+    """Returns whether a batch should wait after this error: one that says that a known broker is not registered."""
     return isinstance(error, BrokerNotFound)

@@ -59,7 +59,7 @@ class PerQueue:
 Position = Word | AtTime | PerQueue
 
 
-# Seconds from 2001 to 2099, which as milliseconds are of January and February 1970.
+# Times from 2001 to 2099 in seconds. As milliseconds they would be in early 1970, which is refused as a mistake.
 FIRST_SECONDS: Final = 1_000_000_000
 LAST_SECONDS: Final = 4_102_444_800
 
@@ -70,7 +70,7 @@ def parse_start(text: str, option: str) -> Position:
 
 
 def parse_end(text: str, option: str) -> Position:
-    """Parses `latest`, or the JSON form. Raises `InvalidOffsets`, even for `earliest` anywhere in it."""
+    """Parses `latest`, or the JSON form. Raises `InvalidOffsets` for any other text, and for `earliest` in the JSON."""
     return _parse_offsets(text, option, (Word.LATEST,))
 
 
@@ -184,7 +184,7 @@ def _per_queue(text: str, option: str, point: Callable[[object, str], Point]) ->
 
 
 def _refuse_kafkas_form(option: str, text: str, topic: str, broker_name: str) -> None:
-    """Raises `InvalidOffsets` for a number in a broker's place, since Kafka's JSON has no level of brokers."""
+    """Raises `InvalidOffsets` for a number in place of a broker's name: Kafka's JSON has no level of brokers."""
     if broker_name.isdecimal():
         form = "[0, 1]" if option == "assign" else '{"0": ...}'
         _refuse(
@@ -196,7 +196,7 @@ def _refuse_kafkas_form(option: str, text: str, topic: str, broker_name: str) ->
 
 
 def _json_object(text: str, option: str) -> dict[str, Any]:
-    """Returns the JSON object in `text`. Refuses an object with a name twice, since one of its values would be lost."""
+    """Returns the JSON object in `text`. Refuses an object that has a name twice, since one value would be lost."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]

@@ -1,4 +1,4 @@
-"""The differences between the supported releases of PySpark, 4.0 to 4.3, detected by their features, not their number.
+"""The differences between the supported releases of PySpark, 4.0 to 4.3. Features are detected, not version numbers.
 
 PySpark's modules are imported inside of the functions, so that a process loads only those that it needs.
 """
@@ -18,7 +18,7 @@ FLOOR: Final = (4, 0)
 
 
 def check_pyspark() -> None:
-    """Raises `OldPySpark` under an older PySpark, which would find the source and later fail in a task."""
+    """Raises `OldPySpark` before PySpark 4.0, which would find the source and later fail in a task."""
     import pyspark
 
     release = tuple(int(part) for part in pyspark.__version__.split(".")[:2] if part.isdecimal())

@@ -1,8 +1,8 @@
 """The number of offsets that a micro-batch reads of the backlog. Pure.
 
 `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` work as in Spark's Kafka source
-(KafkaMicroBatchStream.scala: rateLimit, delayBatch), but the remainder of its division is distributed too. A limit on
-bytes divides in the same way.
+(KafkaMicroBatchStream.scala: rateLimit, delayBatch). Unlike there, the remainder of the division is distributed, too. A
+limit on bytes divides in the same way.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQu
 
 
 def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
-    """Returns each queue's share of the limit in proportion to its backlog, rounded up if below one, else down.
+    """Returns each queue's share of the limit in proportion to its backlog, rounded down, but at least 1.
 
-    The remainder gives one offset more to each of the queues that lost most by rounding.
+    The remainder gives one more offset to each of the queues that lost most by rounding.
     """
     total = sum(backlog.values())
     if total <= limit:

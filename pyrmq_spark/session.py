@@ -22,7 +22,7 @@ log = line_logger(__name__)
 W = TypeVar("W")
 
 FOLDER: Final = Path(__file__).parent / "python_path"
-# The command that Spark starts if PYSPARK_PYTHON names none.
+# The command that Spark starts if PYSPARK_PYTHON is not set.
 DEFAULT_PYTHON: Final = "python3"
 PYTHON_SECONDS: Final = 10.0
 HIDE_TRACEBACK: Final = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
@@ -55,7 +55,7 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     """
     warn_of_another_python()
     _mend_interrupted_writers()
-    # The type of the builder's argument.
+    # The argument of `SparkSession.builder.config` has this type.
     settings: dict[str, bool | float | int | str | None] = {HIDE_TRACEBACK: "true"}
     if os.name != "nt" and has_unix_sockets():
         settings["spark.python.unix.domain.socket.enabled"] = "true"
@@ -80,13 +80,13 @@ def activate_session(spark: SparkSession) -> None:
 
 
 def restore_session(spark: SparkSession | None = None) -> None:
-    """Makes `spark`, or the driver's session, the active one of the main thread, if an interrupt has taken it."""
+    """Makes `spark`, or the driver's session, active in the main thread again if an interrupt has taken it."""
     if threading.current_thread() is not threading.main_thread():
         return
     from pyspark.sql import SparkSession
 
     session = getattr(SparkSession, "_instantiatedSession", None) if spark is None else spark
-    if not isinstance(session, SparkSession) or session._sc._jsc is None:  # of Spark Connect, or it is stopped
+    if not isinstance(session, SparkSession) or session._sc._jsc is None:  # of Spark Connect, or stopped
         return
     jvm: Any = session._jvm
     if jvm.SparkSession.getActiveSession().isEmpty():
@@ -94,7 +94,7 @@ def restore_session(spark: SparkSession | None = None) -> None:
 
 
 def _mend_interrupted_writers() -> None:
-    """Patches `format` of Spark's writers to restore the session before Spark calls any code of this source."""
+    """Patches `format` of Spark's writers so that it restores the session before Spark calls code of this source."""
     try:
         from pyspark.sql.readwriter import DataFrameWriter
         from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -147,7 +147,7 @@ def warn_of_another_python() -> None:
 
 
 def _prefix(python: str) -> str | None:
-    # The file of a Python alone does not tell its environment, as it may be a link or a script.
+    # The path alone does not show the environment, as it may be a link or a script.
     import subprocess
 
     try:

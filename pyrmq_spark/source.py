@@ -60,7 +60,7 @@ class RocketMQDataSource(DataSource):
     _ends_batches = False
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        options = hide_secrets(options)  # this frame must not have them if Spark shows the locals of an error
+        options = hide_secrets(options)  # hidden, since Spark may show this frame's locals with an error
         super().__init__(options)
         with as_spark_error():
             check_pyspark()
@@ -69,7 +69,7 @@ class RocketMQDataSource(DataSource):
         freeze_loaded_objects()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restores a pickled source, and marks it as a copy: Spark ends each batch of a stream with such a copy."""
+        """Restores a pickled source, and marks it as a copy, with which Spark ends each batch of a stream."""
         self.__dict__.update(state, _ends_batches=True)
 
     @classmethod
@@ -196,8 +196,8 @@ def register(spark: SparkSession) -> None:
 class RocketMQReader(DataSourceReader):
     """A batch read from a fixed start to a fixed end, which Spark's planning resolves once for each `load()`.
 
-    It has no `pushFilters`. Spark 4.3 keeps one plan of a Python source for each `load()`, and the filter that is
-    pushed last decides what every scan of it reads, so two filters over one frame would give wrong rows.
+    It has no `pushFilters`. Spark 4.3 keeps one plan of a Python source for each `load()`, in which the last pushed
+    filter applies to every scan. Two filters over one frame would therefore give wrong rows.
     """
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:

@@ -40,11 +40,11 @@ def topics(
 ) -> dict[str, str]:
     """Makes a temporary view of each topic whose full name matches `pattern`. Returns the views' SQL names by topic.
 
-    RocketMQ's own topics, retries and dead letters have none. A view has the columns of a message, then the columns of
-    its bodies, inferred from each queue's newest `sample` messages, as in `typed`. `sample=0` leaves them out. A topic
-    that cannot be sampled now is logged and has a view without them. Spark takes a tenth of a second or more for a
-    view, so more than `limit` topics are refused. `options` are options of the source: nameServer, accessKey,
-    startingOffsets, ...
+    RocketMQ's own topics, retry and dead-letter topics, and manifests have no view. A view has the columns of a
+    message, then the columns of its bodies, inferred from each queue's newest `sample` messages, as in `typed`.
+    `sample=0` leaves them out. A topic that cannot be sampled now is logged and has a view without them. Spark takes a
+    tenth of a second or more for a view, so more than `limit` topics are refused. `options` are options of the source:
+    nameServer, accessKey, startingOffsets, ...
 
     Over Spark Connect a view shows the rows of its first query, of which a warning is logged: call `topics` again.
     """
@@ -147,7 +147,7 @@ def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
         helper += MARK
     frame, row = with_json(frame, text, schema.json_ddl, schema.ddl, name=helper)
     own = [row.value(column.name).alias(column.name) for column in schema.columns]
-    # Without reading the frame's columns, which is not allowed in a pipeline's function.
+    # Does not use `frame.columns`, which is not allowed in functions of a declarative pipeline.
     own.append(F.when(text.isNotNull() & ~row.fits(), F.make_valid_utf8(text)).alias(CORRUPT))
     return frame.select("*", *own).drop(helper, helper + STRINGS)
 

@@ -1,8 +1,8 @@
-"""The clients of this Python worker, one for each set of connection options, made when needed and kept between tasks.
+"""The clients of this Python worker, one for each set of connection options, opened when needed and then kept.
 
 Spark reuses its workers from task to task, and ends them at any moment without notice. So nothing here needs to be
-closed, nothing is ever pickled, and a child after `fork` opens its own connections (`pyrmq_core.blocking`). Each class
-is loaded when its name in `blocking` is first used, so a process that only reads does not load the producer.
+closed, nothing is ever pickled, and a child after `fork` opens its own connections (`pyrmq_core.blocking`). A class is
+loaded when its name in `blocking` is first used, so that a process that only reads does not load the producer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyrmq_core import blocking, with_namespace
 from pyrmq_spark.options import ConnectionOptions, SinkOptions, SourceOptions
 from pyrmq_spark.spark_errors import InvalidOption
 
-# The number of connection settings whose clients a worker keeps; beyond it, the least recently used is closed.
+# The most connection settings whose clients a worker keeps. Beyond it, the least recently used client is closed.
 MAX_CLIENTS: Final = 8
 DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
 

@@ -20,7 +20,7 @@ from pyrmq_core.protocol.framing.codes import PASSING_CODES
 from pyrmq_core.protocol.shown_values import shown
 
 T = TypeVar("T")
-log = line_logger(__name__)  # each producer of the topic chooses its ids
+log = line_logger(__name__)  # escapes control characters: any producer may choose task ids
 
 PAUSE_SECONDS: Final = 1.0
 
@@ -28,13 +28,14 @@ PAUSE_SECONDS: Final = 1.0
 class RocketMQBroker(AsyncBroker):
     """A broker for taskiq: `RocketMQBroker("tasks", nameserver="127.0.0.1:9876")`, with RocketMQ 5.0 or later.
 
-    A worker receives a task when it has room for it. While a task runs, its message stays invisible. A task whose
-    worker was killed, or that ended without the acknowledgement of taskiq's `ack_type`, runs again after `invisible`
-    seconds. After `max_reconsume_times` such repeats its message is a dead letter. A worker that shuts down returns its
-    unfinished tasks at once. A task that raised is acknowledged: taskiq's middlewares for retries send it anew.
+    A worker receives a task only when it can run it. While a task runs, its message stays invisible. A task runs again
+    after `invisible` seconds if its worker was killed, or if it ended without the acknowledgement of taskiq's
+    `ack_type`. After `max_reconsume_times` such repeats its message becomes a dead letter. A worker that shuts down
+    returns its unfinished tasks at once. A task that raised is acknowledged, since taskiq's middlewares for retries
+    send it again.
 
-    The label `delay` is in seconds. The label `priority` needs RocketMQ 5.4 or later, and is ignored beside a delay.
-    Further arguments are those of `pyrmq_core.aio.Client`. The topic must exist.
+    The label `delay` is in seconds. The label `priority` needs RocketMQ 5.4 or later, and is ignored if there is a
+    delay. Further arguments are those of `pyrmq_core.aio.Client`. The topic must exist.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class RocketMQBroker(AsyncBroker):
 
     async def startup(self) -> None:
         self._shut_down.clear()
-        if self._producer is None:  # taskiq's receiver starts it again after an error
+        if self._producer is None:  # taskiq's receiver calls `startup` again after an error
             self._producer = await self._new_producer().open()
         await super().startup()
 
@@ -96,7 +97,7 @@ class RocketMQBroker(AsyncBroker):
                     break
                 if not (ends := is_final(error)):
                     log.warning("receiving tasks from %s failed, and is tried again: %s", self.topic, error)
-                await asyncio.sleep(PAUSE_SECONDS)  # also before the end, after which taskiq's receiver listens again
+                await asyncio.sleep(PAUSE_SECONDS)  # also before raising: taskiq's receiver then listens again
                 if ends and not self._shut_down.is_set():
                     raise
                 continue
@@ -129,7 +130,7 @@ def _read(label: str, value: Any, read: Callable[[Any], T], kind: str) -> T:
 
 
 class _HeldTask:
-    """A received task, whose message stays invisible until it is acknowledged, given back, or its receiver ends."""
+    """A received task, whose message stays invisible until the task ends, is acknowledged or is given back."""
 
     def __init__(self, delivery: PopDelivery, invisible: float, all_held: set[_HeldTask]) -> None:
         self.task_id = delivery.message.keys
@@ -140,7 +141,10 @@ class _HeldTask:
         all_held.add(self)
 
     async def ack(self) -> None:
-        """Acknowledges the task, and repeats that after failures. A cancelled task is given back instead."""
+        """Acknowledges the task, and retries after failures.
+
+        If the calling asyncio task is being cancelled, gives the task back instead.
+        """
         if (call := asyncio.current_task()) is not None and call.cancelling():
             await self.give_back()
             return
@@ -159,7 +163,7 @@ class _HeldTask:
 
     async def give_back(self) -> None:
         """Makes the message visible at once, so that another worker can receive the task."""
-        # Waits for a sent extension, whose receipt replaces the one that it would give back.
+        # This waits for an extension under way, since its answer has the receipt handle that is valid now.
         await self._delivery.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
         self.end()
 
@@ -169,7 +173,7 @@ class _HeldTask:
 
 
 class _EndOfTasks(TaskiqMiddleware):
-    """A middleware that stops keeping a task's message invisible when the task ends, acknowledged or not."""
+    """A middleware that no longer keeps a message invisible after its task has ended, acknowledged or not."""
 
     def __init__(self, held: set[_HeldTask]) -> None:
         super().__init__()

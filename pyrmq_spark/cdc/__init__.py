@@ -1,7 +1,7 @@
 """Change data capture: the messages of Canal and Debezium as rows of changes, by expressions of Spark SQL alone.
 
 A change row has `op` (insert, update or delete), `key`, `before`, `after` and `sequence`, which orders the changes of a
-key. A changed key is a delete and an insert.
+key. An update that changes the key becomes a delete and an insert.
 """
 
 from pyrmq_spark.cdc.canal_rows import canal

@@ -20,10 +20,11 @@ from pyrmq_spark.spark_errors import InvalidChange, LackingColumn
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BLOB_CHARSET: Final = "ISO-8859-1"  # the charset by which Canal writes the bytes of a BLOB
-LOST_LETTER: Final = "\ufffd"  # which Canal writes for bytes of a text that are not UTF-8
-KINDS_BY_TYPE: Final = ("string", "binary", "timestamp")  # whose values depend on the column's type in MySQL
-# Names outside of a row that may be null in a message.
+BLOB_CHARSET: Final = "ISO-8859-1"  # the charset in which Canal writes the bytes of a BLOB
+LOST_LETTER: Final = "\ufffd"  # written by Canal for bytes of a text that are not UTF-8
+KINDS_BY_TYPE: Final = ("string", "binary", "timestamp")  # types whose values depend on MySQL's column type
+# Members outside of rows that may be null in a message. For a column of such a name, `"name":null` in the body does not
+# show that its row has it.
 NULL_OUTSIDE: Final = ("old", "data", "sql", "gtid", "pkNames", "mysqlType", "sqlType", "table", "database", "type")
 
 
@@ -98,13 +99,13 @@ def parsed_messages(
         F.col("body").cast("string").alias("body"),
         F.posexplode(data.when(is_change & is_own, F.col("m.data"))).alias("index", "texts"),
     )
-    # The changed columns with their old values. Canal omits the maps of the first rows if they are empty, as when its
-    # filter hides the changed columns.
+    # A row's map of changed columns to their old values. Canal omits the maps of the first rows, `lead` in number, if
+    # they are empty, as when its filter hides the changed columns.
     old = F.get("olds", F.col("index") - F.col("lead"))
     is_delete = F.col("type") == "DELETE"
     is_update = (F.col("type") == "UPDATE") & F.col("old").isNotNull()
-    # All of one projection: `from_json` is not compiled together with other operators, so Spark cuts the expressions of
-    # its projection into methods that are short enough for the JVM to compile.
+    # All are in one projection with `from_json`. Spark does not compile that together with other operators, and so cuts
+    # the expressions into methods that are short enough for the JVM to compile.
     images = {"now": _now(row, timestamp_zone), "was": F.when(is_update, _row_before(row, timestamp_zone))}
     lacking = F.when(~is_delete, _lacking(row))
     rows = rows.withColumns({"old": old}).withColumns({**images, "lacking": lacking})
@@ -137,8 +138,8 @@ def _message(row: Row) -> str:
 def _lacking(row: Row) -> Column:
     """Returns the name of the first declared column that the row of a message lacks, or null.
 
-    Spark reads an absent member as null, so for each null the body itself is searched for the member. The searches are
-    within `when`, which Spark evaluates only where the condition is true.
+    Spark reads an absent member as null. So for each null, the body itself is searched for the member. Spark evaluates
+    these searches only where they are needed, since they are in `when`.
     """
     texts, body = F.col("texts"), F.col("body")
     maps = F.from_json(body, "data array<map<string, string>>").getField("data")

@@ -30,9 +30,9 @@ CORRUPT: Final = "corrupt"
 RECORD: Final = {"columnNameOfCorruptRecord": CORRUPT}
 PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
 COLUMNS: Final = ("op", "key", "before", "after", "sequence")
-# What a message gives: a change, or the two of a changed key.
+# The parts of a message: one change, or the delete and the insert of an update that changes the key.
 WHOLE, GONE, COME = 0, 1, 2
-DEFAULT_SCHEMAS: Final = ("", "public")  # of PostgreSQL; other databases have none, or one that a user has to name
+DEFAULT_SCHEMAS: Final = ("", "public")  # of PostgreSQL; the user must name any other schema
 
 
 def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: Column) -> DataFrame:
@@ -68,7 +68,7 @@ def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: 
         .when((op == "update") & is_moved, F.array(F.lit(GONE), F.lit(COME)))
         .otherwise(F.array(F.lit(WHOLE)))
     )
-    # The images stay columns of the row: as structs in the array of a generator each would be copied.
+    # The rows before and after stay columns: Spark would copy them for each element of an exploded array.
     part = F.col("part")
     word = F.when(part == GONE, "delete").when(part == COME, "insert").otherwise(op)
     of_deleted = word == "delete"

@@ -1,6 +1,6 @@
 """The columns that a caller declares for a table: a struct of Spark, or DDL that Python parses itself.
 
-Nothing here analyzes a frame or parses a schema in the JVM: Spark refuses both in the functions of a pipeline.
+Nothing here analyzes a frame or parses a schema in the JVM: Spark refuses both in functions of a declarative pipeline.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 
-# One column of a table's DDL: a name, bare or in backticks, and a type; any further words do not change its values.
+# One column of a table's DDL: a name, bare or in backticks, and a type. Further words, such as NOT NULL, are ignored.
 COLUMN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))\s*[:\s]\s*(\S.*?)\s*", re.DOTALL)
 NO_TYPE: Final = re.compile(r"\s+(?:NOT\s+NULL|COMMENT\s|DEFAULT\s|GENERATED\s).*", re.DOTALL | re.IGNORECASE)
 QUOTED_OR_MARK: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[<>(),]")

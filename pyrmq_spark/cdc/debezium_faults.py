@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Unavailable: TypeAlias = Literal["fail", "mark"]
 
-# What to do where a value does not fit the type of its column.
+# By the declared type of a column: what to do if a value does not fit it.
 REMEDIES: Final = {
     "decimal": "set decimal.handling.mode=string (and bigint.unsigned.handling.mode=precise), and for NaN or Infinity "
     "declare string",
@@ -40,7 +40,8 @@ REMEDIES: Final = {
     "or declare string",
 }
 DECIMAL_WORD: Final = 'Decimal"'  # in the schema of a decimal of bytes: the end of DECIMAL and of VARIABLE_DECIMAL
-# Names outside of a row that may be null in an envelope, or in values of several parts.
+# Members outside of rows, or in values of several parts, that may be null in an envelope. For a column of such a name,
+# `"name":null` in the text does not show that its row has it.
 NULL_OUTSIDE: Final = (
     "before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns", "snapshot", "db", "sequence",
     "schema", "table", "txId", "lsn", "xmin", "origin", "origin_lsn", "server_id", "gtid", "file", "pos", "row",
@@ -90,9 +91,9 @@ def fault_of(row: Row, keys: Sequence[str], table: str, unavailable: Unavailable
 
 
 def decimal_as_bytes(row: Row) -> Column:
-    """Returns the name of the first column of strings that the schema in a message calls a decimal of bytes, or null.
+    """Returns the name of the first column declared string that a message's schema calls a decimal of bytes, or null.
 
-    The search of the text, which costs a tenth of all, is only of messages that may have a schema.
+    Only messages that may have a schema are searched, since the search takes a tenth of the time.
     """
     may_be = F.col("is_wrapped") & F.col("text").contains(DECIMAL_WORD)
     fields = after_fields(F.from_json("text", f"schema {SCHEMA}").getField("schema")["fields"])
@@ -120,7 +121,7 @@ def _unfit(fault: Column, row: Row, *, full_images: bool) -> Column:
 def lacking(row: Row) -> Column:
     """Returns the name of the first declared column that the row of a message lacks, or null.
 
-    Spark reads an absent member as null, so for each null the body itself is searched for the member.
+    Spark reads an absent member as null. So for each null, the body itself is searched for the member.
     """
     text, after = F.col("text"), F.col("after")
     image = F.when(F.col("is_wrapped"), F.get_json_object(text, "$.payload.after")).otherwise(

@@ -58,12 +58,12 @@ def debezium(
     placeholder: str = PLACEHOLDER,
     full_images: bool = False,
 ) -> DataFrame:
-    """Returns the changes of one table from Debezium's envelopes in `body`. Other arguments and errors are as in
-    `canal`.
+    """Returns the changes of one table from Debezium's envelopes in `body`.
 
-    `table` is `table`, `database.table`, `schema.table` or `database.schema.table`. Rows of a snapshot are inserts,
-    tombstones are skipped. `sequence` is `(read, queueOffset, index)`, where `read` is the time in ns at which Debezium
-    read the change, since its sink mixes the offsets of a batch.
+    Other arguments and errors are as in `canal`. `table` is `table`, `database.table`, `schema.table` or
+    `database.schema.table`. Rows of a snapshot are inserts, and tombstones are skipped. `sequence` has the fields
+    `(read, queueOffset, index)`. `read` is the time in ns at which Debezium read the change, since its sink sends the
+    changes of a batch in any order.
 
     `schema` has the types of the JSON, in which a DATE is an int of days. A column of type `date`, `timestamp_ntz`, or
     `decimal` in bytes, is read by the schema in the message (`schemas.enable`). Without that schema, a value of more
@@ -177,18 +177,18 @@ def _parts_of(frame: DataFrame, row: Row) -> DataFrame:
 
 
 def _values(parts: DataFrame, row: Row, table: str, placeholder: Placeholder) -> DataFrame:
-    """Returns the rows of the envelopes in the types of the table (`now`, `was`), and what `fault_of` has to know.
+    """Returns the rows after and before each change in the table's types (`now`, `was`), and columns for `fault_of`.
 
-    All of one projection, which Spark cuts into methods that are short enough for the JVM to compile: beside
-    `from_json` it does, in the other operators it does not. Each further one would write the messages again.
+    All are in one projection with `from_json`, whose expressions Spark cuts into methods that are short enough for the
+    JVM to compile. A further projection would write the messages again.
     """
     text, op, source, is_corrupt = (F.col(name) for name in ("text", "op", "source", "is_corrupt"))
     owner = source["db"], source["table"], source["schema"]
     is_own = is_table(table, *owner)
     words = F.when(op.isin("c", "r"), "insert").when(op == "u", "update").when(op == "d", "delete")
     has_no_rows = ~is_own | op.isin(*NO_ROWS) | F.col("is_statement")
-    # Inside `when`, Spark evaluates this only if the condition is true; common operands of an AND it would evaluate
-    # always.
+    # In `when`, Spark evaluates this only if the condition is true. It always evaluates operands that several ANDs
+    # share.
     is_tombstone = F.when(op.isNull(), _is_tombstone(text, is_corrupt))
     is_passed = F.coalesce(has_no_rows, F.lit(False)) | F.coalesce(is_tombstone, text.isNull())
     is_row = ~is_corrupt & is_own
@@ -232,9 +232,9 @@ def _place_in_log(source: Column) -> Column:
 
 
 def _tokens(row: Row, fields: Column) -> Column:
-    """Returns the types that the schema in a message gives for the columns that need one, null without a schema."""
+    """Returns the types of the columns in `AS_TEXT` by the schema in a message, or null without a schema."""
 
-    # A search by a lambda would compute `from_json` anew.
+    # A search by a lambda would compute `from_json` again.
     def named(structs: Column, name: str) -> Column:
         return F.get(structs, F.array_position(structs["field"], F.lit(name)).cast("int") - 1)
 
@@ -245,7 +245,7 @@ def _tokens(row: Row, fields: Column) -> Column:
 
 def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
     """Returns whether a text is a tombstone: blank, `null`, or an envelope with an empty `payload`."""
-    names = F.json_object_keys(text)  # null for anything but an object
+    names = F.json_object_keys(text)  # null if the text is no object
     others = F.array_except(names, F.array(F.lit("payload"), F.lit("schema")))
     is_wrapper = F.array_contains(names, "payload") & (F.size(others) == 0)
     is_empty = F.get_json_object(text, "$.payload").isNull() & ~is_corrupt
@@ -253,17 +253,17 @@ def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
 
 
 def _is_unavailable(row: Row, placeholder: Placeholder, may_be: Column) -> dict[str, Column]:
-    """Returns by name conditions: PostgreSQL left out the unchanged long value. `may_be` is what all have in common."""
+    """Returns by column the condition that PostgreSQL left out its unchanged long value. `may_be` is part of each."""
     conditions = {field.name: placeholder.stands_in(F.col("after").getField(field.name), field) for field in row}
     return {name: F.when(may_be, stands) for name, stands in conditions.items() if stands is not None}
 
 
 def _names(is_unavailable: Mapping[str, Column]) -> Column:
-    """Returns the names for which the condition is true, or null if there are none."""
+    """Returns the names whose condition is true, or null if there are none."""
     names = [F.when(is_so, F.lit(name)) for name, is_so in is_unavailable.items()]
     if not names:
         return F.lit(None).cast("array<string>")
-    # Without the nulls. `array_compact` has a lambda, which Spark does not compile.
+    # Removes the nulls. `array_compact` would need a lambda, which Spark does not compile.
     lacking_names = F.array_except(F.array(*names), F.array(F.lit(None).cast("string")))
     return F.when(F.coalesce(*names).isNotNull(), lacking_names)
 

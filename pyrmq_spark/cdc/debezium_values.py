@@ -24,7 +24,7 @@ SCHEMA: Final = f"struct<fields:array<struct<field:string,fields:array<struct<{F
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
 DATES: Final = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
-# Microseconds of a unit of each type that has no time zone.
+# By the type of a timestamp without a time zone: the factor and the divisor from its unit to microseconds.
 TIMESTAMPS: Final = {
     "io.debezium.time.Timestamp": (1000, 1),
     "org.apache.kafka.connect.data.Timestamp": (1000, 1),
@@ -46,15 +46,16 @@ INTEGERS: Final = ("int", "integer", "bigint", "long")
 class Parsed(NamedTuple):
     """A value of a row in a message: the JSON's `value`, and the `field` to read it as.
 
-    `token` is its type by the schema in the message, null without one. `exact` is the value read as the declared type,
-    which keeps all digits of a number. `text` is the message, `connector` the database's connector that wrote it.
+    `token` is its type in the message's schema, a struct of `FIELDS`, or null if the message has no schema. `exact` is
+    the value read as the declared type, which keeps all digits of a number. `text` is the message, and `connector` the
+    Debezium connector that wrote it.
     """
 
     value: Column
     field: Field
-    token: Column  # a struct of FIELDS, or null in a message without a schema
-    exact: Column  # the same value read as the declared type, which keeps the digits of a JSON number
-    text: Column  # the message
+    token: Column
+    exact: Column
+    text: Column
     connector: Column
 
 
@@ -82,7 +83,7 @@ def typed(parsed: Parsed) -> Column:
 
 
 def unescaped(value: Column, text: Column, name: str) -> Column:
-    """Returns a value as it is, or a MySQL ENUM's label without the backslashes that Debezium writes before commas.
+    """Removes the backslashes that Debezium writes before commas in the labels of MySQL's ENUM. Other values stay.
 
     `text` is the message, whose schema has the type of the column `name`.
     """
@@ -100,10 +101,10 @@ def token_of(fields: Column, name: str) -> Column:
 
 
 def _decimal(parsed: Parsed) -> Column:
-    """Returns a decimal from a text, a number, or the bytes of `decimal.handling.mode=precise`, or null if unsure.
+    """Returns a decimal from a text, a number, or the bytes of `decimal.handling.mode=precise`, or null if ambiguous.
 
     Without a schema, a text of digits may also be such bytes in base 64. A JSON number with more digits than a double
-    may have lost some. A negative integer of MySQL may be an unsigned one beyond `bigint`.
+    has may have lost some. A negative integer of MySQL may be an unsigned one beyond `bigint`.
     """
     value, field, token = parsed.value, parsed.field, parsed.token
     plain = value.try_cast(field.type)
@@ -166,7 +167,7 @@ def _local_timestamp(parsed: Parsed) -> Column:
 
 
 def _binary(parsed: Parsed) -> Column:
-    """Returns the bytes of a text in base 64, or null if it may be hexadecimal and no schema says that it is not."""
+    """Returns the bytes of a text in base 64, or null if no schema excludes that it is hexadecimal."""
     maybe_hex = parsed.value.rlike("^[0-9a-fA-F]+$") & F.coalesce(parsed.token["type"] != "bytes", F.lit(True))
     return F.when(~maybe_hex, F.try_to_binary(parsed.value, F.lit("base64")))
 

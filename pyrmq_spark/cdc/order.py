@@ -17,13 +17,13 @@ from pyrmq_spark.spark_errors import UnorderedChanges
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
-# What a message says of its order: the time at which Canal wrote it, the transaction, its position in the database's
-# log, and whether it is of a snapshot.
+# Columns about the order of a message: the time at which Canal wrote it, its transaction, its position in the
+# database's log, and whether it belongs to a snapshot.
 HINTS: Final = ("written", "transaction", "log", "snapshot")
 QUEUE: Final = ("topic", "brokerName", "queueId")
-# Of a batch's changes: a number of the key, by which Spark sorts at a fraction of the cost of a struct, and the key.
+# The columns of a change's key: a hash, by which Spark sorts far faster than by a struct, and the key itself.
 KEY: Final = ("mark", "key")
-LAST: Final = 1 << 60  # as the index of a change: behind all others of its offset
+LAST: Final = 1 << 60  # the index of a change that comes after all others of its offset
 SPREAD: Final = (
     " has changes in several queues, which have no order among them: write a table into one queue, or choose the queue "
     "by the primary key (canal.mq.partitionHash, or the sink's hash of the key) and do not change the number of queues"
@@ -43,12 +43,12 @@ EXCHANGED: Final = (
 
 
 def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFrame:
-    """Returns the columns `names` of the changes, unsorted. In a batch, `sequence` has new values, which give the order
-    of the database.
+    """Returns the columns `names` of the changes, unsorted.
 
-    `rows` have the struct `change`, its message's queue and offset, and the columns `HINTS` about its order. If
-    `logged`, these have the position in the database's log, which reveals a wrong order. A batch fails if the order of
-    a key's changes is unknown. Streams are not checked.
+    In a batch, `sequence` has new values, which give the order of the database. `rows` have the struct `change`, its
+    message's queue and offset, and the columns `HINTS` about its order. If `logged`, the hints have the position in the
+    database's log, which reveals a wrong order. A batch fails if the order of a key's changes is unknown. Streams are
+    not checked.
     """
     if _is_stream(rows):
         return rows.select(*(f"change.{name}" for name in names))
@@ -64,7 +64,7 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
     of_key = Window.partitionBy(*KEY).orderBy("lane", *sequence)
     all_of_key = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     is_spread = F.first("lane").over(all_of_key) != F.last("lane").over(all_of_key)
-    # An expression of a window that a later expression names twice would be computed twice: each is a column first.
+    # Spark computes a window's expression once for each use in a later expression, so each is a column first.
     changes = changes.select("*", is_spread.alias("spread"), *(_hints_of_log(of_key, all_of_key) if logged else []))
     item = F.struct("lane", "sequence", "op", "written", "moved")
     items = F.collect_list(F.when(F.col("spread"), item)).over(all_of_key)
@@ -117,17 +117,17 @@ def _is_set_back() -> Column:
 
 
 def _place_among(items: Column) -> Column:
-    """Returns the position of a change among `items`, all changes of its key, or a fault if it has none.
+    """Returns the position of a change among `items`, which are all changes of its key, or a fault if it has none.
 
-    All changes of a key are in one queue, except where an update replaces the key by another. It makes a delete of the
-    old key in the queue of the new key. The time at which Canal wrote the messages orders such a delete among the other
+    All changes of a key are in one queue, except if an update replaces the key by another. Then the delete of the old
+    key is in the queue of the new key. The time at which Canal wrote the messages orders such a delete among the other
     changes. If the times are equal, the rows decide: an insert over an existing row needs such a delete before it, and
     a delete that no insert needs is the last change.
     """
 
     def divided(homes: Column) -> Column:
         home = F.get(homes, F.lit(0))
-        own = F.filter(items, lambda item: item["lane"] == home)  # in order: the window is
+        own = F.filter(items, lambda item: item["lane"] == home)  # in order, as the window is ordered
         away = F.transform(
             F.filter(items, lambda item: item["lane"] != home),
             lambda item: F.struct(item["written"].alias("written"), item["sequence"].alias("sequence"), item["lane"]),
@@ -139,11 +139,10 @@ def _place_among(items: Column) -> Column:
 
 
 def _place_in(parts: Column) -> Column:
-    """Returns a change's position among all changes of its key, or the fault for which it has none.
+    """Returns a change's position among all changes of its key by `_place_among`'s rules, or a fault if it has none.
 
-    `parts` has the queues in which the key's changes lie (`homes`), except queues that have only a delete for a
-    replaced key. It also has the changes in the first of these queues (`own`), and those in all other queues (`away`).
-    `_place_among` has the rules.
+    `parts` has the queues of the key's changes (`homes`), except queues that have only a delete for a replaced key. It
+    also has the changes in the first of these queues (`own`), and the changes in all other queues (`away`).
     """
     homes, own, away = parts["homes"], parts["own"], parts["away"]
     last, last_away = F.try_element_at(own, F.lit(-1)), F.try_element_at(away, F.lit(-1))
@@ -171,7 +170,7 @@ def _let(value: Column, of_value: Callable[[Column], Column]) -> Column:
 
 
 def _is_stream(rows: DataFrame) -> bool:
-    # A pipeline does not let its functions ask.
+    # Spark raises an error if a function of a declarative pipeline asks for it.
     try:
         return rows.isStreaming
     except PySparkException:

@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     wrong: bool
 
 
-# Each setting, what goes wrong by it, and whether the table then differs from the database without an error.
+# By setting: what goes wrong, and whether the table then differs from the database without an error.
 FAULTS: Final[Mapping[str, tuple[str, bool]]] = {
     "format": ("bodies are neither flat messages of Canal nor envelopes of Debezium in JSON", True),
     "converter.replace.null.with.default": (
@@ -75,8 +75,8 @@ def check(frame: DataFrame, *, table: str | None = None, limit: int = 1000) -> l
     read. With `table`, named as in `canal` and `debezium`, there is also a finding if no change is of this table, or if
     the name fits several tables.
 
-    A setting by which a tool drops messages, such as those of truncations, cannot be found: see the page on change
-    data.
+    A setting that makes a tool drop messages, such as those of truncations, cannot be found. The documentation's page
+    on change data lists such settings.
     """
     read = frame.select(*PLACE, F.col("body").cast("string").alias("body")).limit(limit)
     read = read.select(*PLACE, "body", F.from_json("body", MESSAGE).alias("m")).select(*PLACE, *_parts())

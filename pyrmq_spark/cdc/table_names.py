@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SOURCE: Final = "source struct<db: string, `schema`: string, `table`: string>"
 MESSAGE: Final = f"database string, `table` string, data array<string>, {SOURCE}, payload struct<{SOURCE}>"
-QUERY_ID: Final = "sql.streaming.queryId"  # a property of the threads of a streaming query
+QUERY_ID: Final = "sql.streaming.queryId"  # a local property in the threads of a streaming query
 
 
 def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> DataFrame:
@@ -45,9 +45,9 @@ def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> Dat
 
 
 def is_all_there_is(changes: DataFrame) -> bool:
-    """Returns whether a frame is a batch outside of any streaming query, and so has all messages that there are.
+    """Returns whether a frame is a batch outside of any streaming query, so that no further messages follow.
 
-    Returns False also where Spark does not reveal it, as in a declarative pipeline.
+    Returns False also if Spark does not reveal it, as in a declarative pipeline.
     """
     try:
         return not changes.isStreaming and changes.sparkSession.sparkContext.getLocalProperty(QUERY_ID) is None

@@ -1,4 +1,4 @@
-"""The statements (DDL) that change a table without a message for each row: truncations, and others that end `apply`."""
+"""The statements (DDL) that change a table without a message for each row, such as truncations, in `apply`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGE: Final = (
     f"op string, source {SOURCE}, payload struct<op: string, source: {SOURCE}>"
 )
 TRUNCATION: Final = re.compile(r"\s*TRUNCATE\b(?!.*\bPARTITION\b)", re.IGNORECASE | re.DOTALL)
-# Statements after which rows that the messages gave are no longer those of the table.
+# Statements after which the table may have other rows than the messages say.
 OTHERS: Final = re.compile(
     r"\s*(?:DROP\b|RENAME\b|TRUNCATE\b|ALTER\b.*\b(?:RENAME|MODIFY|CHANGE|CONVERT|PARTITION)\b)",
     re.IGNORECASE | re.DOTALL,

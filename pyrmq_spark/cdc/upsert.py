@@ -4,9 +4,9 @@ The table is a directory of Parquet, or a table of a catalog with MERGE. A row h
 `_change`, which names the change that wrote it. A deleted row stays, as its key with the operation `delete`, so that a
 late older change is recognized. A batch that is applied again therefore changes nothing.
 
-Spark plans each batch anew. For each expression PySpark records the caller's line, which doubles the time of building
-the plan. A session started with `spark.python.sql.dataFrameDebugging.enabled=false` does not, and Spark's errors then
-name no line.
+Spark plans each batch anew, and for each expression PySpark records the caller's line, which doubles the planning time.
+Starting the session with `spark.python.sql.dataFrameDebugging.enabled=false` avoids that, but then Spark's errors name
+no line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = line_logger(__name__)
 
 READERS: Final[Mapping[str, Callable[..., DataFrame]]] = {"canal": canal_rows, "debezium": debezium_rows}
 CHANGE: Final = "_change"
-GENERATIONS: Final = 3  # of a table in Parquet: its readers have two batches' time
+GENERATIONS: Final = 3  # copies of a table in Parquet; each is replaced after two more batches
 MAY_BE_UNAVAILABLE: Final = ("string", "decimal", "binary", "array", "map")
 
 
@@ -202,13 +202,14 @@ def _rows(spark: SparkSession, into: str, version: int) -> DataFrame | None:
 def _latest(changes: DataFrame, old: DataFrame | None, row: Row, keys: Sequence[str]) -> DataFrame:
     """Returns the latest row of each key, by its changes and by its row in the table so far (`old`).
 
-    If the last change lacks a value, an earlier change or the row has it. If none has it, the query fails.
+    A value that the last change lacks is taken from an earlier change or from that row. If none has it, the query
+    fails.
     """
     if old is not None:
         changes = changes.unionByName(_as_changes(old, row, keys))
     of_key = Window.partitionBy(*KEY).orderBy("position")
     so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    # Values are structs, so that a null that was written is not one that is not there.
+    # Values are in structs, to distinguish a null that was written from a missing value.
     values = F.struct(*(_value_so_far(field).over(so_far).alias(field.name) for field in row))
     rows = ordered(changes).withColumns({"later": F.lead("op").over(of_key), "values": values}).where("later IS NULL")
     is_deleted = F.col("op") == "delete"

@@ -30,7 +30,7 @@ from typing import Any
 ARCHIVE = os.path.join("python", "lib", "pyspark.zip")
 DAEMON = "pyspark.daemon"
 QUERY_PROGRAM = "pyspark.sql.streaming.python_streaming_source_runner"
-# The workers that use the libraries of this source: of its tasks, and of the plan of a read.
+# The workers that load this source's libraries: those of its tasks, and those that plan a read.
 READERS = ("pyspark.worker", "pyspark.sql.worker.plan_data_source_read")
 JEMALLOC_SETTINGS = "JE_ARROW_MALLOC_CONF"
 # Python's default is 700 or 2,000. With this number some MB of garbage may wait.
@@ -50,11 +50,11 @@ def without_archives(path: list[str]) -> list[str]:
 
 
 def load_before_forks(worker_module: str) -> None:
-    """Loads in Spark's daemon what its workers will need, which its forks then share.
+    """Loads in Spark's daemon the modules that its workers need, so that its forks share them.
 
     This source itself is not loaded, since a session may ship another release of it to its tasks (`addPyFile`). Nothing
-    is loaded on macOS, where NumPy may not be used after a fork, nor where OpenBLAS, which NumPy loads, would start
-    threads, since forks do not inherit them.
+    is loaded on macOS, where NumPy may not be used after a fork. Nothing is loaded either if `OMP_NUM_THREADS` is not
+    1: then OpenBLAS, which NumPy loads, would start threads, which forks do not inherit.
     """
     if sys.platform != "linux" or os.environ.get("OMP_NUM_THREADS") != "1":
         return
@@ -90,7 +90,7 @@ def end_quietly() -> None:
 
 
 def _spark_hung_up(error: BaseException | None) -> bool:
-    # A failure in a task is not the daemon's own.
+    # Only errors of the daemon's own code count, not those of a task.
     if not isinstance(error, BrokenPipeError | ConnectionResetError) or error.__traceback__ is None:
         return False
     last = error.__traceback__

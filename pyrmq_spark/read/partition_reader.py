@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 log = line_logger(__name__)
 
-# TOPIC_NOT_EXIST, and INVALID_PARAMETER for a queue that the topic does not have (any more).
+# The response codes TOPIC_NOT_EXIST, and INVALID_PARAMETER for a queue that the topic does not have.
 GONE_CODES: Final = (17, 29)
 PAUSE_SECONDS: Final = 0.2
 
@@ -66,7 +66,7 @@ def read_ranges(
 class _Unread:
     """The ranges that a task has not read yet. The first begins at the next offset to read.
 
-    `deadline` is set while that offset cannot be read. Tries end at this time of the monotonic clock.
+    `deadline` is set while that offset cannot be read. It is the time of the monotonic clock at which retries end.
     """
 
     ranges: deque[QueueRange]
@@ -105,7 +105,7 @@ def _rows(
 
 
 def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, unread: _Unread) -> int:
-    """Returns the offset at which to continue after an error: the one after lost messages, or the same one to retry.
+    """Returns the offset at which to continue after an error: the offset after lost messages, or the same for a retry.
 
     Pauses before a retry. Raises an error if the loss must not be skipped, or if the time for retries is over.
     """
@@ -179,7 +179,7 @@ def committed_ids(ranges: Sequence[QueueRange]) -> dict[MessageQueue, list[tuple
 
 
 def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequence[tuple[int, str]]]) -> None:
-    # A filter may drop the message from the task's pulls, so each id takes a pull of its own.
+    # A filter may leave the message out of the task's pulls, so each id takes another pull.
     for queue, pairs in ids.items():
         for offset, unique_id in pairs:
             for message in consumer.pull(queue, offset, max_messages=1, verify_crc=False).messages[:1]:
@@ -215,7 +215,7 @@ def _gone(error: RocketMQError, position: int, queue_range: QueueRange) -> DataL
 
 
 def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceOptions) -> BrokerUnavailable:
-    # The error differs for a queue that is in the route but denied by its broker.
+    # If the broker answered that it lacks the queue, the text says that the route has it.
     denied = f"the NameServer names {queue_range.queue.broker_name} for {queue_range.queue}, yet "
     return BrokerUnavailable(
         f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: "
@@ -226,7 +226,7 @@ def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceO
 def _is_gone(connection: ConnectionOptions, options: SourceOptions, queue: MessageQueue) -> bool:
     """Returns whether a queue was deleted: its broker has a master, and the topic's route no longer names the queue.
 
-    An unreadable queue in the route is not deleted. A slave denies a queue until it has its master's topics, which is
+    An unreadable queue in the route is not deleted: a slave refuses a queue until it has its master's topics, which is
     no loss. While no NameServer answers, no queue counts as deleted.
     """
     try:

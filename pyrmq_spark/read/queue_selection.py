@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 log = line_logger(__name__)
 
-# SYSTEM_ERROR (enablePropertyFilter is off) and SUBSCRIPTION_PARSE_FAILED.
+# The response codes SYSTEM_ERROR (enablePropertyFilter is off) and SUBSCRIPTION_PARSE_FAILED.
 CANNOT_FILTER: Final = (1, 23)
 
 
@@ -69,7 +69,7 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
 def committed_ranges(
     consumer: PullConsumer, options: SourceOptions, records: Mapping[MessageQueue, OffsetRange]
 ) -> list[QueueRange]:
-    """Returns the ranges of rows that a committed read has to read, which are listed in records of the manifest.
+    """Returns the ranges of rows that a committed read has to read, which records of the manifest list.
 
     The manifest is the topic in which committed writes record their batches. `records` are the offsets of the records.
     """
@@ -143,7 +143,7 @@ def stream_start(consumer: PullConsumer, options: SourceOptions) -> dict[Message
 
 
 def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
-    """Raises `InvalidOption` if a broker cannot evaluate the option `sql`, since such a broker would return every row.
+    """Raises `InvalidOption` if a broker cannot evaluate the option `sql`: it would return every row.
 
     Each broker is queried once, with one of its queues.
     """
@@ -182,10 +182,10 @@ def _tell_skipped(*resolved: ResolvedOffsets) -> None:
 
 
 def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> tuple[list[MessageQueue], frozenset[str]]:
-    """Returns the queues that the options choose, in order, and their brokers without a master.
+    """Returns the queues that the options choose, in order, and the names of their brokers without a master.
 
-    A pattern may match no topic. Raises `NotReadable` for a queue without READ permission, and `BrokerNotFound` while a
-    known broker of a topic is not registered, because rows would be missing without notice.
+    A pattern may match no topic. Raises `NotReadable` for a queue without READ permission. Raises `BrokerNotFound`
+    while a known broker of a topic is not registered, because rows would be missing without notice.
     """
     topics = candidate_topics(consumer, options)
     routes = consumer.topic_queues(topics)  # None for a topic that was deleted since it was listed
@@ -244,7 +244,7 @@ def missing_topic(consumer: PullConsumer, topic: str) -> RoutingError:
     """
     if away := sorted(consumer.expected_brokers([topic])[topic] - consumer.cluster_info().broker_addr_table.keys()):
         return broker_is_away(topic, away)
-    if consumer.topic_queues([topic])[topic] is not None:  # its broker came back between the two looks
+    if consumer.topic_queues([topic])[topic] is not None:  # its broker came back between the two queries
         return BrokerNotFound(f"topic {topic} has a route again: its broker came back; read again", broker_name="")
     near = difflib.get_close_matches(topic, consumer.topics(), n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}? Or create it" if near else "create it"
@@ -263,7 +263,7 @@ def broker_is_away(topic: str, away: Sequence[str]) -> BrokerNotFound:
 def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence[str]:
     """Returns the topics that the options name, or else the cluster's topics that match `topicPattern`.
 
-    A pattern matches no topic of RocketMQ itself, and no manifest, the topic in which committed writes record batches.
+    A pattern matches no topic of RocketMQ itself, and no manifest, in which committed writes record their batches.
     """
     if options.assign is not None:
         return sorted({queue.topic for queue in options.assign})

@@ -45,18 +45,18 @@ class QueueRange:
 
 
 NO_RANGE: Final = QueueRange(MessageQueue("", "", 0), 0, 0)
-# The most work of ranges that share a task; a unit is the time to read a message, about 2 us.
+# The most work of ranges that share a task. The unit is the time to read one message, about 2 us.
 TASK_WORK: Final = 10_000
 # The fixed work of a range: a request, its answer, and the decoding.
 RANGE_WORK: Final = 300
-# The bytes whose reading takes as long as a further message.
+# Reading this many bytes takes as long as one more message.
 UNIT_BYTES: Final = 1000
 # The assumed size of a message if no topic's size is known.
 UNKNOWN_BYTES: Final = 1000.0
 
 
 class RangePartition(InputPartition):
-    """The ranges that one task reads, which Spark sends to the task. The task gets no other part of the plan."""
+    """The ranges that one task reads. Spark sends them to the task, which gets no other part of the plan."""
 
     def __init__(self, *ranges: QueueRange) -> None:
         super().__init__(None)
@@ -71,8 +71,8 @@ def plan(
 ) -> list[QueueRange]:
     """Returns the ranges to read, in the order of queue and offset. Queues with nothing to read are left out.
 
-    A range has at most `max_records` offsets. With fewer than `min_partitions` ranges, large ones are cut. None is no
-    limit.
+    A range has at most `max_records` offsets. If there are fewer than `min_partitions` ranges, large ranges are cut.
+    None sets no limit.
     """
     return cut_all(whole_ranges(ranges), min_partitions=min_partitions, max_records=max_records)
 
@@ -128,9 +128,9 @@ def share_out(
 
 
 def may_share(pieces: Sequence[QueueRange], min_partitions: int | None) -> dict[str, QueueRange]:
-    """Returns the longest range that may share a task, for each topic with such ranges.
+    """Returns by topic the longest range that may share a task with others.
 
-    The caller queries message sizes only for these.
+    The caller queries message sizes only for these topics.
     """
     small = [piece for piece in pieces if RANGE_WORK + piece.size < TASK_WORK]
     if len(small) < 2 or len(pieces) <= (min_partitions or 1):

@@ -1,7 +1,7 @@
 """`RangesDecoding`: decodes the pull results of one task to record batches, several small ranges together.
 
 Decoding costs some hundred microseconds even for few rows, so the results of several ranges are decoded as one if
-possible. If that fails, each range is decoded alone, up to its own error.
+possible. If that fails, each range is decoded separately, up to its own error.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 log = line_logger(__name__)
 
-# No bound is needed, since each pull covers only its part of a range.
+# No limit is needed, since each pull covers only its part of a range.
 EVERY_OFFSET: Final = OffsetRange(0, 2**63 - 1)
 
-# Decodes pulls within offsets; the last argument says whether offsets without a message are skipped.
+# Decodes pulls within a range of offsets. The last argument says whether offsets without a message are skipped.
 Decode = Callable[[Sequence[RawPull], OffsetRange, bool], "Iterator[DecodedBatch]"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The position of a task: how many ranges it has read completely, and the next offset to read in the one after."""
+    """The progress by one batch: how many ranges it finished before the last it reads, and the next offset there."""
 
     whole_ranges: int
     offset: int

@@ -17,7 +17,7 @@ from pyrmq_spark.read.range_planner import QueueRange, RangePartition, may_share
 if TYPE_CHECKING:
     from pyrmq_core.blocking import PullConsumer
 
-# The number of topics whose message size is queried for a read; other topics count with the largest size.
+# The most topics whose message size is queried for a read. For other topics the largest of these sizes is assumed.
 SAMPLED_TOPICS: Final = 4
 # How long a size is used, since a query may plan every few milliseconds.
 KEPT_SECONDS: Final = 60.0

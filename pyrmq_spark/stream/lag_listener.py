@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-# The most ended queries that stay on the page, so that their last batch is seen.
+# The most queries that are kept. Ended ones stay until then, so that their last batch is seen.
 QUERIES_KEPT: Final = 100
 METER: Final = "pyrmq_spark"
 Labels = dict[str, str]

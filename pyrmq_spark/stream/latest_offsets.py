@@ -27,8 +27,8 @@ log = line_logger(__name__)
 # (spark.sql.streaming.pollingDelay). The answer to Spark waits until then: an old answer would end
 # `processAllAvailable` with unread messages.
 FLOOR_SECONDS: Final = 0.1
-# The additional wait for each queue: a look-up takes 2 us of a processor for each queue, and Spark's own work as much,
-# so both stay near 1 % of a core.
+# The additional wait for each queue. A look-up takes 2 us of a processor for a queue, and Spark's own work as much, so
+# that both stay near 1 % of a core.
 FLOOR_SECONDS_A_QUEUE: Final = 0.0002
 MAX_FLOOR_SECONDS: Final = 1.0
 # The number of repeated look-ups before a queue counts as lost (fetchOffset.numRetries of Kafka's source).
@@ -112,7 +112,7 @@ class QueueWatch:
 
     def _look(self, start: Offsets, *, discover: bool) -> QueueBounds:
         last = self._last
-        if not discover and last is not None and last.start is start:  # the case of an idle stream, many times a second
+        if not discover and last is not None and last.start is start:  # an idle stream, many times a second
             kept = self._consumer.offset_bounds(last.kept, start)
             return last.seen if kept == last.kept else self._note(start, kept, last.seen.gone)
         if discover:
@@ -136,7 +136,7 @@ class QueueWatch:
         reached = start.get(queue)
         if reached is None:
             return bounds
-        if queue.broker_name in self._masterless:  # a slave may lag its lost master, or have begun later
+        if queue.broker_name in self._masterless:  # a slave may lag behind its lost master, or have begun later
             bounds = OffsetRange(min(bounds.start, reached), max(bounds.end, reached))
         if queue in self._unreadable and bounds.end > reached:
             raise not_readable([queue])
@@ -163,7 +163,7 @@ class QueueWatch:
         self._is_alone = False
 
     def _discover(self, start: Offsets) -> None:
-        """Updates the known queues by the topics' routes. One that they lack is deleted if its broker is registered.
+        """Updates the known queues by the topics' routes. A queue missing there is deleted if its broker is registered.
 
         An unreadable queue is known only if the query already reads it: then it is in `start`. A broker counts as
         registered if it was so before and after the request for routes, since a broker that comes or goes in between

@@ -51,7 +51,7 @@ ERROR_MESSAGE: Final = {
     "programmingLanguage": "PYTHON",
 }
 ERROR_CHARACTERS: Final = 4000
-# The most runs that are kept: Spark may drop the event of a run's end.
+# The most runs that are kept, since Spark may drop the event of a run's end.
 RUNS_KEPT: Final = 1000
 
 
@@ -127,7 +127,7 @@ class LineageListener(StreamingQueryListener):
         self._report(run, "COMPLETE", datetime.now(UTC).isoformat())
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Records the run. Its START is emitted with the next event, since the query's start waits for this method."""
+        """Records the run. Its START is emitted with the next event, since Spark waits for this method."""
         self._note(str(event.runId), event.name or str(event.id), event.timestamp)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name

@@ -63,7 +63,7 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
     """Returns the lag of every queue that the query reads, by its last progress.
 
     A listener passes its event instead of the query. Raises `NoProgress` before the first progress. Raises `OldPySpark`
-    before 4.2, where a query's progress has no ends of queues and every lag would be 0.
+    before 4.2, where progress does not have the ends of queues and every lag would be 0.
     """
     if not has_admission_control():
         raise OldPySpark(
@@ -105,8 +105,8 @@ def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets
 class OffsetPublisher(StreamingQueryListener):
     """A listener that commits a consumer group's offsets after every batch of the session's queries of RocketMQ.
 
-    `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. The last batch counts, too. Failures are
-    logged, and the query continues. `query_name` restricts it to one query.
+    `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. It commits the last batch, too. Failures
+    are logged, and the query continues. `query_name` restricts it to one query.
     """
 
     def __init__(self, group: str, *, query_name: str | None = None, **options: str) -> None:
@@ -172,7 +172,7 @@ def ends_of(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
     ends: dict[MessageQueue, int] = {}
     for source in _sources(progress):
         for queue, offset in source.end.items():
-            ends[queue] = min(offset, ends.get(queue, offset))  # a queue that is read twice: the slower reader counts
+            ends[queue] = min(offset, ends.get(queue, offset))  # the slower reader, if a queue is read twice
     return ends
 
 

@@ -11,7 +11,7 @@ With `latest` the answer is then a later offset, so the batch would lose rows. T
 
 `beginnings` has the lowest offset that brokers kept of each queue. It is set only if the end was chosen before the
 batch's start was known: after a restart with `availableNow`, PySpark before 4.2 requests an end before it passes the
-checkpoint's offsets. The batch then begins at those offsets, and `from` counts only for batch 0, which has none.
+checkpoint's offsets. The batch then begins at those offsets. Only batch 0, which has none, uses `from`.
 
 `UNRESOLVED` represents a start that cannot be computed again, for example because the topic has new queues that the
 options do not name. It is returned only as a start, and never stored.
@@ -42,9 +42,9 @@ ROWS_BEHIND: Final = "rowsBehind"
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The end of a batch: the next offset of every queue (`offsets`), and those at which this batch `began`.
+    """The end of a batch: the next offset of every queue (`offsets`), and the offsets at which this batch `began`.
 
-    `beginnings` are the lowest offsets that brokers kept, if the batch's start was not known, and empty otherwise.
+    `beginnings` are the lowest offsets that brokers kept, if the batch's start was not known. Otherwise it is empty.
     """
 
     offsets: Offsets
@@ -107,9 +107,9 @@ def follow(
     """Returns the next batch after the offsets `start`, up to the ends in `bounds`, the offsets that brokers keep now.
 
     `gone` has the deleted queues, with reasons. They are losses of the result, as are queues whose start offset the
-    broker no longer keeps. A queue that is not in `start` is new and begins at its first message,
-    wherever the query itself started. A queue that has become shorter continues at its end, as in Spark's Kafka source.
-    From its beginning every row would be read again.
+    broker no longer keeps. A queue that is not in `start` is new and begins at its first message, wherever the query
+    started. A queue that has become shorter continues at its end, as in Spark's Kafka source, since every row would be
+    read again from its beginning.
     """
     losses = [
         _lost(queue, f"{queue} is gone after offset {start[queue]}: {reason}", start[queue], None)

@@ -65,7 +65,7 @@ else:
 log = line_logger(__name__)
 
 MAX_LONG: Final = 2**63 - 1
-# The records of a manifest that are read together in search of a limit's end.
+# How many records of a manifest are read at a time to find where a batch reaches its limit.
 RECORDS_AT_ONCE: Final = 256
 # The most ranges of a batch, unless one record has more: the driver holds half a KiB of each.
 MOST_RANGES_A_BATCH: Final = 500_000
@@ -74,7 +74,7 @@ MOST_RECORDS_COUNTED: Final = 4096
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The stream reader that Spark calls. It reads each queue from the offset in the checkpoint on.
+    """The stream reader that Spark calls. It reads each queue from the checkpoint's offset.
 
     `stream_offset` decides about new, deleted and shorter queues, and describes the JSON of the offsets that pass
     between Spark and this class.
@@ -83,7 +83,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection
         self._options = options
-        self._offsets_of = options.of_manifest()  # a committed stream's offsets are its manifest's
+        self._offsets_of = options.of_manifest()  # a committed stream has its manifest's offsets
         self._schema = schema
         self._initial: dict[str, Any] | None = None
         self._unstarted: RocketMQSparkError | None = None
@@ -92,7 +92,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: QueueBounds | None = None
         self._latest_json: dict[str, Any] | None = None
         self._chosen: Offsets = {}  # the end of the last batch
-        self._idle: QueueBounds | None = None  # these bounds leave nothing to read from the offsets of `_parsed`
+        self._idle: QueueBounds | None = None  # bounds beyond which `_parsed` has nothing to read
         self._parsed: tuple[dict[str, Any], Offsets] | None = None
         self._planned_end: dict[str, Any] | None = None
         self._available_now = False
@@ -139,9 +139,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """Returns the end of the next batch, or `start` itself if there is nothing to read.
 
-        `limit` only says whether the options' limits count. PySpark before 4.2 passes neither argument: the batch then
-        has no limit, and begins at the end of the last planned batch. If no batch was planned yet, the end also has the
-        queues' first offsets (`stream_offset`).
+        `limit` only says whether the options' limits apply. PySpark before 4.2 passes neither argument: the batch then
+        has no limit, and begins at the end of the last planned batch. If no batch was planned yet, the result also has
+        the queues' first offsets (`stream_offset`).
         """
         asked_blindly = start is None and self._planned_end is None
         start = self._resolved(start or self._planned_end or UNRESOLVED)
@@ -184,7 +184,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Returns the tasks of the batch that ends at `end`. The batch's first offsets are part of `end`, too.
 
-        After a failure in batch 0 Spark passes a new `start`, which does not count. Before 4.2, Spark also calls it for
+        After a failure in batch 0 Spark passes a new `start`, which is ignored. PySpark before 4.2 also calls it for
         the last offset of a restarted query, with that offset as start and end: then there are no tasks.
         """
         self._planned_end = end
@@ -246,9 +246,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns `end` with the offsets at which its batch begins: those `reached` so far, without lost messages.
+        """Returns `end` with the offsets at which its batch begins, where lost messages are skipped.
 
-        Spark passed them only after `end` was chosen.
+        PySpark before 4.2 passes the offsets `reached` so far only after `end` was chosen.
         """
         forgotten = sorted(reached.keys() - end.offsets.keys())
         if forgotten:
@@ -284,7 +284,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:
         """Returns how many offsets of each queue the next batch reads, or None if it has to wait for more messages.
 
-        With `everything` the options' limits do not count.
+        With `everything` the options' limits do not apply.
         """
         backlog, limits = followed.backlog, self._options.limits
         since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
@@ -339,7 +339,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         backlog = {queue: OffsetRange(self._chosen.get(queue, end), end) for queue, end in ends.items()}
         if sum(waiting.end - waiting.start for waiting in backlog.values()) > MOST_RECORDS_COUNTED:
             return None
-        try:  # in the background, so that a query never waits for its progress to be published
+        try:  # without retries, so that a query does not wait to report its progress
             return sum(
                 self._consumer().read_manifest(queue.topic, waiting.start, waiting.end).rows
                 for queue, waiting in backlog.items()

@@ -1,7 +1,7 @@
 """The columns that a write accepts, and the errors for a schema that does not fit. Pure.
 
-`rows` checks the rows themselves. Names are compared without regard to case, as in Spark.
-Arrow is not loaded, since the processes that plan a write and close it do not need it.
+`rows` checks the rows themselves. Names are compared without regard to case, as in Spark. Arrow is not loaded, since
+the processes that plan a write and end it do not need it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
     columns: dict[str, int] = {}
     left_out: list[str] = []
     if not any(name.lower() in BODY_NAMES for name in schema.names):
-        # Raised first, since a wrong column name may be meant for it.
+        # Checked first, since a column with a wrong name may be meant as the body.
         _refuse_sink_column("there is no body; to_json(struct(*)) as body makes one of a whole row")
     for number, field in enumerate(schema.fields):
         name = _sink_name(field.name)
@@ -143,7 +143,7 @@ def _refuse_sink_column(fault: str) -> NoReturn:
 
 
 def _simple_type(data_type: DataType) -> str:
-    # Null elements are checked in each row, so the nullability of elements is left out.
+    # Whether elements may be null is left out of the type, since nulls are checked in each row.
     if isinstance(data_type, ArrayType) and isinstance(data_type.elementType, StringType):
         return "array<string>"
     if isinstance(data_type, MapType):

@@ -1,7 +1,7 @@
 """Looks up the topics of a write, and creates missing ones, on the driver or in the first task with a row for one.
 
-Both wait for brokers and NameServers that are away, up to `sendTimeoutMs`. A NameServer forgets a broker that is away
-with all its topics, so while no master is registered, a topic without a route does not count as missing.
+Both wait for brokers and NameServers that are away, up to `sendTimeoutMs`. A NameServer forgets a broker that is away,
+with all its topics. So a topic without a route does not count as missing while no master is registered.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def sending_topic(
 
 
 def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str, columns_type: str | None) -> None:
-    """Creates the topic on every master, and returns when a NameServer lists it at all masters that made it.
+    """Creates the topic on every master, and returns when a NameServer lists it at all masters that created it.
 
     An existing topic stays unchanged, even with `createTopic=batch`. Two tasks may create it at once. Each call queries
-    a NameServer, since a topic may be deleted between two writes of one worker. `columns_type` is the type of message
-    that the columns make, for a topic without `messageType`. Brokers before 5.0 keep no types.
+    a NameServer, since a topic may be deleted between two writes of one worker. `columns_type` is the message type that
+    follows from the columns, for a topic without the option `messageType`. Brokers before 5.0 keep no types.
     """
     wait_to_write(lambda: _create(connection, options, topic, columns_type), options.send_timeout)
 
@@ -101,7 +101,7 @@ def _check_home(connection: ConnectionOptions, topic: str) -> None:
 def keep_order(connection: ConnectionOptions, topic: str) -> None:
     """Restores the topic's order configuration, if it has one, at NameServers that lost it with their disk.
 
-    Without it keys move to other queues while a broker of the topic is away.
+    Without the order configuration, keys move to other queues while a broker of the topic is away.
     """
     name = worker.name_on_brokers(connection, topic)
     try:

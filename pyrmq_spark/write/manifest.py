@@ -50,13 +50,12 @@ SEND_SECONDS: Final = 5.0
 
 # The manifests that this process has seen with one queue.
 _ensured: set[tuple[ConnectionOptions, str]] = set()
-# The latest read of a manifest for a task, as key and result: the tasks of a stage in this worker share it.
+# The key and result of the last read of a manifest for a task, which the tasks of a stage in this worker share.
 _last_look: tuple[tuple[object, ...], bool] | None = None
 
 
 def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None:
-    """Creates the manifest, the topic that records committed batches, with one queue at the first of the topic's
-    masters.
+    """Creates the manifest, the topic that records committed batches, with one queue, at a master of the topic.
 
     Raises `ManifestError` if it has more queues, and `BrokerNotFound` while it may be at a broker that is down: with a
     second manifest, a batch could be committed twice. To find it even when its broker is down, NameServers get an order
@@ -163,7 +162,7 @@ def _keep_name(connection: ConnectionOptions, manifest: str, broker_name: str, q
 
 
 def _keep_place(connection: ConnectionOptions, options: SinkOptions, broker_name: str) -> None:
-    # NameServers lose the place with their disks.
+    # Repeated at each commit, since a NameServer that loses its disk forgets where the manifest is.
     manifest = worker.name_on_brokers(connection, options.manifest)
     topic = worker.name_on_brokers(connection, options.topic or "")
     try:
@@ -245,7 +244,7 @@ class BatchCommit:
         `end` has the last committed batch of each named writer. A writer without a name commits only once, so its
         record is looked for in the manifest, from the offset `first` on.
         """
-        if not self._is_named and end.end > first:  # no list has it
+        if not self._is_named and end.end > first:  # it is in no list of committed batches
             commits = _consumer(self._connection).read_manifest(self._manifest, first, end.end).commits
             if any(commit.writer == self._writer for commit in commits):
                 return None
@@ -302,7 +301,7 @@ class BatchCommit:
             )
 
     def _counts(self, end: ManifestEnd, offset: int, deadline: float) -> bool:
-        """Returns whether the manifest's record at `offset` counts, which means that it is the first of its batch.
+        """Returns whether the manifest's record at `offset` commits the batch, as only a batch's first record does.
 
         Waits until the record can be read. Raises `NotCommitted` after `deadline`, a time of the monotonic clock.
         """
@@ -356,7 +355,7 @@ class BatchCommit:
 
 
 def _look(connection: ConnectionOptions, manifest: str, deadline: float) -> ManifestEnd:
-    """Returns the manifest's end and committed batches. Raises `NotCommitted` without an answer by `deadline`."""
+    """Returns the manifest's end and committed batches. Raises `NotCommitted` if no answer comes before `deadline`."""
     while True:
         try:
             return _consumer(connection).manifest_end(manifest)

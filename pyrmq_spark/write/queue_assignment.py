@@ -35,7 +35,7 @@ from pyrmq_spark.write.create_topic import create_topic, sending_topic
 
 Lanes = npt.NDArray[np.int64]
 
-# Rows that name neither a queue nor a key.
+# The lane (`_TopicPlaces`) of rows that name neither a queue nor a key.
 BY_TURNS: Final = -1
 
 Fixed: TypeAlias = KeyedQueue | ThisQueue
@@ -82,8 +82,8 @@ class QueueAssignment:
     def placed(self, topic: str, rows: CheckedRows) -> AssignedRows:
         """Returns the rows grouped by queue, in their order within a group. Rows without a fixed queue are one group.
 
-        Raises `NoRoute` if no NameServer knows the topic and brokers do not create it, `InvalidMessage` for a queue
-        that the topic does not have.
+        Raises `NoRoute` if no NameServer knows the topic and brokers do not create it. Raises `InvalidMessage` for a
+        queue that the topic does not have.
         """
         lanes = self._lanes(topic, rows)
         if lanes is None:
@@ -137,7 +137,7 @@ class _TopicPlaces:
     """The queues of a topic, as they were at the write's first row for it.
 
     `fixed` lists the queues of rows that name a queue, a key or a lite topic. A lane is an index into this list. `walk`
-    has all queues, alternating between brokers, for other rows. Keys are spread over the queues in the order of Java's
+    has all queues, alternating between brokers, for other rows. Keys are assigned to the queues in the order of Java's
     client.
     """
 

@@ -20,14 +20,14 @@ DELAYS: Final = ("delayLevel", "deliverAt")
 # Columns whose rows are sent one by one: in a batch, brokers would deliver them at once, and ignore their priority and
 # lite topic.
 ALONE: Final = (*DELAYS, "priority", "liteTopic")
-# Columns beside which brokers ignore a priority, or which they ignore beside it.
+# Columns that exclude a priority in the same row, with the reasons: brokers would ignore one of the two.
 PLACED_BY: Final[Mapping[str, str]] = {
     "delayLevel": "has no priority",
     "deliverAt": "has no priority",
     "shardingKey": "is in its key's queue, and a priority chooses the queue, too",
     "queueId": "names its queue, and a priority chooses the queue, too",
 }
-# Columns beside which a message is of another type than those of lite topics, or in another queue.
+# Columns that exclude a lite topic in the same row: they give the message another type, or another queue.
 NOT_LITE: Final = (*PLACED_BY, "priority")
 LITE_TOPIC_NAME: Final = r"\A[A-Za-z0-9_-]{1,64}\z"
 IN_UTC: Final = pa.timestamp("us", "UTC")
@@ -36,7 +36,7 @@ IN_UTC: Final = pa.timestamp("us", "UTC")
 def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> list[CheckedRows]:
     """Checks the rows, and returns them in parts that can be encoded.
 
-    Raises `InvalidRow`, which names the first row that cannot be sent. Rows count from 0 in their partition, and
+    Raises `InvalidRow`, which names the first row that cannot be sent. Rows are numbered from 0 in their partition, and
     `first_row` is the number of the first row here.
     """
     faults, checked = [*_faults(rows, now)], check(rows)

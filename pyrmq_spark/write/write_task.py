@@ -49,7 +49,7 @@ from pyrmq_spark.write.create_topic import sending_topic
 from pyrmq_spark.write.queue_assignment import AssignedRows, Fixed, QueueAssignment
 from pyrmq_spark.write.rows import by_batch, by_topic, check_rows, encode_singles, may_go_alone
 
-# The column of ids that are made before rows are divided; no frame can have a column of this name.
+# The column of message ids that are computed before rows are divided. No frame can have a column of this name.
 ID_COLUMN: Final = "\0id"
 MAX_REASON: Final = 500
 
@@ -163,7 +163,7 @@ class PartitionWrite:
     def _put_group(
         self, topic: str, rows: CheckedRows, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
     ) -> None:
-        """Sends rows of one queue (None: any queue), the rows with a delay, priority or lite topic one by one."""
+        """Sends rows to one queue, or any if it is None, one by one if they have a delay, priority or lite topic."""
         alone, batched = by_batch(rows)
         is_batch_topic = placing.is_batch_topic(topic)
         limit = self._limit.of_batch_topic() if is_batch_topic else self._limit
@@ -227,9 +227,9 @@ def with_id_column(checked: list[CheckedRows], ids: pa.Array) -> list[CheckedRow
 
 
 def ids_of(rows: CheckedRows) -> Ids:
-    """Returns a function that takes a number of rows, and returns the message ids of so many next rows.
+    """Returns a function that takes a number of rows, and returns the message ids of the next rows.
 
-    The ids are those of the column `ID_COLUMN`, or new unique ids without this column.
+    The ids are those of the column `ID_COLUMN`, or new unique ids if there is no such column.
     """
     if ID_COLUMN not in rows.schema.names:
         return unique_id_runs
@@ -275,7 +275,7 @@ class DeadLetters:
         for message in refused:
             if self._topic is None or self._window is None:
                 raise InvalidState("a refused row, and no topic for it")
-            if self._look_up is not None:  # once: waits for the topic's brokers
+            if self._look_up is not None:  # only once; waits for the topic's brokers
                 self._look_up(self._topic)
                 self._look_up = None
             refusal = {

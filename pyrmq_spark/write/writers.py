@@ -75,7 +75,7 @@ class RocketMQWriter(DataSourceArrowWriter):
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Logs the rows that stay in the topic: counts of finished tasks, and the number of tasks without a report."""
+        """Logs which rows stay in the topic: those of finished tasks, and the number of tasks without a report."""
         _log_failure("the write failed", "is stored once more by a second run", messages)
         freeze_loaded_objects()
 
@@ -83,7 +83,7 @@ class RocketMQWriter(DataSourceArrowWriter):
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     """The writer of one batch of a stream. Its round robin over queues starts at the batch's number.
 
-    So a repeated batch sends its rows to the same queues.
+    A repeated batch therefore sends its rows to the same queues.
     """
 
     def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
@@ -146,9 +146,9 @@ def _log(level: int, line: str) -> None:
 def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) -> str:
     """Returns a line about the rows that a failed write left in the topic.
 
-    `written` are the reports of finished tasks, of `tasks` in all. `again` says when the same rows are stored once
-    more. A task that was cancelled or killed reports nothing, and may have sent all of its rows. It may also still run:
-    Spark does not wait for the end of an interrupted job's tasks, and `abort` cannot end them.
+    `written` are the reports of finished tasks, and `tasks` is the number of all tasks. `again` says when the same rows
+    are stored once more. A task that was cancelled or killed reports nothing, and may have sent all of its rows. It may
+    also still run: Spark does not wait for the end of an interrupted job's tasks, and `abort` cannot end them.
     """
     if len(written) == tasks > 0:
         return f"all of its {tasks} tasks finished, and what they sent stays and {again}: {summary_line(written)}"

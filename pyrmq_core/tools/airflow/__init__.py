@@ -1,7 +1,7 @@
 """RocketMQ for Airflow: `MessageQueueTrigger(scheme="rocketmq", ...)` waits for a message of a topic.
 
-Airflow calls `get_provider_info`, the package's entry point, in every command. So this module does not load the
-provider and its trigger, which are in `message_queue`.
+Every Airflow command calls `get_provider_info`, the package's entry point. To keep this fast, this module does not
+import `message_queue`, which has the provider and its trigger.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MESSAGE_QUEUE: Final = "pyrmq_core.tools.airflow.message_queue"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Returns this package's description for Airflow's manager of providers."""
+    """Returns the description of this package for Airflow's `ProvidersManager`."""
     return {
         "package-name": "pyrmq-spark",
         "name": "RocketMQ",

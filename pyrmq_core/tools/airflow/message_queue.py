@@ -1,4 +1,4 @@
-"""The provider of Airflow's `MessageQueueTrigger` for `rocketmq`, and the trigger that waits for messages."""
+"""Airflow's message queue provider for the scheme `rocketmq`, and its trigger, which waits for messages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ IN_QUEUE: Final = {"group", "tags", "sql", "conn_id"}
 
 
 class RocketMQMessageTrigger(BaseEventTrigger):  # type: ignore[misc] # Airflow is not installed where types are checked
-    """A trigger that waits for messages of a topic as a member of a group, and fires once.
+    """A trigger that joins a consumer group, waits for messages of a topic, and fires one event.
 
-    The event is `{"messages": [...]}`, up to `max_messages` of one queue in their order. They count as consumed when
-    Airflow has accepted the event. A new group begins at the oldest message. `conn_id` names a connection of Airflow,
-    whose login and password are the access key and the secret key.
+    The event is `{"messages": [...]}` with up to `max_messages` messages of one queue, in order. Their offset is
+    committed after Airflow has accepted the event. A new group begins at the oldest message. `conn_id` names an Airflow
+    connection whose login and password are the access key and the secret key.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RocketMQMessageTrigger(BaseEventTrigger):  # type: ignore[misc] # Airflow 
         }
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Returns the class and its arguments, from which Airflow creates the trigger again."""
+        """Returns the path of the class and the arguments with which Airflow creates the trigger again."""
         return f"{__name__}.{type(self).__qualname__}", self.arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -79,7 +79,7 @@ class RocketMQMessageTrigger(BaseEventTrigger):  # type: ignore[misc] # Airflow 
 
 
 class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[misc] # as above
-    """The provider of the scheme `rocketmq`, and of queues `rocketmq://host:port/topic?group=...&tags=...`."""
+    """A provider for the scheme `rocketmq` and for URLs `rocketmq://host:port/topic?group=...&tags=...`."""
 
     scheme = SCHEME
 
@@ -90,7 +90,7 @@ class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[mi
         return RocketMQMessageTrigger
 
     def trigger_kwargs(self, queue: str, **kwargs: Any) -> dict[str, Any]:
-        """Returns the trigger's arguments from the URL of a queue. Raises `ValueError` for a wrong or missing part."""
+        """Parses a queue's URL into the trigger's arguments. Raises `ValueError` for an unknown or missing part."""
         parts = urlsplit(queue)
         named = dict(parse_qsl(parts.query, keep_blank_values=True))
         if unknown := sorted(named.keys() - IN_QUEUE):
@@ -102,7 +102,7 @@ class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[mi
 
 
 def as_json(message: MessageExt) -> dict[str, Any]:
-    """Returns a message as Airflow stores it, with `body` as text, or `body_base64` if it is not UTF-8."""
+    """Returns a message for JSON. Its body is a text in `body`, or in `body_base64` if it is not UTF-8."""
     try:
         body = {"body": message.body.decode()}
     except UnicodeDecodeError:

@@ -1,10 +1,15 @@
 """The `pyrmq` command, whose libraries come with the extra `cli`.
 
-`commands` has the table of the commands, each loaded when it is used: they are in `admin`, `consume`, `doctor`,
-`export`, `import_files`, `search`, `send` (with `message_lines`), `tail` and the folders `groups`, `operation` and
-`serving`. They share `connections` (the options of every command that calls servers), `servers` (groups of commands,
-and the loop they run in), `tables` (the output as JSON, or as a table of `drawn_tables`), `formats` (the forms of
-messages), `name_completion` (names for a shell) and `progress` (a line about work under way).
+`commands` lists all commands, and imports each when it is used. They are in `admin`, `consume`, `doctor`, `export`,
+`import_files`, `search`, `send` (with `message_lines`), `tail` and the folders `groups`, `operation` and `serving`. The
+commands share these modules:
+
+    connections      the options for connecting to servers
+    servers          click's groups of commands, and the event loop in which a command runs
+    tables           the output as JSON, or as a table (`drawn_tables`)
+    formats          the output formats of messages
+    name_completion  the names of topics, groups and brokers for a shell's completion
+    progress         a progress line
 """
 
 from __future__ import annotations

@@ -229,9 +229,10 @@ def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as
 
 
 async def _brokers_of(admin: Admin, name: str, cluster: str | None) -> list[str]:
-    """Returns the names of the brokers that have the topic, or [] if only its order configuration is left.
+    """Returns the names of the brokers that have the topic.
 
-    Raises `ClickException` if there is neither, or if no broker of the cluster has the topic.
+    The list is empty if only the topic's order configuration at the NameServers is left. Raises `ClickException` if
+    that is missing, too, or if no broker of the cluster has the topic.
     """
     try:
         route_data = await admin.route(name)
@@ -254,7 +255,7 @@ async def _connected_groups(admin: Admin, name: str) -> list[str]:
     async def is_connected(group: str) -> bool:
         try:
             description = await admin.groups.describe(group, running_info=False)
-        except RocketMQError:  # the group has only offsets, or no broker answers
+        except RocketMQError:  # the group was never created and has only offsets, or no broker answers
             return False
         return any(subscription.topic == name for subscription in description.subscriptions)
 

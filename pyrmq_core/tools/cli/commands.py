@@ -1,6 +1,6 @@
 """The command `pyrmq` itself: a table of all commands, each of which is imported when it is used.
 
-Importing all of them takes a second. `--help`, `--version` and the completion of names need none.
+Importing all of them takes a second. `--help`, `--version` and the completion of command names import none.
 """
 
 from __future__ import annotations
@@ -57,10 +57,9 @@ COMMANDS: Final = {
 
 
 class OutermostGroup(click.Group):
-    """The group of all commands. It turns an exception of a command, or of click's output, into an exit status."""
+    """The group of all commands. It turns exceptions of a command, and of printing the help, into an exit status."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Parses the group's own options. `--help` and `--version` print here."""
         _print_any_text()
         contexts: list[click.Context] = []
         _ended(lambda: contexts.append(super(OutermostGroup, self).make_context(*args, **extra)))
@@ -93,7 +92,7 @@ def pyrmq() -> None:
 
 
 def _print_any_text() -> None:
-    """Sets the output to print escapes for characters that its encoding lacks."""
+    """Makes stdout and stderr print escapes for characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(errors="backslashreplace")
@@ -107,7 +106,7 @@ def _ended(work: Callable[[], object]) -> None:
             sys.stdout.flush()
     except (click.ClickException, click.exceptions.Exit, SystemExit):
         raise
-    except KeyboardInterrupt:  # perhaps while modules are loaded: nothing more is imported
+    except KeyboardInterrupt:  # perhaps during an import, so that nothing more is imported here
         raise SystemExit(130) from None
     except BaseException as raised:
         try:

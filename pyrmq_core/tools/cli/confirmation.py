@@ -16,7 +16,7 @@ def yes_option(command: Command) -> Command:
 
 
 def confirm(question: str) -> None:
-    """Asks the question. Raises `ClickException` unless the answer is yes, and `UsageError` without a terminal."""
+    """Asks the question. Raises `ClickException` unless the answer is yes, and `UsageError` if stdin is no terminal."""
     if not sys.stdin.isatty():
         raise click.UsageError("this deletion cannot be undone; without a terminal it needs --yes")
     if not click.confirm(question, err=True):

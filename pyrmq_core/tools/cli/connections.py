@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from pyrmq_core.errors import InvalidArgument
 
-if TYPE_CHECKING:  # the client is loaded by a command that runs, not by its help
+if TYPE_CHECKING:  # imported only when a command runs, so that its help is printed at once
     import ssl
 
     from pyrmq_core import Client
@@ -35,7 +35,7 @@ UNVERIFIED: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """The options about TLS. Each turns TLS on, except for the key and its password."""
+    """The options about TLS. Each of them turns TLS on, except for the client's key and its password."""
 
     enabled: bool = False
     authority: str | None = None
@@ -105,7 +105,7 @@ class Connection:
         return replace(self, nameserver=nameserver, nameserver_url=None)
 
     async def nameservers(self) -> tuple[str, ...]:
-        """Returns the NameServers' addresses: those of the option, or those in the list at `nameserver_url`.
+        """Returns the NameServers' addresses, from the option or from the list that `nameserver_url` serves.
 
         Returns an empty tuple if the URL cannot be read.
         """

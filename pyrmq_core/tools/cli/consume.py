@@ -1,4 +1,4 @@
-"""`pyrmq consume`: joins a consumer group, prints each message, and acknowledges the printed ones."""
+"""`pyrmq consume`: joins a consumer group, prints each message, and acknowledges it after printing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyrmq_core.tools.cli.tail import Start, start_of
 if TYPE_CHECKING:
     from pyrmq_core import PushConsumer
 
-# The interval of checks for a lasting refusal, which is reported after a request's second failure.
+# The interval at which the consumer is checked for a lasting error, such as a wrong key.
 LOOK_SECONDS: Final = 0.5
 
 
@@ -76,7 +76,7 @@ async def consume_topic(
     orderly: bool,
     limit: int | None,
 ) -> None:
-    """Prints up to `limit` messages of the queues assigned to this group member. Raises `NoRoute` without the topic."""
+    """Prints messages as a member of the group, up to `limit`. Raises `NoRoute` if the topic does not exist."""
     from pyrmq_core import PullConsumer, PushConsumer
     from pyrmq_core.network import open_owned_nursery
 
@@ -84,7 +84,7 @@ async def consume_topic(
     async with connection.client() as client:
         shared["client"] = client
         async with PullConsumer(TOOLS_GROUP, **shared) as lookups:
-            await lookups.message_queues(topic)  # raises for a missing topic, for which a push consumer would wait
+            await lookups.message_queues(topic)  # raises if the topic is missing: a push consumer would wait for it
         # One message at a time, so that other members get the messages that are not printed.
         async with PushConsumer(group, consume_threads=1, **shared, **_start(start)) as consumer:
             await consumer.subscribe(topic, tags=tags, sql=sql)
@@ -101,7 +101,7 @@ async def consume_topic(
 
 
 async def _end_at_a_refusal(consumer: PushConsumer) -> None:
-    """Waits for a lasting error of the consumer, such as for a wrong key or a missing group, and raises it."""
+    """Waits until the consumer reports a lasting error, such as a wrong key or a missing group, and raises it."""
     import trio
 
     while True:

@@ -1,6 +1,6 @@
 """`pyrmq doctor`: checks that a Spark job would find its Python, the data source, Java, NameServers and brokers.
 
-The libraries are checked in the Python that Spark would use, which is started and reports its own.
+To check the libraries, it starts the Python that Spark would use.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ MIN_PYARROW: Final = (18,)
 MIN_JAVA: Final = 17
 TRIED_JAVAS: Final = (17, 21)
 
-# The way in which Spark finds sources (sql/worker/lookup_data_sources.py, 4.3): if a top-level module pyspark_* raises,
-# Spark finds none. The working directory is left out, because no other machine has it.
+# Finds data sources as Spark does (sql/worker/lookup_data_sources.py, 4.3), which finds none if importing any top-level
+# module pyspark_* fails. The working directory is left out, because executors on other machines do not have it.
 PROBE: Final = """
 import importlib, importlib.metadata, json, pkgutil, sys
 if sys.path[:1] == [""]:
@@ -121,7 +121,7 @@ def check_python(environment: Mapping[str, str]) -> list[Check]:
 
 
 def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Returns the environment variable that selects Spark's Python, and its value. Without one: "" and `python3`."""
+    """Returns the environment variable that selects Spark's Python, and its value, or "" and `python3`."""
     for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
         if environment.get(name):
             return name, environment[name]
@@ -129,9 +129,10 @@ def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
-    """Returns the checks of the Python that Spark would use, from `has`, the output of `PROBE` in it.
+    """Returns the checks of the Python that Spark would use.
 
-    `name` is the environment variable that selected it, `use_this` the advice to use this Python instead.
+    `has` is the output of `PROBE` in that Python, and `name` the environment variable that selects it. `use_this` is
+    the advice to use the Python that runs this command instead.
     """
     versions, errors = has["versions"], has["errors"]
     checks = [_at_least("pyspark", MIN_PYSPARK, versions, errors)]
@@ -195,7 +196,7 @@ async def _add_servers(connection: Connection, checks: list[Check]) -> None:
 
 
 async def _check_nameserver(connection: Connection, brokers: dict[str, tuple[str, int]]) -> Check:
-    """Checks a NameServer, and adds the addresses of its brokers to `brokers`, with name and id."""
+    """Checks a NameServer, and adds the name and id of each of its brokers to `brokers`, by address."""
     address = connection.nameserver
     try:
         async with connection.admin() as admin:
@@ -249,7 +250,7 @@ def _at_least(package: str, minimum: tuple[int, ...], versions: Mapping[str, str
 
 
 def _settings_that_harm(environment: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    """Yields warnings of settings by which Spark starts or finds sources with another Python, each with a remedy."""
+    """Yields a warning and a remedy for each setting with which Spark may look for sources in another Python."""
     driver, workers = environment.get("PYSPARK_DRIVER_PYTHON"), environment.get("PYSPARK_PYTHON")
     if driver and driver != workers:
         yield (

@@ -17,12 +17,12 @@ from rich.text import Text
 from pyrmq_core.network.log_lines import visible_text
 
 PIPE_WIDTH: Final = 100_000
-# The least width of a folded column of texts: the length of an address.
+# The least width to which a column of texts is narrowed: the length of an address.
 LEAST_FOLDED: Final = 16
 
 
 def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
-    """Formats the rows as a table for the terminal, as `tables.text_of` describes."""
+    """Formats the rows as a table for the terminal, which `tables.text_of` describes."""
     console = _console()
     cells = [[_cell(row[column]) for column in columns] for row in rows]
     right = [_are_numbers([row[column] for row in rows]) for column in columns]
@@ -47,7 +47,7 @@ def table_text(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
 def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Returns the widths with the widest columns narrowed, until all have `room` characters in total.
 
-    No column gets narrower than its width in `least`. If those exceed `room`, the result is empty.
+    No column gets narrower than its width in `least`. Returns [] if the widths in `least` exceed `room`.
     """
     if sum(least) > room:
         return []
@@ -61,7 +61,7 @@ def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> lis
 def _wrapped(
     columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], widths: Sequence[int] = ()
 ) -> Table:
-    """Returns a table whose cells are wrapped between words, or with `widths` folded to these column widths."""
+    """Returns a table whose cells are wrapped between words. With `widths` they break anywhere to fit in these."""
     table = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         words = any(" " in row[number] for row in cells)
@@ -81,7 +81,7 @@ def _wrapped(
 async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: float) -> None:
     """Shows the text that `make` returns, every `interval` seconds until cancelled.
 
-    The text takes the whole terminal. If the output is no terminal, each text is printed after the one before.
+    The text takes the whole terminal. If the output is no terminal, the texts are printed one after another.
     """
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -123,7 +123,7 @@ def _console() -> Console:
 
 
 def _plain(console: Console, columns: list[str], cells: list[list[str]], layout: list[tuple[int, bool]]) -> str:
-    # Without rich a table that needs no folding takes a tenth of the time.
+    # A table that fits is formatted without rich, in a tenth of the time.
 
     def line(texts: Sequence[str]) -> str:
         padded = (

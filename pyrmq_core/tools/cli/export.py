@@ -1,7 +1,7 @@
 """`pyrmq export`: copies a part of a topic to a file, which appears only when it is complete.
 
-The file is written under another name in the same folder and renamed at the end. It has the queues one after another,
-each in order. The memory needed does not depend on the size.
+The file is written under another name in the same folder and renamed at the end. It has one queue after another, each
+in order. The memory needed does not depend on the number of messages.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # loaded by the command that runs, not by its help
 FORMATS: Final = ("jsonl", "parquet", "csv")
 UNDECODABLE_NAMED: Final = 10
 QUOTED_CSV: Final = "csv with quoted formulas"
-# The longest body that is read by columns, which hold several copies of it.
+# The longest body that is decoded into Arrow columns, which keep several copies of it.
 COLUMN_BODY_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -146,7 +146,7 @@ def _say_unfinished(target: str) -> None:
 def _written_whole(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """Yields a file in the folder of `target`, renamed to `target` at the end, and removed after a failure."""
     part = f"{target}.{os.getpid()}.part"
-    file = open(part, "xb")  # noqa: SIM115 - one that is there is another's, and stays
+    file = open(part, "xb")  # noqa: SIM115 - an existing file belongs to another export, and stays
     try:
         with file:
             yield file
@@ -194,14 +194,14 @@ class Undecodable:
 
 
 class Copy:
-    """The base class of an export's file writer. It writes in a thread, one decompressed body at a time."""
+    """The base class of the file writers. A writer works in a thread, and decompresses one body at a time."""
 
     def __init__(self, tags: TagFilter, undecodable: Undecodable) -> None:
         self._tags = tags
         self._undecodable = undecodable
 
     async def add(self, pulls: Sequence[RawPull]) -> int:
-        """Writes the messages of pulls and returns their number."""
+        """Writes the messages that pulls returned, and returns their number."""
         from pyrmq_core.client.unpacking import in_steps
         from pyrmq_core.protocol.messages.readable import iterate_readable
 
@@ -245,12 +245,12 @@ class LinesCopy(Copy):
         self._write(message)
 
     def close(self) -> None:
-        # The file stays open.
+        # Only the text layer is closed, since the caller closes the file.
         self._text.detach()
 
 
 class ParquetCopy(Copy):
-    """A Parquet file, written by columns, or message by message where a body is long or undecodable."""
+    """A Parquet file. It is written as Arrow columns, or message by message if a body is long or undecodable."""
 
     def __init__(self, file: IO[bytes], tags: TagFilter, undecodable: Undecodable) -> None:
         from pyrmq_core.client.arrow_library import columnar

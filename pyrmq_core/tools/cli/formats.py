@@ -113,7 +113,7 @@ def _unstripped(line: Callable[[MessageExt], str]) -> Callable[[MessageExt], byt
 
 
 def form_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `-o`, `--raw`, and `--json`, which means `-o json`, to a command, and passes it their result as `form`."""
+    """Adds the options `-o`, `--raw` and `--json` to a command, and passes it the format they select as `form`."""
 
     @functools.wraps(command)
     def with_form(*arguments: Any, form: str, as_json: bool, raw: bool, **options: Any) -> None:

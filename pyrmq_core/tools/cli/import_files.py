@@ -1,7 +1,7 @@
 """`pyrmq import`: sends the messages of a file that `pyrmq export` wrote, in order within each queue.
 
-Messages of one queue are sent to one queue, that of the same broker and number if the topic has it. Each part of the
-file is sent before the next is read, which limits the memory. `--skip` counts rows without blank lines.
+The messages of one queue are sent to one queue. It has the same broker name and number, if the topic has such a queue.
+The file is read and sent in parts, which limits the memory. `--skip` does not count blank lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORMATS: Final = ("jsonl", "parquet", "csv")
 PART_MESSAGES: Final = 8000
 PART_BYTES: Final = 8 * 1024 * 1024
 MAX_FIELD_CHARACTERS: Final = 64 * 1024 * 1024
-# More than a line of the largest message takes: its body as a text and in base 64.
+# A line of the largest message is shorter, even with its body both as a text and in base 64.
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 # The broker's name and the number of the queue that a message was read from; None in a file that lacks them.
@@ -97,12 +97,12 @@ class _Import:
         self.stored = 0
 
     def next_part(self, rows: Iterator[RowMessage]) -> dict[MessageQueue | None, list[Message]]:
-        """Returns the next messages of the file by the queue to send them to, or an empty dict at its end."""
+        """Returns the next messages of the file, grouped by the queue to send them to, or {} at its end."""
         part: dict[MessageQueue | None, list[Message]] = {}
         size = count = 0
         try:
             for origin, message in rows:
-                queue = self._queue_for(origin) if message.lite_topic is None else None  # its name chooses the broker
+                queue = self._queue_for(origin) if message.lite_topic is None else None  # the lite topic's name decides
                 part.setdefault(queue, []).append(message)
                 size += len(message.body) + sum(len(name) + len(text) for name, text in message.properties.items())
                 count += 1
@@ -177,7 +177,7 @@ class _Import:
     def _queue_for(self, origin: Origin) -> MessageQueue | None:
         if origin not in self._queue_of:
             same = [queue for queue in self._queues if (queue.broker_name, queue.queue_id) == origin]
-            # By the origin alone, so that the rows after --skip go where those before it went.
+            # The queue depends only on the origin. Rows that are sent later with --skip therefore go to the same queue.
             number = 0 if origin is None else zlib.crc32(origin[0].encode(errors="replace")) + origin[1]
             self._queue_of[origin] = same[0] if same else self._queues[number % len(self._queues)]
         return self._queue_of[origin]
@@ -266,7 +266,7 @@ def _message_of(row: dict[str, Any], topic: str) -> Message:
             tags=row.get("tags"),
             keys=row.get("keys"),
             sharding_key=row.get("shardingKey"),
-            lite_topic=row.get("liteTopic") or pairs.pop(LITE_TOPIC, None),  # a property in files of an earlier export
+            lite_topic=row.get("liteTopic") or pairs.pop(LITE_TOPIC, None),  # earlier exports wrote a property
             properties=pairs,
             flag=flag,
         )

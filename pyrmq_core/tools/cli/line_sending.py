@@ -1,4 +1,4 @@
-"""The work of `pyrmq send`: sends lines in batches, prints results in order, and counts failures."""
+"""The work of `pyrmq send`: sends input lines in batches, prints results in order, and counts failures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from pyrmq_core.tools.cli.message_lines import LineForm, Lines, read_lines
 from pyrmq_core.tools.cli.progress import ProgressLine, progress_line
 
 PRODUCER_GROUP: Final = "pyrmq-cli"
-# The most single messages and lists of messages under way.
+# The limit of requests under way, each with a single message or a batch.
 MAX_UNDER_WAY: Final = 256
 MAX_BYTES_UNDER_WAY: Final = 32 * 1024 * 1024
 LIST_MESSAGES: Final = 4000
@@ -50,7 +50,7 @@ OBJECTS_BETWEEN_COLLECTIONS: Final = 100_000
 async def send_lines(
     connection: Connection, form: LineForm, body: str | None, files: Sequence[str], report: Report
 ) -> None:
-    """Sends `body`, or if it is None each line of the files, or of standard input without files.
+    """Sends `body`. If it is None, sends each line of the files, or of standard input if there are none.
 
     Raises `ClickException` if lines failed.
     """
@@ -126,12 +126,12 @@ class Span:
     count: int
 
 
-# Lines whose messages are under way.
+# A range of lines, and the unfinished send of their messages.
 UnderWay: TypeAlias = tuple[Span, PendingSend | PendingBatch]
 
 
 class LineSending:
-    """The sender of input lines: it sends them in batches, prints the results in order, and counts failures."""
+    """A sender of input lines in batches, which prints the results in order and counts failures."""
 
     def __init__(self, producer: Producer, form: LineForm, report: Report, line: ProgressLine) -> None:
         self._producer = producer
@@ -139,7 +139,7 @@ class LineSending:
         self._report = report
         self._line = line
         self._source = ""
-        self._first: tuple[Span, str] | None = None  # the first lines that failed, and why
+        self._first: tuple[Span, str] | None = None  # the first lines that failed, and the error
         self._failed = self._perhaps = 0
         self._last = 0  # the number of the last line that was sent
         self._room = trio.Semaphore(MAX_UNDER_WAY)
@@ -153,7 +153,7 @@ class LineSending:
         """Sends the lines of a file, which `source` names in errors. Raises `ClickException` for lines that failed."""
         self._source, self._last, self._blank, self._blank_count = source, 0, [], 0
         self._reading = trio.CancelScope()
-        give, take = trio.open_memory_channel[UnderWay](math.inf)  # bounded by the producer's room
+        give, take = trio.open_memory_channel[UnderWay](math.inf)  # `_room` limits its length
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._take_results, take)
@@ -170,7 +170,7 @@ class LineSending:
             raise self._failure(*self._first)
 
     async def _send_lines(self, lines: Lines, give: trio.MemorySendChannel[UnderWay]) -> None:
-        """Sends lines in batches of up to `LIST_MESSAGES` messages and `LIST_BYTES`, and passes each to `give`.
+        """Sends lines in batches of up to `LIST_MESSAGES` messages and `LIST_BYTES`, and passes each send to `give`.
 
         A line that fits into no batch is sent alone. The first invalid line ends the sending.
         """
@@ -225,15 +225,16 @@ class LineSending:
         except RocketMQError as error:
             self._fail_at_call(lines, error)
             return
-        # Nothing waits between the send and this line: an interrupt in between would leave the send uncounted.
+        # There must be no await between the send and this line: if Ctrl-C interrupted it, the send would not be
+        # counted.
         span = _span(lines)
         self._last = span.last
         self._under_way += span.count
-        pending.add_done_callback(lambda ended: ended.error)  # marks failures as read: this command reports each itself
+        pending.add_done_callback(lambda ended: ended.error)  # errors count as handled: `_take_results` reports them
         give.send_nowait((span, pending))
         if {message.sharding_key or message.lite_topic for message in messages} != {
             None
-        }:  # the next lines wait for these
+        }:  # messages with such a key are ordered: the next lines wait for them
             ended = trio.Event()
             pending.add_done_callback(lambda _: ended.set())
             await ended.wait()
@@ -253,7 +254,7 @@ class LineSending:
                 try:
                     results = await pending.wait()
                 except RocketMQError as error:
-                    await trio.lowlevel.checkpoint_if_cancelled()  # abandoned, because the command is interrupted
+                    await trio.lowlevel.checkpoint_if_cancelled()  # raises if an interrupt ended the send
                     self._under_way -= lines.count
                     self._fail(lines, error)
                     continue
@@ -321,13 +322,13 @@ def _span(lines: Lines) -> Span:
 
 
 def is_sent_singly(message: Message) -> bool:
-    """Returns whether a message must be sent alone, as a batch may not contain it or would not compress its body."""
+    """Returns whether a message must be sent alone, since no batch may contain it or a batch would not compress it."""
     return len(message.body) >= COMPRESS_OVER_BYTES or goes_alone(message) or message.topic.startswith(RETRY_PREFIX)
 
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Makes garbage collections rarer, which saves a twelfth of the processor time for JSON lines."""
+    """Makes garbage collections rarer, which saves a twelfth of the processor time with JSON lines."""
     before = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
     try:

@@ -8,8 +8,8 @@
     delay                   seconds
     deliverAt               an ISO-8601 time
 
-Lines that `pyrmq tail -o json` printed are messages again: the members that say where a message was stored are left
-out, and so are the properties that RocketMQ set itself.
+Lines that `pyrmq tail -o json` printed can be sent, too. Members that say where a message was stored are ignored, and
+so are the properties that RocketMQ set itself.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ CHUNK_BYTES: Final = 1024 * 1024
 # The most bytes of a line, more than the 4 MiB of a message; a longer line is not read to its end.
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 PIPE_BYTES: Final = 1024 * 1024
-# The members of a line of `tail` that say where the message was stored.
+# The members of a line of `pyrmq tail` that say where and when the message was stored.
 PLACE_MEMBERS: Final = frozenset(
     ("topic", "brokerName", "queueId", "queueOffset", "msgId", "storeTimestamp", "bornTimestamp", "reconsumeTimes")
 )
 
-# Faster than `Message(...)`, since every line makes one (`fast_dataclass`).
+# A faster form of `Message(...)`, since it is called for every line (`fast_dataclass`).
 make_message: Final = maker_of(Message)
 MESSAGE_FIELDS: Final = tuple(field.name for field in fields(Message))
 
@@ -58,9 +58,9 @@ Lines = list[tuple[int, bytes]]
 
 
 class LineForm:
-    """The rule by which lines become messages: the input format, and default fields that a line may override.
+    """A parser of lines into messages. `fields` are defaults that a line may override.
 
-    Raises `InvalidMessage` for a field that a message cannot have. `hint` is added to the error of a line that is not
+    Raises `InvalidMessage` if a message cannot have these defaults. `hint` is added to the error of a line that is not
     JSON.
     """
 
@@ -79,15 +79,15 @@ class LineForm:
         """Returns the checked message of a line. Raises `InvalidMessage` with the reason."""
         if not self._as_json:
             return checked_message(self.unchecked_message(line))
-        with contextlib.suppress(InvalidMessage):  # checking the members one by one gives the better error
+        with contextlib.suppress(InvalidMessage):  # `_fields_of` has the better error
             if (message := self._common_message(members_of_line(line, self._hint))) is not None:
                 return checked_message(message)
         return checked_message(Message(self.topic, **{**self._fields, **_fields_of(members_of_line(line, self._hint))}))
 
     def unchecked_message(self, line: bytes) -> Message:
-        """Returns the message of a line as `message` does, but unchecked, for a caller that encodes it next.
+        """Returns the message of a line, mostly unchecked, for a caller that encodes it next.
 
-        The encoding makes the same checks. After an error the caller calls `message`, whose error is clearer.
+        Encoding makes the same checks. If it fails, the caller calls `message` for a clearer error.
         """
         if not self._as_json:
             return make_message(self.topic, line, *self._rest)
@@ -99,7 +99,7 @@ class LineForm:
         return self.message(line) if message is None else message
 
     def _common_message(self, members: Any) -> Message | None:
-        """Returns the message of an object with a body and common members, or None. It is faster than `_fields_of`."""
+        """Returns the message of an object with common members only, faster than `_fields_of`, or None for another."""
         if members.__class__ is not dict:
             return None
         take = members.pop
@@ -142,7 +142,7 @@ async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
     while chunk := await trio.to_thread.run_sync(os.read, descriptor, CHUNK_BYTES, abandon_on_cancel=True):
         *lines, tail = (tail + chunk).split(b"\n")
         if lines:
-            if b"\r" in chunk or lines[0].endswith(b"\r"):  # one search of a chunk costs less than a call for each line
+            if b"\r" in chunk or lines[0].endswith(b"\r"):  # one search is cheaper than `rstrip` for each line
                 lines = [line.rstrip(b"\r") for line in lines]
             yield list(enumerate(lines, number))
             number += len(lines)
@@ -186,7 +186,7 @@ def _fields_of(members: object) -> dict[str, Any]:
             fields[field] = read(name, value)
     if "body" not in fields:
         raise InvalidMessage("it has neither body nor bodyBase64; a message needs one")
-    if "msgId" in members and "properties" in fields:  # a message that was read, with RocketMQ's additions
+    if "msgId" in members and "properties" in fields:  # printed by `pyrmq tail`, with RocketMQ's own properties
         priority = fields["properties"].get(PRIORITY)
         if priority is not None:
             fields.setdefault("priority", int(priority) if priority.isdecimal() else None)

@@ -1,6 +1,6 @@
 """The names of topics, groups, brokers and clusters for a shell's completion, queried from servers.
 
-A shell waits for them while a person types, so queries end within a second, and failures print nothing.
+The shell waits for them while the user types. So a query ends within a second, and failures print nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SECONDS: Final = 1.0
 async def users_topics(admin: Admin, cluster: str | None = None) -> list[str]:
     """Returns the topics that users created.
 
-    These are all except RocketMQ's own, retry and dead-letter topics, topics named after brokers and clusters, and
-    manifests, the topics in which committed writes record their batches.
+    These exclude RocketMQ's own topics, retry and dead-letter topics, topics named after brokers and clusters, and
+    manifests. A manifest is a topic in which committed writes record their batches.
     """
     from pyrmq_core import is_dead_letter_topic, is_retry_topic, is_system_topic
 
@@ -65,7 +65,7 @@ cluster_names = _names(_clusters)
 def _within_time(names_of: Callable[[Admin], Awaitable[Iterable[str]]], arguments: Mapping[str, Any]) -> list[str]:
     import trio
 
-    from pyrmq_core import Admin, Client  # noqa: F401 - loaded before the servers' time begins
+    from pyrmq_core import Admin, Client  # noqa: F401 - imported before the time limit starts
 
     names: list[str] = []
 

@@ -26,14 +26,14 @@ class ProgressLine:
         self._is_paused = False
 
     def update(self, done: int, position: int | None = None, more: str = "") -> None:
-        """Shows the number of finished items and the text `more`. The bar is at `position`, by default at `done`."""
+        """Shows the number of finished items and the text `more`. Moves the bar to `position`, by default to `done`."""
         seconds = time.monotonic() - self._began
         if self._shown is None:
             if seconds < SECONDS_BEFORE or not self._console.is_terminal:
                 return
             bar = () if self._total is None else (BarColumn(),)
             columns = (SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn())
-            # Without redirection, by which rich would write printed lines to this console.
+            # By default rich redirects stdout and stderr, and would write all printed lines to this console.
             self._shown = Progress(
                 *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
             )

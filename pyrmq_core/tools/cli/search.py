@@ -1,7 +1,7 @@
 """`pyrmq search`: prints messages whose body, properties or times meet a condition.
 
-Brokers filter by tags or SQL, and the messages that pass are read and compared here, the newest first. The numbers of
-the search are printed at its end, also after Ctrl-C, a failure or a limit.
+Brokers filter by tags or SQL. The other messages are read and compared here, the newest first. How many were searched
+and found is printed at the end, also after Ctrl-C, a failure or a limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # loaded by the command that runs, not by its help
 SIZE: Final = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB)?")
 SIZES: Final = {None: 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 MAX_BYTES: Final = "16GiB"
-# An unreachable broker is waited for as long as this many requests may take.
+# The search waits for an unreachable broker for this many request timeouts.
 PATIENCE_TIMEOUTS: Final = 4
 
 
@@ -210,7 +210,7 @@ async def tools_consumer(connection: Connection) -> AsyncIterator[PullConsumer]:
 
 @asynccontextmanager
 async def ranges_to_read(connection: Connection, topic: str, part: Part) -> AsyncIterator[tuple[PullConsumer, Ranges]]:
-    """Opens a consumer, and yields it with the offsets of a part of the topic. Brokers check the SQL expression."""
+    """Opens a consumer, and yields it with the offset ranges of a part of the topic. Brokers check the part's SQL."""
     from pyrmq_core.tools.search.ranges import check_sql, queues_named, ranges_of
 
     async with tools_consumer(connection) as consumer:
@@ -250,7 +250,7 @@ async def _print_matches(searching: Search, form: MessageLine, limit: int | None
 
 
 def _say_end(searching: Search, topic: str, limit: int | None) -> None:
-    """Prints what was searched and what was not. Raises the error of a broker that failed."""
+    """Prints what was searched and what was not. If brokers failed, raises the error of the first."""
     account = searching.account
     text = f"{account.matches:,} messages found; {searching.rest_text()}"
     say_unreadable(account.unreadable, account.unreadable_texts)

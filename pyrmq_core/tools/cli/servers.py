@@ -1,4 +1,4 @@
-"""The parts that all commands share: groups of commands, and the loop in which a command runs until a signal."""
+"""Parts that all commands share: groups of commands, and the event loop in which a command runs until a signal."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class SectionedCommand(click.Command):
-    """A command whose help lists the options of the connection below its own."""
+    """A command whose help lists the connection options below its own options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the command's options and those of the connection as two lists. An empty list is left out."""
+        """Writes the command's own options and the connection options as two lists. Leaves out an empty list."""
         for title, wanted in (("Options", False), ("Connection", True)):
             records = [
                 record
@@ -40,8 +40,11 @@ class CommandGroup(click.Group):
 
 
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Runs the async function until a signal, which ends the command with `KeyboardInterrupt` or status 143 or 129."""
-    import trio  # loaded by a command that runs, not by its help
+    """Runs the async function until it returns or a signal arrives.
+
+    Ctrl-C raises `KeyboardInterrupt`. SIGTERM ends the command with status 143, and SIGHUP with 129.
+    """
+    import trio  # imported only when a command runs
 
     trio.run(functools.partial(_interruptible, call, *args))
 
@@ -51,8 +54,8 @@ async def _interruptible(call: Callable[..., Awaitable[None]], *args: Any) -> No
 
     from pyrmq_core.network.process_end import stop_signals
 
-    # By default trio raises the interrupt between any two instructions, also where a task is just being made: its
-    # coroutine would be lost, and Python would say so on standard error.
+    # By default trio may raise KeyboardInterrupt between any two instructions, even while a task is being created.
+    # Python would then print a warning about a coroutine that was never awaited.
     received: list[int] = []
     with trio.open_signal_receiver(*stop_signals()) as signals:
         async with trio.open_nursery() as nursery:

@@ -60,7 +60,7 @@ def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_jso
 
 
 def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) -> None:
-    """Prints the text about a change unless it is empty, or with `as_json` the changed rows."""
+    """Prints a text about a change if it is not empty. With `as_json`, prints the changed rows instead."""
     if as_json:
         show(rows, (), as_json=True)
     elif text:
@@ -68,10 +68,10 @@ def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) ->
 
 
 def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> str:
-    """Formats rows as `show` prints them, with numbers at the right of their column.
+    """Formats rows as JSON, or as a table with numbers aligned at the right.
 
-    On a narrow terminal, cells with several words are wrapped, then the widest columns are folded. If the table still
-    does not fit, each row becomes a block of lines, `column value`.
+    On a narrow terminal, cells with several words are wrapped, then the widest columns are narrowed. If the table still
+    does not fit, each row becomes a block of lines `column value`.
     """
     if as_json:
         return json_text(list(rows)) + "\n"
@@ -81,7 +81,10 @@ def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_
 
 
 async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None:
-    """Prints the text of `make`, or with `--watch` shows it, or its error, again at intervals."""
+    """Prints the text that `make` returns. With `--watch`, shows it again at intervals.
+
+    Only with `--watch` an error of `make` is shown in place of the text. Otherwise it is raised.
+    """
     if not watch.enabled:
         click.echo(await make(), nl=False)
         return

@@ -1,7 +1,7 @@
 """`pyrmq tail`: prints the messages of a topic as they arrive, with a task for each queue.
 
-With `--follow` a reader waits for an unreachable broker: it reports that once, and later continues at its offset. New
-queues, also of joining brokers, are found by further queries for the route.
+With `--follow`, an unreachable broker is reported once, and reading continues at the same offset when it is back. The
+route is queried repeatedly, which finds new queues and new brokers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WAIT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 5.0
 
-# A pull, and the range whose messages are printed.
+# The result of a pull, and the offsets in it whose messages are printed.
 Part: TypeAlias = "tuple[RawPull, OffsetRange]"
 Start: TypeAlias = datetime | Literal["earliest", "latest"]
 STARTS: Final[Mapping[str, Start]] = {"earliest": "earliest", "latest": "latest"}
@@ -184,7 +184,7 @@ class _CommittedRows:
         self.printed = 0
 
     async def echo(self, begin: int, end: int) -> None:
-        """Prints the rows that are committed by the manifest's records from offset `begin` to before `end`.
+        """Prints the rows of the batches that the manifest records at the offsets from `begin` to before `end`.
 
         The manifest is the topic in which committed writes record their batches. Rows printed before a failure are
         skipped.
@@ -348,8 +348,8 @@ class _Reader:
     ) -> None:
         """Starts a reader for each queue that the topic gets after the start of the command.
 
-        If the command reads from the end of queues, the reader begins with the messages stored since `began`, so that
-        none is missed.
+        If the command reads from the ends of queues, such a reader begins with the messages stored since `began`, so
+        that none is missed.
         """
         import trio
 

@@ -15,10 +15,11 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageExt
 from pyrmq_core.tools.search.where import Row, Where
 
-# The longest body that is parsed: a broker's default limit for messages. It takes a second, and 40 times its size.
+# The longest body that is parsed: a broker's default limit for messages. Parsing it takes a second, and 40 times its
+# size in memory.
 MAX_JSON_BYTES: Final = 4 << 20
 QUICK_BYTES: Final = 64 * 1024
-# Python's int takes some digits more from a text.
+# Python's limit for the digits of an int in a text is a little higher.
 INT_DIGITS: Final = 4000
 
 
@@ -59,8 +60,8 @@ class Pattern:
         columnar("regular expressions").check_pattern(self.text)
 
     def holds(self, message: MessageExt) -> bool:
-        # The slow form, for bodies that no column takes.
-        from pyrmq_core.columnar.decoding.body_matches import matches_pattern  # loads Arrow, which is there by now
+        # The slow form, for bodies that are not decoded into Arrow columns.
+        from pyrmq_core.columnar.decoding.body_matches import matches_pattern  # imports Arrow, which is installed
 
         return matches_pattern(message.body, self.text)
 
@@ -72,9 +73,10 @@ class Members:
     where: Where
 
     def holds(self, message: MessageExt) -> bool:
-        """Returns whether the condition is true.
+        """Returns whether the expression is true.
 
-        If it reads the body, raises `NoJson` for a body that is not JSON, and `LongJson` beyond `MAX_JSON_BYTES`.
+        If the expression reads the body, raises `NoJson` for a body that is not JSON, and `LongJson` for one that is
+        longer than `MAX_JSON_BYTES`.
         """
         return self.where.holds(Row(message, json_of(message.body) if self.where.reads_json else None))
 
@@ -99,9 +101,9 @@ def condition_of(contains: str | None, where: str | None, regex: str | None) -> 
 
 
 def json_of(body: bytes) -> Any:
-    """Returns the value of a JSON body, its numbers exact.
+    """Returns the value of a JSON body, with exact numbers.
 
-    Raises `LongJson` for a body beyond `MAX_JSON_BYTES`, and `NoJson` for another body that is not JSON.
+    Raises `LongJson` for a body that is longer than `MAX_JSON_BYTES`, and `NoJson` for one that is not JSON.
     """
     if len(body) > MAX_JSON_BYTES:
         raise LongJson
@@ -126,9 +128,9 @@ def _whole(text: str) -> int | Decimal:
     return int(text) if len(text) <= INT_DIGITS else Decimal(text)
 
 
-# Made once: `json.loads` would make a decoder for each body, which takes longer than reading a small body.
+# Created once, since creating a decoder, as `json.loads` does, takes longer than parsing a small body.
 DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
-# For long bodies and long numbers: its parts are functions of Python, at which other threads get their turn.
+# For long bodies and long numbers. It calls Python functions for their parts, so that other threads can run meanwhile.
 INTERRUPTIBLE: Final = json.JSONDecoder(
     parse_float=Decimal, parse_int=_whole, parse_constant=_no_constant, object_pairs_hook=dict
 )

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Final
 
-# Characters that JSON allows although they control a terminal (C1 works like ESC there) or disguise a text.
+# Characters that JSON allows, but that control a terminal (there, C1 characters work like ESC) or disguise a text.
 STEERING: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 # The most characters of a value in an error.
 SHOWN_CHARACTERS: Final = 80

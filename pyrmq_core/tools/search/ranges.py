@@ -80,9 +80,9 @@ def _names_of(queue: MessageQueue) -> tuple[str, str, str]:
 
 
 async def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], sql: str | None) -> None:
-    """Has the queues' brokers check the expression, or does nothing if it is None.
+    """Has the queues' brokers check the SQL expression. Does nothing if it is None.
 
-    Raises `ResponseError` if it is invalid. With such an expression, a pull would return every message.
+    Raises `ResponseError` if it is invalid. Without this check, a pull with it would return every message.
     """
     if sql is not None:
         for queue in {queue.broker_name: queue for queue in queues}.values():
@@ -98,10 +98,9 @@ async def ranges_that_answer(
     sql: str | None = None,
     within_seconds: float = math.inf,
 ) -> tuple[Ranges, dict[str, RocketMQError]]:
-    """Returns the ranges (`ranges_of`) from the brokers that answer in time, and the error of each other broker by
-    name.
+    """Returns the offset ranges of the brokers that answer in time, and the errors of the others by broker name.
 
-    Raises `ResponseError` if a broker refuses `sql`, and a broker's error if none answers.
+    Raises `ResponseError` if a broker refuses `sql`, and the error of a broker if none answers.
     """
     ranges: list[tuple[MessageQueue, OffsetRange]] = []
     failures: dict[str, RocketMQError] = {}

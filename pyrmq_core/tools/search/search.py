@@ -1,9 +1,8 @@
 """`Search`: reads ranges of a topic in slices of time, the newest first, and yields the messages that meet a condition.
 
-Its progress is recorded, so that a search that is interrupted or reaches its limit can report what it has read. If a
-broker fails or a record cannot be decoded, the search goes on without that part. Bodies are decompressed and compared
-in a thread, one at a time. With Arrow a text or pattern is compared with whole columns of bodies, and only messages
-that match are decoded.
+A search that is interrupted or reaches its limit can report what it has read. If a broker fails or a record cannot be
+decoded, the search goes on without that part. Bodies are decompressed and compared in a thread, one at a time. If Arrow
+is installed, a text or pattern is compared with whole columns of bodies, and only messages that match are decoded.
 """
 
 from __future__ import annotations
@@ -36,13 +35,15 @@ from pyrmq_core.tools.search.time_slices import TimeSlices
 
 OnUndecodable: TypeAlias = Literal["skip", "fail"]
 
-# The only columns that are built for all messages.
+# The only Arrow columns that are built for all messages.
 COLUMNS: Final = ("queueOffset", "body")
 QUEUES_SHOWN: Final = 5
 MIB: Final = 1024 * 1024
-# Matches of one slice are held until the slice is read, and sorted by time; never more than this.
+# The matches of a time slice are collected until the slice is read, and sorted by time. Beyond this size they are
+# yielded earlier.
 HELD_BYTES: Final = 64 * MIB
-# Matches are also yielded after this many unpacked bytes of one slice: a single millisecond may have any number.
+# They are also yielded after this many unpacked bytes of one slice, which has no limit if all its messages were stored
+# in one millisecond.
 UNPACKED_BYTES: Final = 256 * MIB
 UNREADABLE_KEPT: Final = 10
 
@@ -51,10 +52,10 @@ UNREADABLE_KEPT: Final = 10
 class SearchAccount:
     """The progress of a search. `searched` counts offsets, including messages that a filter at the broker left out.
 
-    `received_bytes` is the size of the records, `unpacked_bytes` that of the examined bodies. `unreadable` counts
-    records that cannot be decoded, and `unreadable_texts` has the first errors. `is_bounded` says that the search ended
-    at its limit of bytes. All messages stored since `bound` have been read, or with `oldest_first` all stored before
-    `bound`, which is None before the first slice and at the end.
+    `received_bytes` is the size of the records, and `unpacked_bytes` the size of the examined bodies. `unreadable`
+    counts records that cannot be decoded, and `unreadable_texts` has the first errors. `is_bounded` is True if the
+    search ended at its limit of bytes. All messages stored since `bound` have been read, or with `oldest_first` all
+    stored before `bound`. It is None before the first slice of time is read, and at the end.
     """
 
     total: int
@@ -76,8 +77,8 @@ class SearchForm:
     """The settings of a search: its filters at the broker, its limits, its order, and what it keeps of a match.
 
     The search ends after `max_bytes` of records or bodies, but not within the first slice of time. It waits `patience`
-    seconds for a failing broker. `keep` shortens a match before the next body is decompressed. `most` limits the
-    matches that are kept of a slice.
+    seconds for a failing broker. `keep` may shorten a match, which saves memory. `most` limits the matches that are
+    kept of a slice.
     """
 
     tags: str = "*"
@@ -92,10 +93,10 @@ class SearchForm:
 
 
 class Search:
-    """A search of `ranges`. `account` may be read at any time.
+    """A search of offset ranges. `account` may be read at any time.
 
-    It finds messages stored before `begin`, by default now, or with the oldest first those stored at or after `begin`,
-    by default 1970. Without a condition every message that passes the filters matches.
+    It finds messages stored before `begin`, by default now. With `oldest_first` it finds messages stored at or after
+    `begin`, by default 1970. If the condition is None, every message that passes the filters matches.
     """
 
     def __init__(
@@ -128,8 +129,8 @@ class Search:
     async def matches(self) -> AsyncIterator[AsyncIterator[list[MessageExt]]]:
         """Runs the search, and yields an iterator over lists of matching messages, in the order of their store times.
 
-        The newest come first, unless the search is `oldest_first`. Failed brokers are listed in the account. Raises
-        `RecordError` for a record that cannot be decoded, if `on_undecodable` says so.
+        The newest come first, unless the search is `oldest_first`. Failed brokers are listed in `account`. If
+        `on_undecodable` is "fail", raises `RecordError` for a record that cannot be decoded.
         """
         async with open_owned_nursery() as nursery, aclosing(self._lists()) as lists:
             nursery.start_soon(self._run)
@@ -237,16 +238,16 @@ class Search:
         waiting.clear()
 
     async def _look_at(self, pulls: Sequence[RawPull]) -> None:
-        """Collects the matches in pulls. Bodies that are not compressed are compared as whole columns."""
+        """Collects the matches in pulls. If no body is compressed, compares bodies as Arrow columns where it can."""
         are_plain = not any(has_compressed(pull.records) for pull in pulls)
         remaining = pulls if self._columnar is None or not are_plain else await self._by_columns(pulls, self._columnar)
         for pull in remaining:
             await self._by_message(pull, self._match)
 
     async def _by_columns(self, pulls: Sequence[RawPull], columns: ModuleType) -> Sequence[RawPull]:
-        """Collects the matches in pulls, comparing bodies as Arrow columns.
+        """Collects the matches in pulls by comparing bodies as Arrow columns.
 
-        Returns the pulls that are left to compare message by message, from the first record on that Arrow cannot
+        Returns the pulls that must be compared message by message: they begin at the first record that Arrow cannot
         decode.
         """
         schema, max_body_bytes = columns.schema_of(COLUMNS), self._form.max_body_bytes
@@ -268,7 +269,7 @@ class Search:
         return ()
 
     async def _offsets_in(self, batch: Any, columns: ModuleType) -> set[int]:
-        """Returns the offsets of a `pyarrow.RecordBatch` that match, compared in a thread that is never abandoned."""
+        """Returns the offsets of matches in a `pyarrow.RecordBatch`. A cancellation waits for the comparing thread."""
         if isinstance(self._condition, TextIn):
             return set(await in_thread(columns.offsets_containing, batch, self._condition.needle))
         assert isinstance(self._condition, Pattern)
@@ -341,7 +342,7 @@ class Search:
 
 
 def _columnar_of(condition: Condition | None) -> ModuleType | None:
-    """Returns the module `columnar` if it can decide the condition, or None to compare message by message."""
+    """Returns the module `columnar` if it can compare bodies for the condition, or None."""
     if isinstance(condition, TextIn):
         return _columnar_or_none()
     return columnar() if isinstance(condition, Pattern) else None

@@ -97,7 +97,10 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """One side of a comparison: a function that returns its value, its position in the text, its root or literal."""
+    """One side of a comparison. `position` is its place in the text.
+
+    `root` is the first name of a path, such as `json`, and `literal` the value of a constant.
+    """
 
     value: Value
     position: int
@@ -377,7 +380,7 @@ def _contains(holder: Any, value: Any) -> bool:
         case str():
             return isinstance(value, str) and value in holder
         case list():
-            # The first test takes a tenth of the time: a sender decides how long the list is.
+            # The first test takes a tenth of the time, which matters as the sender decides how long the list is.
             return value in holder and any(_are_equal(item, value) for item in holder)
         case dict():
             return isinstance(value, str) and value in holder

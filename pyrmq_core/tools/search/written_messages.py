@@ -54,7 +54,7 @@ def json_line(message: MessageExt) -> str:
 
 
 def members_of(message: MessageExt) -> dict[str, Any]:
-    """Returns the members of a message's JSON object. A body that is not text is also in base 64."""
+    """Returns the members of a message's JSON object. A body that is not UTF-8 is also in base 64."""
     members: dict[str, Any] = {name: FIELDS[name](message) for name in JSON_FIELDS}
     members |= {"properties": dict(message.properties), "body": _text(message)}
     if members["body"].encode() != message.body:

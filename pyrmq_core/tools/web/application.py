@@ -91,11 +91,11 @@ OUTCOMES: Final = {
     Outcome.STORED: Text("The message is stored"),
 }
 
-# A dead letter that is marked is a field, and a page shows 64.
+# Each marked dead letter is a field of a form, and a page lists up to 64.
 MAX_FIELDS: Final = 128
-# A piece of a form, after which other tasks run; it takes some milliseconds to decode.
+# The size of the pieces in which forms are decoded and downloads are sent, so that other tasks can run in between.
 SLICE_BYTES: Final = 64 * 1024
-# Bodies that are sent at the same time, of up to 4 MiB each.
+# The most downloads at a time, of up to 16 MiB each.
 MAX_DOWNLOADS: Final = 16
 
 
@@ -109,7 +109,7 @@ def application(
 ) -> Starlette:
     """Returns the web application, which the caller wraps in `Guards`.
 
-    `changes` is None if no changes are allowed. `viewer_header` is the HTTP header with the viewer's name for the log.
+    `changes` is None if changes are not allowed. `viewer_header` is the HTTP header with the viewer's name for the log.
     """
 
     def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
@@ -202,9 +202,9 @@ def _chosen(request: Request, cookie: str, value: str) -> Response:
 
 
 class Download(Response):
-    """A download: a message's body or the matches of a search, which the browser saves and does not show.
+    """A download, which the browser saves and does not show: a message's body, or the matches of a search.
 
-    `MAX_DOWNLOADS` are sent at a time.
+    At most `MAX_DOWNLOADS` are sent at a time.
     """
 
     def __init__(self, body: bytes, name: str, slots: RequestSlots, address: str) -> None:
@@ -260,7 +260,7 @@ def described(error: Exception) -> tuple[int, str, str]:
             return 400, Text("Not possible"), text
         case NoRoute():
             return 404, Text("Not there"), text
-        case ResponseError(code=ResponseCode.NO_PERMISSION):  # of 4.9 and of 5.x
+        case ResponseError(code=ResponseCode.NO_PERMISSION):  # 4.9 and 5.x send this code
             refused = Text("The credentials of this page do not permit it: {error}", error=text)
             return 403, Text("Not permitted"), refused
         case SendFailed():

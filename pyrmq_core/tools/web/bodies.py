@@ -1,4 +1,4 @@
-"""`Bodies`: reads the body of a request completely before its work begins, with limits of rate and size.
+"""`Bodies`: reads the complete body of a request before the request is handled, with limits of rate and size.
 
 A peer that sends slowly occupies only its own connection. Its request does not count as in progress, and its bytes are
 dropped when other requests need the memory.

@@ -10,18 +10,18 @@ from typing import Final, NoReturn
 PART_BYTES: Final = 64 * 1024
 HEX_PART_BYTES: Final = 4096
 SUMMARY_CHARACTERS: Final = 150
-# The most bytes of a body that its summary is made of. In JSON a character may be an escape of six.
+# A summary is made of at most this many bytes of a body, since a JSON escape of one character may have six.
 SUMMARY_BYTES: Final = 6 * SUMMARY_CHARACTERS + 1
 NAME_CHARACTERS: Final = 120
 BYTES_A_LINE: Final = 16
 DEEPEST_INDENT: Final = 32
 FORMS: Final = ("text", "json", "hex")
-# The longest body whose JSON is laid out: a broker's default limit for messages. Parsing it takes at worst a second and
-# 25 times its size.
+# The longest body whose JSON is laid out: a broker's default limit for messages. Parsing it takes up to a second, and
+# 25 times its size in memory.
 JSON_BYTES: Final = 4 << 20
-# A string may lack its end, where the body was cut.
+# A string at the end of a cut body may lack its closing quote.
 JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+')
-# The begin of a text that is JSON, most likely, if its end is cut.
+# The beginning of a text that is probably JSON, for texts whose end is cut off.
 JSON_BEGIN: Final = re.compile(r'\s*(\{\s*"|\[\s*["{\[])')
 JSON_ESCAPES: Final = re.compile(r'(?:\\u[0-9A-Fa-f]{4})+|\\["\\/bfnrt]')
 STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]]')
@@ -43,8 +43,8 @@ class BodyText:
 def body_text(body: bytes, form: str = "", part: int = 1) -> BodyText:
     """Returns one part of a message's body in the requested form, or in a form that can show it.
 
-    No part begins within a character. Layout adds only blanks and line ends to JSON, so the joined parts are the
-    complete JSON. A body of more than `JSON_BYTES` is not laid out. Formatting takes at most a second.
+    No part begins within a character. The layout adds only blanks and line ends to JSON, so that all parts joined are
+    the complete JSON. A body of more than `JSON_BYTES` is not laid out. Formatting takes at most a second.
     """
     if form != "hex" and (form == "text" or _text(body[:PART_BYTES], len(body) <= PART_BYTES) is not None):
         parts, number = _parts(body, PART_BYTES, part)

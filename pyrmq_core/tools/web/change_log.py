@@ -1,4 +1,4 @@
-"""`ChangeLog`: the changes made through the page. The last ones are in memory, all are JSON lines in a file."""
+"""`ChangeLog`: the changes made through the page. The latest are in memory, and a file has all as JSON lines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LogEntry:
 
 
 class ChangeLog:
-    """The log of one page server. Without a file it is kept in memory only."""
+    """The log of the changes made through one page server. Without a file it is in memory only."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file

@@ -2,7 +2,7 @@
 
 A submitted form changes nothing yet: the answer is a page that describes the change and asks to confirm it. The
 confirmation carries a ticket, a random text that is valid once, so reloading a page does not repeat the change. Before
-a confirmed change is made, it is prepared again. If its description is another one by then, the user is asked again.
+a confirmed change is made, it is prepared again. If the description then differs, the user is asked again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from pyrmq_core.tools.web.zones import UTC_ZONE, Zone, form_zone
 if TYPE_CHECKING:
     from datetime import datetime
 
-# The most waiting confirmations; a new one replaces the oldest, since each may hold a body of some MiB.
+# The most changes that wait for a confirmation. A new one replaces the oldest, since each may have a body of some MiB.
 MAX_WAITING: Final = 16
-# The most ways back that are kept, as many as the log has changes.
+# The most changes that can be undone, as many as the log has in memory.
 MAX_UNDONE: Final = 100
-# The most queues of a reset, and settings, that are shown one by one.
+# The most rows that a confirmation shows: queues of a reset, or settings.
 MOST_ROWS: Final = 256
 SEEKS_AT_ONCE: Final = 8
-# The group has no offset any more.
+# Stands for the offset of a deleted group.
 NO_OFFSET: Final = -1
 MOST_NAMES: Final = 5
 MAX_RATE: Final = 100
@@ -130,7 +130,7 @@ class Changes:
         return Shown("done.html", values)
 
     async def _offsets_moved(self, path: str, form: Form, change: Change) -> tuple[OffsetChange, ...]:
-        """Returns the offset changes of a change that failed, each with the queue's present offset as `after`.
+        """Returns the offset changes of a failed change, with each queue's present offset as `after`.
 
         If the present offsets cannot be looked up, the changes are returned as they were planned.
         """
@@ -170,7 +170,7 @@ class Changes:
         group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
         check_group(group)
         check_topic(topic)
-        if is_system_group(group):  # TOOLS_CONSUMER would make the page itself read elsewhere
+        if is_system_group(group):  # the page itself reads as TOOLS_CONSUMER
             raise InvalidArgument(Text("group {group} is RocketMQ's own", group=group))
         queue, zone = _queue(topic, form.get("queue", "").strip()), form_zone(form.get("zone", ""), UTC_ZONE)
         written = form.get("to", "").strip()
@@ -191,7 +191,7 @@ class Changes:
         return Change(sentence, perform, link("/group", group=group), offsets, group=group, fixed=fixed)
 
     async def _undo(self, form: Form) -> Change:
-        """Returns a change that gives a group the offsets that it had before an earlier change, named by its ticket."""
+        """Returns a change that restores a group's offsets from before an earlier change, whose ticket is in `form`."""
         former = self._undone.get(form.get("ticket", ""))
         if former is None:
             raise InvalidArgument(Text("the way back is no longer kept; the log of changes may have its offsets"))
@@ -286,7 +286,7 @@ class Changes:
             outcome = Text("nothing") if result.consume_result is None else result.consume_result.value
             ms = result.spent_time_ms
             answer = Text("{member} answered {outcome} after {ms:,} ms", member=member, outcome=outcome, ms=ms)
-            # A member's own text may repeat what is masked.
+            # The text is the member's own, and may contain values that are masked.
             shows = result.remark and not self._look_ups.masks.any
             return Result(Text("{answer}: {remark}", answer=answer, remark=result.remark) if shows else answer)
 

@@ -39,7 +39,7 @@ HEADERS: Final = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # With "no-referrer" browsers send "Origin: null" with forms of the page itself.
+    # With "no-referrer", browsers would send "Origin: null" even with this page's own forms, which are then refused.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -105,9 +105,9 @@ class Guards:
         is_answered = has_left = False
 
         async def send_without_slot(message: AsgiMessage) -> None:
-            # The place among the requests under way is left before the answer is sent: the peer may read slowly.
+            # The slot is given up before the response is sent, since the peer may read slowly.
             if slot.scope.cancel_called:
-                await trio.lowlevel.checkpoint()  # the request ends here: no part of an answer was sent
+                await trio.lowlevel.checkpoint()  # the request ends here, before any part of a response is sent
             nonlocal is_answered
             is_answered = True
             slot.scope.deadline = math.inf
@@ -115,7 +115,7 @@ class Guards:
             await send(message)
 
         async def watch() -> None:
-            # A peer that has left would not read the answer.
+            # Ends the request if the peer disconnects.
             nonlocal has_left
             while (await receive()).get("more_body", False):
                 pass
@@ -199,10 +199,10 @@ class RequestSlot:
 
 
 class RequestSlots:
-    """The requests in progress, at most `most` or `MAX_REQUESTS` of them, each with a slot, the oldest first.
+    """The slots of the requests in progress, at most `most` or `MAX_REQUESTS`, the oldest first.
 
     A single address, such as a proxy's, may have all slots. When all are taken, a new request may replace the oldest
-    request of the address with the most slots. Its own address must have at least two slots fewer.
+    request of the address with the most slots, if its own address has at least two slots fewer.
     """
 
     def __init__(self, most: int | None = None) -> None:

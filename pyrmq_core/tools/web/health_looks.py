@@ -28,7 +28,7 @@ MOST_LINES: Final = 20
 class HealthLooks:
     """The latest health check of the cluster, repeated each minute while a page shows it.
 
-    `take` makes a check. It gets an earlier check to compare with, the oldest of the last `LOOKS_KEPT`, or None.
+    `take` makes a check. Its argument is the oldest of the last `LOOKS_KEPT` checks, to compare with, or None.
     """
 
     def __init__(self, take: Callable[[Health | None], Awaitable[Health]]) -> None:
@@ -64,14 +64,14 @@ class HealthLooks:
             except RocketMQError as error:
                 self.error = error
                 self._looked.set()
-            if trio.current_time() > self._viewed_until:  # later the first check would be an old one
+            if trio.current_time() > self._viewed_until:  # so that a later view does not begin with an old check
                 self._looks.clear()
                 self._viewed, self._looked = trio.Event(), trio.Event()
             await trio.sleep_until(next_at)
 
 
 def address_of(check: HealthCheck) -> str:
-    """Returns the path of the page about the subject of a health check, such as a group, or an empty text for none."""
+    """Returns the path of the page about a health check's subject, such as a group, or an empty text if it has none."""
     match check.check:
         case _ if not check.subject or check.check == "nameserver":
             return ""

@@ -1,6 +1,6 @@
-"""`History`: figures over time for the curves that pages show: a group's lag, the rates of a cluster or a topic.
+"""`History`: figures over time for the charts on pages: a group's lag, the rates of a cluster or a topic.
 
-`AcknowledgedRates` computes how fast groups acknowledge, which no broker reports, from the offsets of two look-ups.
+`AcknowledgedRates` computes from the offsets of two look-ups how fast groups acknowledge. No broker reports that.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupProgress
 
 SAMPLE_SECONDS: Final = 10.0
-# How long a curve is sampled often after its page was last shown; then it is sampled more seldom for an hour.
+# How long a curve is sampled every 10 s after its page was last shown. Until an hour after, it is sampled every 60 s.
 WATCHED_SECONDS: Final = 900.0
 REMEMBERED_SECONDS: Final = 3600.0
 SELDOM_SECONDS: Final = 60.0
 MAX_CURVES: Final = 50
-# The most lines of a curve; of a topic's groups, those in the latest samples are drawn.
+# The most lines of a curve. If a topic has more groups, those in its latest samples are drawn.
 MAX_LINES: Final = 8
-# 3 hours at one sample in 10 s.
+# The samples of 3 hours, at one in 10 s.
 MAX_SAMPLES: Final = 1080
-# Members store their offsets every 5 s: a rate over fewer seconds than some of these would jump.
+# Members commit offsets every 5 s, so that a rate over a shorter time would jump.
 RATED_OVER: Final = timedelta(seconds=30)
-# An earlier look is too old for the rate of this moment.
+# Offsets that are older than this are not used for a rate.
 FORGOTTEN_AFTER: Final = timedelta(seconds=150)
-# The groups, or groups in a topic, whose offsets are kept.
+# The most groups, or groups of a topic, whose offsets are kept.
 MAX_RATED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The name of a curve: `kind` is one of lag, cluster and topic, `name` its group, cluster or topic."""
+    """A curve of a chart. `kind` is lag, cluster or topic, and `name` the name of the group, cluster or topic."""
 
     kind: str
     name: str
@@ -101,7 +101,7 @@ class History:
 class AcknowledgedRates:
     """The rates at which groups acknowledge, in messages a second, each under a key that the caller chooses.
 
-    A rate is usually that of the last 30 s to 60 s. The rates of the `MAX_RATED` keys that were added last are kept.
+    A rate is usually computed over the last 30 s to 60 s. Only the `MAX_RATED` keys that were added last are kept.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class AcknowledgedRates:
     def add(self, key: Hashable, progress: GroupProgress) -> None:
         """Records the present offsets of the group with this key, and computes its rate since an earlier call.
 
-        `progress` must be later than that of the call before.
+        `progress` must be later than in the call before.
         """
         look = replace(progress, description=None, reasons=())
         older, newer = self._looks.pop(key, (look, look))

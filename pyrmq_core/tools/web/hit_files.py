@@ -14,7 +14,7 @@ from pyrmq_core.tools.search.written_messages import csv_rows, json_lines
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 JSONL: Final = "jsonl"
-# A click opens a file of CSV in a spreadsheet, so its cells are never computed. JSON lines have them as they are.
+# A click opens a CSV file in a spreadsheet, which must not compute cells that a sender wrote.
 WRITERS: Final[Mapping[str, Callable[[Any], Callable[[MessageExt], object]]]] = {
     JSONL: json_lines,
     "csv": partial(csv_rows, quotes_formulas=True),
@@ -22,7 +22,7 @@ WRITERS: Final[Mapping[str, Callable[[Any], Callable[[MessageExt], object]]]] = 
 
 
 class HitFile:
-    """A file of matches while it is written. `rest` says which matches did not fit into it, and is empty if all did."""
+    """A file of matches that is being written. `rest` names the matches that did not fit, or is empty if all did."""
 
     def __init__(self, form: str) -> None:
         self.form = form

@@ -1,6 +1,6 @@
 """The languages of the page. English texts stand in templates and code, and are the keys of each language's table.
 
-How a new text is added, always as a whole sentence or heading with `{names}` for its values:
+A new text is a whole sentence or heading, with `{names}` for its values. It is written so:
 
     in a template   `{{ _("Page {page} of {last}", page=part.number, last=part.last) }}`, also in title, aria-label,
                     placeholder and data-head. `_` escapes the values. The text itself may have tags such as `<code>`.
@@ -28,16 +28,16 @@ from pyrmq_core.client.texts import Text
 
 COOKIE: Final = "language"
 TABLES: Final = Path(__file__).parent / "texts"
-# The part of a table that is for page.js, and goes to the browser.
+# The part of a table that page.js needs, which is sent to the browser.
 SCRIPT: Final = "script"
 WEIGHT: Final = re.compile(r"q\s*=\s*([01](?:\.\d{0,3})?)")
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language of the page. `code` is its tag in HTML, `name` its own name.
+    """A language of the page. `code` is its tag in HTML, and `name` its own name.
 
-    `texts` has the translation of each English text, `script` those that page.js needs.
+    `texts` has the translation of each English text, and `script` the translations that page.js needs.
     """
 
     code: str

@@ -1,6 +1,4 @@
-"""`LookUpQueue`: limits the page's queries to brokers, per second and at a time, and shares them fairly among
-addresses.
-"""
+"""`LookUpQueue`: limits the page's queries to brokers, and shares them fairly among the viewers' addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ class TooManyLookUps(Exception):
 class WaitingLookUp:
     """A look-up, which is a query to brokers, that waits until `LookUpQueue` lets it begin.
 
-    Viewers at several addresses may wait for the same look-up. `called` is set when it may begin, and from then on it
+    Viewers at several addresses may wait for the same look-up. `called` is set when it may begin. From then on it
     counts as a look-up of the address `called_for`.
     """
 
@@ -37,16 +35,16 @@ class WaitingLookUp:
 
 
 class LookUpQueue:
-    """The look-ups (queries to brokers) that wait to begin, in one line for each viewer's address.
+    """The look-ups (queries to brokers) that wait to begin, with a waiting line for each viewer's address.
 
-    The next look-up is that of the address with the fewest in progress. Addresses with equally many take turns. At most
-    `at_once` look-ups are in progress. One that cannot begin within `longest_wait` seconds fails.
+    The next look-up to begin is one of the address with the fewest in progress. Addresses with equally many take turns.
+    At most `at_once` look-ups are in progress. One that cannot begin within `longest_wait` seconds fails.
     """
 
     def __init__(self, at_once: int = LOOK_UPS_AT_ONCE, longest_wait: float = LONGEST_WAIT_SECONDS) -> None:
         self._at_once = at_once
         self._longest_wait = longest_wait
-        # The address that was called last stands at the end.
+        # By address, the one whose look-up began last at the end.
         self._lines: dict[str, dict[WaitingLookUp, None]] = {}
         self._under_way: Counter[str] = Counter()
         self._paced: WaitingLookUp | None = None

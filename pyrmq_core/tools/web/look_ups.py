@@ -53,23 +53,23 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-# The time for which a list of groups is shown again: a new list costs several requests a group and broker.
+# How long a list of groups is cached, since a new list costs several requests for each group and broker.
 GROUPS_FRESH_SECONDS: Final = 15.0
 TAIL_FRESH_SECONDS: Final = 1.0
-# The most groups of a topic whose rates are drawn: each costs a request at each of the topic's brokers.
+# The most groups of a topic whose rates are drawn, since each costs a request to each of the topic's brokers.
 MAX_GROUPS_DRAWN: Final = 5
 # The most groups of a topic whose acknowledged messages a second are shown.
 MAX_GROUPS_RATED: Final = 20
-# The most look-ups at a time that samples may use; the others are for viewers.
+# The most look-ups at a time for the samples of charts. The others are for viewers.
 SAMPLED_AT_ONCE: Final = 3
-# The searches of all viewers at a time, and how long one waits for its turn.
+# The most searches at a time of all viewers, and how long a search may wait to begin.
 SEARCHES_AT_ONCE: Final = 3
 SEARCH_WAIT_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """The names of all topics, and those names by which topics of RocketMQ itself are recognized.
+    """The names of all topics, and the names by which RocketMQ's own topics are recognized.
 
     `of_servers` are the names of brokers and clusters and of clusters' reply topics. `manifests` are the topics in
     which committed writes record their batches.
@@ -81,8 +81,7 @@ class TopicNames:
 
 
 class LookUps:
-    """All queries that the pages of one server make to brokers and NameServers. Viewers share the answers, which are
-    cached.
+    """All queries that the pages of one server make to brokers and NameServers. Answers are cached for all viewers.
 
     `of_viewer` returns a copy for a viewer's address, since the limit of queries is divided fairly among addresses.
     """
@@ -149,7 +148,7 @@ class LookUps:
         return await self._get(("consumers", topic), look_up, GROUPS_FRESH_SECONDS)
 
     async def rates(self, topic: str) -> TopicRates:
-        """Returns the rates of a topic and of its groups with most lag, and adds them to the topic's curve."""
+        """Returns the rates of a topic and of its groups with most lag, and adds them to the topic's chart."""
         groups = [consumer.group for consumer in (await self.consumers(topic)).consumers[:MAX_GROUPS_DRAWN]]
 
         async def look_up() -> TopicRates:
@@ -180,7 +179,7 @@ class LookUps:
         return await self._get(("stack", group, client_id), partial(self._admin.groups.stack, group, client_id))
 
     async def progress(self, group: str) -> GroupProgress:
-        """Returns a group's progress in each queue, with its members. Adds the lag to its curve, if pages show that."""
+        """Returns a group's progress in each queue, with its members. Adds its lag to the chart, if that is shown."""
 
         async def look_up() -> GroupProgress:
             progress = await self._admin.groups.progress(group, members=True)
@@ -255,7 +254,7 @@ class LookUps:
         return await self._searches.get(wanted, look_up, address=self._address, size_of=_size_of)
 
     async def tail(self, wanted: Wanted, place: TailPlace | None) -> TailPart:
-        """Returns the messages that match a search and arrived since `place`, where the call before ended.
+        """Returns the messages that match a search and arrived since `place`, where the previous call ended.
 
         `place` is None in the first call. Viewers that would get the same answer share it for a second.
         """
@@ -285,7 +284,7 @@ class LookUps:
             self.history.watch(curve, trio.current_time())
 
     async def sample(self) -> None:
-        """Takes samples of the curves that pages show until cancelled, several at once since a broker may be slow."""
+        """Samples the curves that pages show until cancelled, several at a time, since a broker may be slow."""
 
         async def brokers(_: str) -> object:
             return await self.brokers()

@@ -15,13 +15,13 @@ from pyrmq_core.tools.search.conditions import Condition, LongJson
 
 MASKED: Final = "***"
 ANY: Final = "*"
-# A token of JSON. A string may lack its end, where the body was cut.
+# A token of JSON. A string at the end of a cut body may lack its closing quote.
 TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
-# What may stand before JSON, however much of it: blanks, control characters, zeros and byte order marks.
+# The bytes that may precede JSON in any number: blanks, control characters, zeros and byte order marks.
 NO_TEXT: Final = bytes(range(0x21)) + b"\xff\xfe\xef\xbb\xbf"
-# Up to here behind that, JSON of UTF-16 or UTF-32 has zeros, and is masked whole.
+# If a zero byte is among this many bytes behind them, the text is JSON in UTF-16 or UTF-32, and is masked completely.
 HEAD_BYTES: Final = 16
-# The longest JSON body that is looked into, which takes a second at worst. A longer one is masked whole.
+# The longest JSON body that is parsed, which takes up to a second. A longer one is masked completely.
 MAX_JSON_BYTES: Final = 1 << 20
 OPENING: Final = (b"{", b"[")
 CLOSING: Final = (b"}", b"]")
@@ -33,7 +33,7 @@ Path = tuple[bytes, ...]
 class Masks:
     """The values to hide in messages: members of JSON bodies, each by the names on its path, and properties by name.
 
-    The name `*` stands for any name. Lists do not count in a path, which holds for each item of a list.
+    The name `*` stands for any name. Lists are not part of a path: it applies to each item of a list.
     """
 
     members: frozenset[Path] = frozenset()
@@ -76,7 +76,8 @@ class Masks:
     def body(self, body: bytes) -> bytes:
         """Returns a body, or the beginning of one, with `"***"` for each masked member.
 
-        The body need not be valid JSON. One of more than `MAX_JSON_BYTES` is masked completely.
+        The body need not be valid JSON. If it begins like JSON and has more than `MAX_JSON_BYTES`, it is masked
+        completely.
         """
         if not self.members:
             return body
@@ -146,7 +147,7 @@ class MaskedCondition:
     inner: Condition
 
     def holds(self, message: MessageExt) -> bool:
-        """Returns whether the condition is true. Raises `LongJson` for a body that is masked because of its length."""
+        """Returns whether the condition is true. Raises `LongJson` for a body that is too long and therefore masked."""
         masked = self.masks.of(message)
         if len(message.body) > MAX_JSON_BYTES and masked.body == MASKED.encode():
             raise LongJson

@@ -1,4 +1,4 @@
-"""`MessageReads`: the messages that pages show: the newest of a topic, the matches of a search, and one in full.
+"""`MessageReads`: reads the messages that pages show: the newest, the matches of a search, or one message in full.
 
 Bodies are decompressed one at a time in a thread, and lists keep only the beginning of each, so that large messages do
 not fill the memory. A record that cannot be decoded is shown without its body. If a broker fails, only its own messages
@@ -36,22 +36,22 @@ from pyrmq_core.tools.web.hit_files import HitFile
 from pyrmq_core.tools.web.look_up_queue import LookUpQueue, WaitingLookUp
 from pyrmq_core.tools.web.masks import NO_MASKS, MaskedCondition, Masks
 
-# The messages on a page of the browser of messages; twice as many are read, divided over the queues.
+# The most messages in a list. Twice as many are read, divided among the queues.
 SHOWN_MESSAGES: Final = 64
 QUEUES_READ_AT_ONCE: Final = 8
 # The most queues that a page of a topic's messages reads.
 MAX_QUEUES_READ: Final = 256
-# The bytes, stored or unpacked, and the seconds after which a search ends; by default it covers the last hour.
+# A search ends after this many bytes, stored or unpacked, or seconds. By default it covers the last hour.
 SEARCHED_BYTES: Final = 256 * 1024 * 1024
 SEARCH_SECONDS: Final = 10.0
 SEARCHED_TIME: Final = timedelta(hours=1)
-# A broker that does not answer the first questions of a search within this time is left out.
+# A broker that does not answer a search's first queries within this time is left out.
 SILENT_SECONDS: Final = 3.0
 # The longest body that the page unpacks. Several viewers together stay within some hundred MiB.
 PAGE_BODY_BYTES: Final = 16 * 1024 * 1024
-# How many long JSON bodies are laid out at a time, in a thread.
+# The most long JSON bodies that are formatted at a time, in a thread.
 LAYOUTS_AT_ONCE: Final = 1
-# The beginning of a body that lists mask, of which they show a summary.
+# The beginning of a body that is masked for lists, which show a summary of it.
 MASKED_BYTES: Final = 4 * SUMMARY_BYTES
 # The longest text of a column.
 CELL_CHARACTERS: Final = 80
@@ -81,10 +81,10 @@ class FoundMessages:
     skip: int = 0
 
     def rows(self, columns: bool = False) -> list[tuple[MessageExt, str, list[str]]]:
-        """Returns each message with a text and cells.
+        """Returns for each message a text and cells.
 
-        The text is the message's error, or the summary of its body. With `columns` it is empty instead of the summary,
-        and the cells are the values of the message for the columns. Otherwise there are no cells.
+        The text is the message's error, or the summary of its body. With `columns`, the cells are the message's values
+        for the columns, and replace the summary.
         """
         rows: list[tuple[MessageExt, str, list[str]]] = []
         for message in self.messages:
@@ -108,7 +108,7 @@ class ShownMessage:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A search of a topic. As a bool it is false without a condition or filter, and requests the newest messages.
+    """A search of a topic. It is false in a boolean context, and requests the newest messages, if it has no condition.
 
     `since` and `before` limit the time of storing. `contains`, `where` and `regex` are conditions on the message,
     `tags` and `sql` filters at the broker. Empty texts and None set no condition. `queue` has the names of queues,
@@ -154,7 +154,7 @@ class MessageReads:
     async def search(self, wanted: Wanted, condition: Condition | None) -> FoundMessages:
         """Returns the newest matches, by default of the last hour, and where the search ended.
 
-        With the `condition` None, all messages match that pass the filters of `wanted`.
+        If `condition` is None, all messages that pass the filters of `wanted` match.
         """
         most = SHOWN_MESSAGES + wanted.skip + 1
         search, since = await self._begin(wanted, condition, self.shortening(wanted), most)
@@ -168,9 +168,9 @@ class MessageReads:
         return _found(wanted, search, matches[wanted.skip :], since, is_whole=is_whole)
 
     async def hits(self, wanted: Wanted, condition: Condition | None, form: str) -> bytes:
-        """Returns all matches of a search as a file, jsonl or csv by `form`, which also says what was not read.
+        """Returns all matches of a search as a file, which also says what was not read. `form` is jsonl or csv.
 
-        With the `condition` None, all messages match that pass the filters of `wanted`.
+        If `condition` is None, all messages that pass the filters of `wanted` match.
         """
         search, since = await self._begin(wanted, condition, self.masks.of)
         file = HitFile(form)
@@ -193,9 +193,9 @@ class MessageReads:
         keep: Callable[[MessageExt], MessageExt],
         most: int | None = None,
     ) -> tuple[Search, datetime]:
-        """Returns the search to run, and the store time from which on it reads.
+        """Returns the search to run, and the store time from which it reads.
 
-        `keep` converts each match. `most` limits the matches kept of a slice of time, and None sets no limit.
+        `keep` converts each match. `most` limits the matches that are kept of a slice of time, and None sets no limit.
         """
         since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
         queues = queues_named(await self.consumer.message_queues(wanted.topic), wanted.queue.split())
@@ -219,8 +219,8 @@ class MessageReads:
     async def newest(self, wanted: Wanted) -> FoundMessages:
         """Returns a topic's newest messages that were stored from `wanted.since` to before `wanted.before`.
 
-        Reads the queues that `wanted.queue` names, or without names all. Beyond `MAX_QUEUES_READ` queues, the others
-        are not read, which `failures` of the result says.
+        Reads the queues that `wanted.queue` names, or all if it is empty, but at most `MAX_QUEUES_READ`. `failures` of
+        the result says if queues were left out.
         """
         since, before = wanted.since, wanted.before
         stats = await self.admin.topics.stats(wanted.topic)
@@ -329,7 +329,8 @@ class MessageReads:
     async def body_text(self, body: bytes, form: str, part: int, address: str) -> BodyText:
         """Returns one part of a body, formatted for display in the format `form`.
 
-        Long JSON waits for the turn of the viewer's `address`. Raises `TooManyLookUps` if that does not come in time.
+        Long JSON bodies are formatted one after another, shared fairly among the viewers' addresses. Raises
+        `TooManyLookUps` if the wait is too long.
         """
         if form != "json" or len(body) <= PART_BYTES:
             return await in_thread(body_text, body, form, part)
@@ -401,7 +402,7 @@ def _found(
 def newest_first(messages: list[MessageExt], failures: dict[str, str], faults: Mapping[MessageKey, str]) -> None:
     """Sorts `messages` in place by the time of storing, the newest first, and adds errors to `failures`.
 
-    `faults` has errors by broker name, queue id and offset. Those of records without a message are added.
+    `faults` has errors by broker name, queue id and offset. Those of records that are not in `messages` are added.
     """
     keys = set(map(_key_of, messages))
     failures |= {f"{key[0]}/{key[1]}@{key[2]}": text for key, text in faults.items() if key not in keys}
@@ -410,7 +411,7 @@ def newest_first(messages: list[MessageExt], failures: dict[str, str], faults: M
 
 def shortened(message: MessageExt, masks: Masks) -> MessageExt:
     """Returns the message with the beginning of its masked body."""
-    # Lists of complete large messages would fill the memory. What a mask hides may be longer than what it writes.
+    # Complete large messages would fill the memory. The body is cut again, since masking may change its length.
     masked = masks.of(replace(message, body=message.body[:MASKED_BYTES]))
     return replace(masked, body=masked.body[:SUMMARY_BYTES])
 
@@ -436,7 +437,7 @@ def _cell(value: object) -> str:
     if not isinstance(value, str):
         try:
             value = str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False, default=str)
-        except RecursionError:  # writing goes less deep than reading
+        except RecursionError:  # `json.dumps` allows less nesting than parsing
             return "…"
     text = one_line(value)
     return text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"

@@ -1,4 +1,4 @@
-"""`Change`: a change that is described to the user but not made yet. `Result`: its result, and how to undo it."""
+"""`Change`: a change that is described to the user but not made yet. `Result`: its result, with a way to undo it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Difference = tuple[str, str, str, str]
 class Change:
     """A change that is prepared, but not made yet: the sentence that describes it, and the function that makes it.
 
-    `back` is the page to return to. `offsets` are the changes of `group`'s offsets, `differences` those of settings.
-    `ends` has the end offset of each queue of a topic to delete, so that messages stored since then are noticed.
-    `fixed` replaces fields of the form before the change is prepared again: a time in place of an age.
+    `back` is the page to return to. `offsets` are the changes of the offsets of `group`, and `differences` the changes
+    of settings. `ends` has the end offset of each queue of a topic to delete. They show if messages were stored since
+    then. `fixed` replaces fields of the form before the change is prepared again, such as an age by a time.
     """
 
     sentence: str
@@ -41,13 +41,13 @@ class Change:
 
     @property
     def announced(self) -> Announced:
-        """The sentence and the details of the change, by which a difference between two preparations is noticed."""
+        """The sentence and the details of the change, to notice whether it differs when it is prepared again."""
         return self.sentence, (self.offsets, self.warnings, self.differences, self.ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a change: a sentence, and how to undo it, by the group's former offsets or by commands to type."""
+    """The result of a change as a sentence. It is undone by the group's former offsets, or by commands to type."""
 
     sentence: str
     group: str = ""
@@ -68,6 +68,6 @@ class Result:
 
 
 def check_whole(failures: Mapping[str, RocketMQError]) -> None:
-    """Raises the first error in `failures`, by broker, if any: without all answers a change cannot be undone."""
+    """Raises the first of the brokers' errors, if any, since a change cannot be undone without all their answers."""
     for error in failures.values():
         raise error

@@ -48,7 +48,7 @@ def _number(value: float | None) -> str:
 
 
 def _share(value: float | None, most: float) -> str:
-    """Returns the CSS classes of a figure with a bar behind it, whose length is the figure's share of `most`."""
+    """Returns the CSS classes of a figure. They draw a bar behind it, as long as the figure's share of `most`."""
     steps = 0 if not value or most <= 0 else max(1, round(20 * min(1.0, value / most)))
     return f"n s s{steps}" if steps > 0 else "n"
 
@@ -79,7 +79,7 @@ def _size(number_of_bytes: float) -> str:
 
 
 def link(path: str, **parameters: object) -> str:
-    """Returns a path with its query, in which parameters without a value are left out."""
+    """Returns a path with its query. Parameters that are None or empty are left out."""
     given = {name: value for name, value in parameters.items() if value not in (None, "")}
     return f"{path}?{urlencode(given, errors='replace')}" if given else path
 

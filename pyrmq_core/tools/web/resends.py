@@ -17,7 +17,7 @@ from pyrmq_core.model import OffsetRange
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX
 from pyrmq_core.tools.web.change_log import DONE, ChangeLog, ChangeNotLogged, Viewer
 
-# After so many failures in a row a run ends: the next letters would fail like these.
+# A run ends after this many failures in a row, since further letters would fail, too.
 MAX_FAILURES: Final = 10
 
 
@@ -78,7 +78,7 @@ class Resends:
         return self.latest if self.latest is not None and not self.latest.is_over else None
 
     async def every(self, group: str) -> Letters:
-        """Returns all current dead letters of a group. Without a dead-letter topic there are none."""
+        """Returns all current dead letters of a group, or an empty tuple if it has no dead-letter topic."""
         try:
             queues = await self._consumer.message_queues(DLQ_PREFIX + group)
         except NoRoute:

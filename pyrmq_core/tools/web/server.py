@@ -40,9 +40,9 @@ log = logging.getLogger(__name__)
 PRODUCER_GROUP = "pyrmq-web"
 PORT = 8080
 RENEW_SECONDS = 5
-# The head of a request has to come within this time after the connection, or after the last answer.
+# The most seconds in which a request's head must arrive, after the connection or after the last response.
 HEAD_SECONDS: Final = 10
-# The most connections; beyond it a newcomer displaces the oldest one whose peer keeps the page waiting.
+# The most connections. A further one replaces the oldest one whose peer keeps the page waiting.
 MAX_CONNECTIONS: Final = 256
 
 
@@ -117,7 +117,7 @@ def _serves_loopback(host: str) -> bool:
 
 async def _serve_one(app: App, config: Config, connection: ByteConnection) -> None:
     async def marked(scope: Scope, receive: Receive, send: Send) -> None:
-        # The connection is protected from displacement while the page works for it, but not while its peer is slow.
+        # A new connection may replace this one while its peer is slow, but not while the page works on a request.
 
         async def receive_marked() -> AsgiMessage:
             message = await receive()

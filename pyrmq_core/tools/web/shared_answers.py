@@ -21,7 +21,7 @@ MAX_ANSWERS_BYTES: Final = 64 << 20
 
 @dataclass(slots=True)
 class _Slot:
-    """The cache entry of one key: its answer or error once `done` is set, which is valid until the time `until`.
+    """The cache entry of one key. Once `done` is set, its answer or error is valid until the time `until`.
 
     `lost` means that the viewer whose request began the look-up has gone, so that another has to begin it.
     """
@@ -55,10 +55,10 @@ class SharedAnswers:
         address: str = "",
         size_of: Callable[[Answer], int] = lambda answer: 0,
     ) -> Answer:
-        """Returns the answer of a key, which is looked up if the kept one is too old. Raises the look-up's error.
+        """Returns the cached answer of a key, or the result of `look_up` if it is missing or too old.
 
-        `address` is the viewer's address. `size_of` returns the memory that an answer takes, in bytes. Raises
-        `TooManyLookUps` if the look-up cannot begin in time.
+        `address` is the viewer's address. `size_of` returns the memory that an answer takes, in bytes. Raises the error
+        of `look_up`, or `TooManyLookUps` if it cannot begin in time.
         """
         while True:
             slot = self._slots.get(key)
@@ -74,9 +74,9 @@ class SharedAnswers:
             return answer
 
     async def once(self, look_up: Callable[[], Awaitable[Answer]], address: str = "") -> Answer:
-        """Returns the result of `look_up`, which is not cached, after waiting for the turn of the viewer's `address`.
+        """Returns the result of `look_up`, which is not cached. It begins when the queue admits the viewer's `address`.
 
-        Raises `TooManyLookUps` if `look_up` cannot begin in time.
+        Raises `TooManyLookUps` if it cannot begin in time.
         """
         async with self._queue.admitted(WaitingLookUp(), address):
             return await look_up()

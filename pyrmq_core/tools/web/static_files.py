@@ -17,9 +17,9 @@ from starlette.responses import Response
 STATIC: Final = Path(__file__).parent / "static"
 KINDS: Final[Mapping[str, str]] = {".css": "text/css", ".js": "text/javascript", ".txt": "text/plain"}
 HASH_CHARACTERS: Final = 16
-# A name stands for one content: browsers need not ask again.
+# The hash in a name changes with the content, so that browsers need not ask again.
 CACHE: Final = "public, max-age=31536000, immutable"
-# Shorter answers do not become smaller by much.
+# Compression saves little for shorter responses.
 MIN_BYTES: Final = 1024
 PAGE_LEVEL: Final = 5
 

@@ -36,21 +36,22 @@ from pyrmq_core.tools.web.message_reads import (
     newest_first,
 )
 
-# The matches and the seconds after which a part ends, and the offsets that its queues read together.
+# An answer ends after this many matches or seconds, or this many offsets of all queues together.
 PART_MESSAGES: Final = 200
 PART_SECONDS: Final = 3.0
 PART_OFFSETS: Final = 4096
-# The offsets that a queue reads before its place moves.
+# The offsets of a queue that are read before its position moves.
 STEP_OFFSETS: Final = 32
-# 256 queues with offsets of 19 digits take less.
+# Enough for 256 queues with offsets of 19 digits.
 MAX_CHARACTERS: Final = 12 * 1024
-# The time of the begin in ms, then each broker with its queues and offsets: `1764424800000 broker-a:0.12.1.15`.
+# The time in ms at which the tail began, then each broker with its queues and offsets, such as
+# `1764424800000 broker-a:0.12.1.15`.
 TEXT: Final = re.compile(r"[0-9]{1,14}( [^\s:]{1,255}:[0-9]{1,9}\.[0-9]{1,19}(\.[0-9]{1,9}\.[0-9]{1,19})*)*")
 
 
 @dataclass(frozen=True, slots=True)
 class TailPlace:
-    """The next offset of each queue of one topic, and the time at which the tail began."""
+    """The position of a tail: the next offset of each queue of one topic, and the time at which the tail began."""
 
     began_ms: int
     offsets: Mapping[MessageQueue, int]
@@ -76,7 +77,7 @@ class TailPlace:
 
 @dataclass(frozen=True, slots=True)
 class TailPart:
-    """The messages that were read, the next place, and the number of messages stored after it."""
+    """The messages that were read, the position for the next call, and the number of messages stored after it."""
 
     found: FoundMessages
     place: TailPlace
@@ -86,9 +87,9 @@ class TailPart:
 async def read_tail(
     reads: MessageReads, wanted: Wanted, condition: Condition | None, place: TailPlace | None
 ) -> TailPart:
-    """Returns the messages that match and arrived since `place`, and the place for the next call.
+    """Returns the messages that match and arrived since `place`, and the position for the next call.
 
-    Without a place, reading begins at the time `wanted.since`, or without that at the current end of each queue.
+    If `place` is None, reading begins at the time `wanted.since`, or if that is None at the current end of each queue.
     """
     now = datetime.now(UTC)
     stats = await reads.admin.topics.stats(wanted.topic)
@@ -101,7 +102,8 @@ async def read_tail(
         begins = {queue: end.max_offset for queue, end in ends.items()} if wanted.since is None else {}
         place = TailPlace(max(0, first_millisecond(wanted.since or now)), begins)
     offsets = dict(place.offsets)
-    # Beyond its end the topic was made anew, or a slave answers, or a crash took the last messages.
+    # Queues that are new, or whose offset is beyond their end: the topic was created again, a slave answers, or a crash
+    # lost the last messages.
     later = {queue for queue, end in ends.items() if offsets.get(queue, math.inf) > end.max_offset}
     at, failures = await offsets_that_answer(reads.consumer, later, place.began_ms)
     offsets |= at
@@ -146,7 +148,7 @@ class _Part:
         self.condition = self.condition and MaskedCondition(self.reads.masks, self.condition)
 
     async def read(self, queue: MessageQueue, end: int) -> None:
-        """Reads a queue from its offset up to `end`, or until the part has enough messages."""
+        """Reads a queue from its offset up to `end`, or until the answer is full."""
         async with self.room:
             while (start := self.offsets[queue]) < end and not self._is_full():
                 step = min(end, start + STEP_OFFSETS)

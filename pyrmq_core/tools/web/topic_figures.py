@@ -1,7 +1,7 @@
 """`TopicFigures`: messages, rates and lags of the topics in lists that pages show, queried at a limited rate.
 
-A broker has no request for the offsets of all its topics, so each topic takes a few requests. A list shows the figures
-that are known, and the others when they arrive. While no page shows a list, nothing is queried.
+Brokers have no request for the offsets of all topics, so that each topic takes a few requests. A list shows the figures
+that were already queried, and the others when they arrive. While no page shows a list, nothing is queried.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pyrmq_core.tools.web.look_up_queue import TooManyLookUps
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupList, TopicStats
 
-# A round looks up this many topics in this many seconds, with half of the queries that all viewers together may cause.
+# A round queries this many topics in this many seconds: half of the queries that all viewers together may cause.
 TOPICS_A_ROUND: Final = 10
 ROUND_SECONDS: Final = 1.0
-# Figures are looked up for lists that were viewed within this time; each figure is looked up at this interval.
+# Figures are queried for lists that were viewed within this time. Each figure is queried at this interval.
 VIEWED_SECONDS: Final = 60.0
 FIGURE_FRESH_SECONDS: Final = 30.0
 LAGS_SECONDS: Final = 15.0
-# The most figures kept for lists that are viewed again later; the oldest go first.
+# The most figures that are kept for lists that are viewed again later. The oldest are dropped first.
 MAX_FIGURES: Final = 20_000
-# The time for which a page waits for its own rows.
+# How long a page waits for the figures of its visible rows.
 PATIENCE_SECONDS: Final = 1.5
 
 
@@ -74,7 +74,7 @@ class TopicFigures:
         return TopicLags() if self._lags is None else self._lags
 
     async def view(self, topics: Iterable[str], rows: Sequence[str]) -> None:
-        """Schedules queries of a list's topics, the visible rows first, and waits a moment for these rows."""
+        """Schedules queries of a list's topics, the visible rows first, and waits a moment for the visible rows."""
         until = trio.current_time() + VIEWED_SECONDS
         self._viewed_until.update(dict.fromkeys(topics, until))
         self._rows = rows
@@ -172,7 +172,7 @@ class TopicLags:
 
 
 def _rate(before: TopicFigure | None, now: TopicFigure) -> float | None:
-    """Returns the messages stored per second between two samples, or None if one lacks a broker."""
+    """Returns the messages stored per second between two samples, or None if a broker did not answer for one."""
     if before is None or before.messages is None or not (before.is_whole and now.is_whole) or now.at <= before.at:
         return None
     return max(0.0, (now.stored - before.stored) / (now.at - before.at))

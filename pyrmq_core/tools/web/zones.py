@@ -26,7 +26,7 @@ MAX_BACK_CHARACTERS: Final = 1024
 OFFSET: Final = re.compile(r"UTC([+-])(\d\d):([0-5]\d)", re.ASCII)
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
 MAX_NAME_CHARACTERS: Final = 64
-# Offered without a script, which adds the browser's own zone.
+# The zones that every page offers. page.js adds the browser's own.
 OFFERED: Final = (
     *(f"UTC-{hours:02}:00" for hours in range(11, 0, -1)),
     "UTC",
@@ -42,11 +42,11 @@ class Zone:
     info: tzinfo
 
     def read(self, text: str, name: str) -> datetime | None:
-        """Parses the time in a form's field, or returns None for an empty text. A time without an offset is in this
-        zone.
+        """Parses the time in a form's field, or returns None for an empty text.
 
-        An age such as `1h` is subtracted from the current time, rounded down to `FRESH_SECONDS` so that viewers share
-        answers. Raises `InvalidArgument`, with the field's `name`, for any other text.
+        A time without an offset is in this zone. An age such as `1h` is subtracted from the current time, which is
+        rounded down to `FRESH_SECONDS` so that viewers share answers. Raises `InvalidArgument`, with the field's
+        `name`, for any other text.
         """
         if not text:
             return None
@@ -102,7 +102,7 @@ def zone_of(request: Request) -> Zone:
 
 
 def is_zone_open(request: Request) -> bool:
-    """Returns whether the page may choose the browser's zone: none is chosen yet, and the page can be reloaded."""
+    """Returns whether page.js may set the browser's zone: the viewer chose none, and the page can be reloaded."""
     return request.method == "GET" and COOKIE not in request.cookies
 
 

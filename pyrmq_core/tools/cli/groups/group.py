@@ -44,7 +44,7 @@ CHANGE_COLUMNS: Final = ("topic", "brokerName", "queueId", "before", "after")
 ALL_CLIENTS_COLUMNS: Final = ("kind", "group", "client", "address", "language", "version", "seen")
 SETTING_COLUMNS: Final = ("broker", "consumeEnable", "retryMaxTimes", "retryQueueNums", "consumeBroadcastEnable")
 
-# The looks of --watch over which messages acknowledged a second are counted.
+# The number of repeats of --watch over which the rate of acknowledged messages is computed.
 LOOKS: Final = 10
 
 cluster_option = click.option(
@@ -155,7 +155,7 @@ def progress(name: str, connection: Connection, topic: str | None, members: bool
         async def make() -> str:
             group_progress = await admin.groups.progress(name, topic=topic, members=members)
             tps = group_progress.acknowledged_tps(earlier[0]) if earlier else None
-            # Members store offsets every 5 s, so that a rate over fewer looks would jump.
+            # Members commit offsets every 5 s, so that a rate over fewer repeats would jump.
             earlier[:] = [*earlier, group_progress][-LOOKS:]
             if not group_progress.queues:
                 await check_group_known(admin, name)

@@ -36,7 +36,7 @@ TRACE_COLUMNS: Final = ("time", "event", "group", "success", "ms", "tries")
 BODY_CHARACTERS: Final = 60
 SHOWN_BYTES: Final = 4 * BODY_CHARACTERS
 MAX_RESENT: Final = 100_000
-# A broker returns no more messages of a key (maxMsgsNumBatch of store/config/MessageStoreConfig.java).
+# A broker returns at most this many messages of a key (maxMsgsNumBatch of store/config/MessageStoreConfig.java).
 MOST_OF_A_BROKER: Final = 64
 PORT_BYTES: Final = 4
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,10 +48,10 @@ from_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The options of `pyrmq query` about the messages found.
+    """The options of `pyrmq query` for what to do with the messages found.
 
-    `track` shows a message's state in each group, and `trace` the events that clients reported of it. `consume_by` is
-    the group of which a member, or the member `client_id`, is asked to consume the message.
+    `track` shows a message's state in each consumer group. `trace` shows the events that clients recorded about it in
+    the trace topic. `consume_by` is a group whose member `client_id`, or any member, is asked to consume the message.
     """
 
     track: bool
@@ -137,14 +137,14 @@ def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> No
 async def _by_any_id(admin: Admin, topic: str, msg_id: str, body_bytes: int | None) -> MessageList:
     """Returns the messages with this unique key, or else the message with this offset message id.
 
-    The message is fetched only if the id has the address of a broker of the cluster.
+    An offset message id contains a broker's address. The message is fetched only if that broker belongs to the cluster.
     """
     from pyrmq_core.client.admin.message_queries import MessageList
 
     result, refused = MessageList((), {}), None
     try:
         result = await admin.messages.by_unique_key(topic, msg_id, body_bytes=body_bytes)
-    except RocketMQError as error:  # no broker of the topic looks up ids, and the one in the id may have the message
+    except RocketMQError as error:  # no broker of the topic answers; the broker that the id names may
         refused = error
     if not result.messages and await _names_a_broker(admin, msg_id):
         return MessageList((await admin.messages.by_id(msg_id, topic=topic),), result.failures)
@@ -407,7 +407,7 @@ def resend(
         except RocketMQError as error:
             error.add_note(f"{len(rows)} of {len(chosen)} dead letters are sent")
             raise
-        finally:  # shows the sent messages also after a failure or Ctrl-C
+        finally:  # also after a failure or Ctrl-C
             show(rows, ("msgId", "sentTo", "status"), as_json=as_json)
         click.echo(failed_text(letters.failures, as_json=as_json), nl=False)
 

@@ -1,4 +1,4 @@
-"""The rows of groups, members, offsets and producers, with few columns for people and all values for programs."""
+"""Groups, members, offsets and producers as table rows with few columns, and as JSON objects with all values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         QueueProgress,
     )
 
-# The consume types of heartbeats, in short.
+# Short names of the consume types that members send in heartbeats.
 TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
 
 
@@ -46,7 +46,7 @@ def _failed(error: RocketMQError) -> str:
 
 
 async def check_group_known(admin: Admin, group: str) -> None:
-    """Raises `InvalidArgument` if no broker knows the group, since then its name may be mistyped."""
+    """Raises `InvalidArgument` if no broker knows the group, whose name may be mistyped."""
     await admin.groups.describe(group, running_info=False)
 
 

@@ -1,4 +1,4 @@
-"""The parts that all commands of access control share: changing something at brokers, and printing answers."""
+"""Functions that the commands of access control share: one changes something at brokers, one prints answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pyrmq acl account`: accounts of 4.9's `plain_acl.yml`. No secret is printed."""
+"""`pyrmq acl account`: accounts in the `plain_acl.yml` of RocketMQ 4.9. No secret is printed."""
 
 from __future__ import annotations
 

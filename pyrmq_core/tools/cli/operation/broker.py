@@ -62,7 +62,7 @@ def list_brokers(connection: Connection, cluster: str | None, watch: Watch, as_j
 
 
 def brokers_text(rows: Sequence[BrokerStatus], *, as_json: bool) -> str:
-    """Formats the table of brokers, with a line for each that did not answer, or all figures as JSON."""
+    """Formats brokers as JSON with all figures, or as a table with the errors of brokers that did not answer below."""
     if as_json:
         return text_of([broker_members(row) for row in rows], (), as_json=True)
     several = len({row.cluster for row in rows}) > 1

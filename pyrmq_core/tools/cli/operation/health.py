@@ -1,6 +1,6 @@
-"""`pyrmq health`: checks for scripts whether a cluster works. The exit status is 0, or 1 with the faults printed.
+"""`pyrmq health`: checks for scripts whether a cluster works. If not, it prints the faults and ends with status 1.
 
-The rules are those of `Admin.health`.
+`Admin.health` describes the rules.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ PAUSE_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The name of a manifest, the topic that records committed batches, and the clients to read and change it."""
+    """The name of a manifest topic, and the clients with which it is read and changed."""
 
     manifest: str
     admin: Admin
@@ -84,7 +84,7 @@ async def _parts(connection: Connection, manifest: str) -> AsyncIterator[Parts]:
 
 
 async def _rows(parts: Parts) -> dict[MessageQueue, dict[str, object]]:
-    """Returns a table row for each queue of the manifest. `counts` is True for the one with the oldest record."""
+    """Returns a table row for each queue of the manifest. `counts` is True for the valid queue."""
     queues = await parts.consumer.message_queues(parts.manifest)
     kept = await parts.consumer.offset_bounds(queues)
     order = await parts.admin.topics.order(parts.manifest) or {}
@@ -111,7 +111,7 @@ async def _oldest_ms(consumer: PullConsumer, queue: MessageQueue, kept: OffsetRa
 
 
 async def _heal(parts: Parts, counting: MessageQueue, others: list[MessageQueue]) -> tuple[int, int]:
-    """Commits in the queue `counting` the batches that the queues `others` record, and removes `others`.
+    """Commits the batches that are recorded in the queues `others` in the valid queue `counting`, and removes `others`.
 
     Returns how many batches it committed, and how many were committed already.
     """

@@ -36,7 +36,7 @@ class ServerGroup(CommandGroup):
         return []
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the server until it ends if the arguments are a server's, or else the command."""
+        """Runs the named command. If no command is named, runs the server until it ends."""
         arguments = ctx.meta.get(SERVER_ARGUMENTS)
         if arguments is None:
             return super().invoke(ctx)
@@ -47,7 +47,7 @@ class ServerGroup(CommandGroup):
     def _print_help(self, ctx: click.Context, arguments: list[str]) -> None:
         try:
             self._program(arguments)
-        except SystemExit as ended:  # argparse ends so after printing its help
+        except SystemExit as ended:  # raised by argparse after it printed its help
             if ended.code:
                 raise
         formatter = ctx.make_formatter()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyrmq_core import Admin
     from pyrmq_core.client.admin.values import BrokerStatus, GroupList, GroupSummary
 
-# The default time between rounds: a round is a few requests a broker, and one a group and broker.
+# The default time between rounds. A round takes a few requests to each broker, and one for each group to each broker.
 INTERVAL_SECONDS: Final = 5.0
 GROUP_COLUMNS: Final = ("group", "members", "lag", "lag/s", "topics")
 

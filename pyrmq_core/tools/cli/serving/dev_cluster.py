@@ -32,9 +32,10 @@ async def serve_dev(
     topics: Mapping[str, int],
     as_json: bool,
 ) -> None:
-    """Runs servers until a signal, then prints whether the stores are kept. Without `web_port` there is no web page.
+    """Runs servers until a signal, then prints whether the stores are kept.
 
-    `ports` are those of the NameServer and of the first broker. With `as_json` it prints only one JSON object.
+    `ports` are the ports of the NameServer and of the first broker. If `web_port` is None, there is no web page. With
+    `as_json` it prints only one JSON object.
     """
     own_cluster = EmbeddedCluster(
         brokers,

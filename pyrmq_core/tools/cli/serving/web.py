@@ -101,7 +101,7 @@ async def start_page(
     change_log: Path | None = None,
     viewer_header: str | None = None,
 ) -> str:
-    """Serves the web page over an open client in the nursery, and returns its address."""
+    """Starts the web page as a task in the nursery, and returns its address. The page queries servers by `client`."""
     try:
         from pyrmq_core.tools.web.server import WebSettings, serve_web
     except ImportError as error:

@@ -37,7 +37,7 @@ QUEUE_ORDERS: Final[Mapping[str, Callable[[QueueProgress], Any]]] = {
 
 
 def topics_in_order(topics: Iterable[str]) -> list[str]:
-    """Returns the user's own topics by name, and then those of retries and dead letters."""
+    """Sorts topics by name, with the topics of retries and dead letters after all others."""
     return sorted(topics, key=lambda topic: (_is_of_failures(topic), topic))
 
 

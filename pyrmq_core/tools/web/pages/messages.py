@@ -20,15 +20,15 @@ from pyrmq_core.tools.web.rendering import link
 from pyrmq_core.tools.web.tails import TailPlace
 from pyrmq_core.tools.web.zones import zone_of
 
-# The most matches of one millisecond that a search passes over.
+# The most matches that a search skips because they were shown already.
 MAX_SKIPPED: Final = 10_000
-# If any of these fields of the form is filled, the page makes a search.
 OFFERED_COLUMNS: Final = 6
+# The fields of the form that select messages by content.
 CONDITIONS: Final = ("contains", "where", "regex", "tags", "sql", "queue")
 
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the page of a topic's messages: by key, by id, by content, or the newest, also in a range of time."""
+    """Returns the page of a topic's messages: the newest, or those with a key, an id or a content, also by time."""
     key, message_id, result = query(request, "key"), query(request, "id"), FoundMessages()
     times, zone, wanted = time_range(request), zone_of(request), wanted_of(request)
     topic, conditions = wanted.topic, _conditions(wanted)
@@ -99,7 +99,7 @@ def _conditions(wanted: Wanted) -> dict[str, str]:
 
 
 def _listed(result: FoundMessages, wanted: Wanted) -> dict[str, object]:
-    """Returns a list's values for the template: its rows, the heads of its columns, and names of columns to choose."""
+    """Returns a list's values for the template: its rows, the headings of its columns, and names of further columns."""
     heads = tuple(Columns.parse(wanted.columns).values) if wanted.columns else ()
     counts = Counter(name for message in result.messages for name in member_names(message.body) if not heads)
     offered = [f"json.{name}" for name, _ in counts.most_common(OFFERED_COLUMNS) if MEMBER.fullmatch(name)]

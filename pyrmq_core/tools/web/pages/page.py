@@ -42,14 +42,14 @@ class Part(Generic[Item]):
 
 
 def part(request: Request, rows: Sequence[Item], size: int = ROWS_A_PAGE) -> Part[Item]:
-    """Returns the page of a long list that the request names by number, or the last page for a greater number."""
+    """Returns the page of a long list whose number the request has, or the last page if the number is too great."""
     last = max(1, -(-len(rows) // size))
     number = min(page_number(request, "page"), last)
     return Part(rows[(number - 1) * size : number * size], len(rows), number, last)
 
 
 def page_number(request: Request, name: str) -> int:
-    """Returns the page number in the query, or 1 for any other text."""
+    """Returns the page number in the query, or 1 if the parameter is not a number."""
     text = query(request, name)
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 1
 
@@ -87,9 +87,9 @@ def needed(request: Request, name: str) -> str:
 
 
 def one_of(values: Mapping[str, str], name: str, choices: Mapping[str, Answer]) -> Answer:
-    """Returns the one of `choices` that the value called `name` selects. A missing value selects the choice "".
+    """Returns the entry of `choices` under the value called `name`, or under "" if the value is missing.
 
-    Raises `InvalidArgument` if there is no such choice.
+    Raises `InvalidArgument` if there is no such entry.
     """
     text = values.get(name, "")
     if text not in choices:
@@ -131,7 +131,7 @@ def time_range(request: Request) -> TimeRange:
 
 
 async def tried(look_up: Callable[[], Awaitable[Answer]]) -> tuple[Answer | None, str]:
-    """Returns the answer and an empty text, or None and the text of the error, so that the page is still shown."""
+    """Returns the answer and an empty text, or None and the error's text, so that a failure does not hide the page."""
     try:
         return await look_up(), ""
     except RocketMQError as error:

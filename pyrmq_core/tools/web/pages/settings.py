@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupMember
 
 NEW_TOPIC_QUEUES: Final = 8
-# A heading, a table of settings, and the rows that are shown of it.
+# A heading, a table of settings, and those of its rows that are shown.
 Section = tuple[str, SettingsTable, tuple[SettingRow, ...]]
 
 
 async def topic_settings_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns a topic's settings by broker with a form to change them, or without a topic the form for a new one."""
+    """Returns a topic's settings by broker, with a form to change them. Without a topic, the form creates one."""
     topic, sections = query(request, "topic"), list[Section]()
     config = TopicConfig("", NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES)
     if topic:

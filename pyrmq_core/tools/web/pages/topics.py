@@ -19,7 +19,7 @@ from pyrmq_core.tools.web.topic_figures import TopicFigure, TopicFigures
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import QueueStats
 
-# A picture of more queues than this would be a grey bar: their table is below it.
+# The most queues of a broker that the chart draws, since more would be a grey bar. The table below it has all.
 MAX_BARS_A_BROKER: Final = 256
 ORDERS: Final[Mapping[str, Callable[[tuple[MessageQueue, QueueStats]], Any]]] = {
     "queue": lambda row: row[0],
@@ -40,7 +40,7 @@ KINDS: Final[tuple[str, ...]] = (Text("own"), Text("retry"), Text("dead letters"
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic in the list. An unknown figure is None. Unless `is_whole`, some brokers are missing in `messages`."""
+    """A topic in the list. An unknown figure is None. If not `is_whole`, `messages` lacks those of some brokers."""
 
     name: str
     messages: int | None
