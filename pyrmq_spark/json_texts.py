@@ -98,7 +98,7 @@ def with_json(
     """Returns the frame with JSON texts parsed into one or two new columns, and a `JsonRow` that reads their values.
 
     `text` is the column of texts, and the new columns' names begin with `name`. `fields` are the DDL of the objects'
-    members. Names that differ by case alone cannot be selected: `own_fields` are then the same types with other names,
+    members. Names that differ only by case cannot be selected: `own_fields` are then the same types with other names,
     and a cast renames them by position.
     """
     own_fields = fields if own_fields is None else own_fields

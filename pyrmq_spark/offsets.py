@@ -178,7 +178,8 @@ def ranges_between(
 def _start_at_time(
     queue: MessageQueue, point: AtTime, offset: int, bounds: OffsetRange, none_as_young: NoMatchStrategy
 ) -> int:
-    # For a time before the oldest message a broker may return an offset below the lowest (ConsumeQueue.java).
+    # For a time before the oldest message a broker may return an offset below the lowest (ConsumeQueue.java), so the
+    # result is limited to the bounds.
     has_messages = bounds.end > bounds.start
     if offset >= bounds.end and has_messages and none_as_young is NoMatchStrategy.ERROR:
         raise InvalidOffsets(

@@ -39,11 +39,11 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
 
     `spark.executorEnv.PYTHONPATH`: a folder of this package, from which Spark's Python processes import an installed
     PySpark with its bytecode. Otherwise each new query compiles PySpark. These processes also compute with one thread
-    where `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway. On Linux, the process that forks workers has PySpark
-    and PyArrow loaded: Spark ends each worker that was idle for a minute. A query's process collects garbage more
-    rarely, and a worker that Spark no longer needs prints no traceback. Append paths of your own with `os.pathsep`.
-    Spark passes the folder to a registered source (`register(spark)`). For a source that Spark finds itself, set the
-    driver's environment variable PYTHONPATH instead.
+    where `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway. On Linux, the process that forks workers loads
+    PySpark and PyArrow before, since Spark ends each worker that was idle for a minute. A query's process collects
+    garbage more rarely, and a worker that Spark no longer needs prints no traceback. Append paths of your own with
+    `os.pathsep`. Spark passes the folder to a registered source (`register(spark)`). For a source that Spark finds
+    itself, set the driver's environment variable PYTHONPATH instead.
 
     `spark.sql.execution.pyspark.udf.hideTraceback.enabled`: an error in Python, of this source or of a function, is
     shown as its message. `spark.conf.set` with "false" brings back its traceback.

@@ -31,8 +31,8 @@ class RocketMQBroker(AsyncBroker):
     A worker receives a task only when it can run it. While a task runs, its message stays invisible. A task runs again
     after `invisible` seconds if its worker was killed, or if it ended without the acknowledgement of taskiq's
     `ack_type`. After `max_reconsume_times` such repeats its message becomes a dead letter. A worker that shuts down
-    returns its unfinished tasks at once. A task that raised is acknowledged, since taskiq's middlewares for retries
-    send it again.
+    returns its unfinished tasks at once. A task that raised an exception is acknowledged, since taskiq's middlewares
+    for retries send it again.
 
     The label `delay` is in seconds. The label `priority` needs RocketMQ 5.4 or later, and is ignored if there is a
     delay. Further arguments are those of `pyrmq_core.aio.Client`. The topic must exist.

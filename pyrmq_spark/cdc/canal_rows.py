@@ -64,7 +64,7 @@ def canal_rows(
     corrupt: Corrupt = "fail",
     timestamp_zone: str | None = None,
 ) -> DataFrame:
-    """Returns Canal's changes as `changes_of` does, with the arguments of `canal`."""
+    """Returns Canal's changes in the form of `changes_of`. The arguments are those of `canal`."""
     row, keys = row_and_keys(schema, key)
     changes = parsed_messages(frame, row, table=table, corrupt=corrupt, timestamp_zone=timestamp_zone)
     refusal = refusal_of(corrupt, f"has values or keys that do not fit {text_of(row)}")
@@ -74,10 +74,10 @@ def canal_rows(
 def parsed_messages(
     frame: DataFrame, row: Row, *, table: str, corrupt: Corrupt = "fail", timestamp_zone: str | None = None
 ) -> DataFrame:
-    """Returns the rows in Canal's messages, with the columns that `changes_of` takes.
+    """Returns the rows in Canal's messages, with the columns that `changes_of` needs.
 
-    A row's error is the text in its `fault`, and does not end the query here. A message that is not in Canal's format
-    ends the query, or is left out with `corrupt="skip"`.
+    A row's error is a text in the column `fault`, and does not end the query here. A message that is not in Canal's
+    format ends the query, or is left out with `corrupt="skip"`.
     """
     message = F.from_json(F.col("body").cast("string"), _message(row), RECORD).alias("m")
     is_statement = F.coalesce("m.isDdl", F.lit(False))
@@ -178,7 +178,7 @@ def _typed(text: Column, field: Field, zone: str | None) -> Column:
 
 
 def _label(text: Column, kind: Column) -> Column:
-    """Returns the label for the number that Canal writes for an ENUM, or the labels for a SET, from the type `kind`."""
+    """Returns the label of an ENUM, or the labels of a SET, for the number that Canal writes. `kind` is the type."""
     number = text.try_cast("bigint")
     labels = F.split(F.regexp_extract(kind, r"(?s)^\w+\('(.*)'\)", 1), "','")
     of_enum = F.when(number == 0, "").otherwise(F.get(labels, (number - 1).cast("int")))

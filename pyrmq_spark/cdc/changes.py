@@ -36,7 +36,7 @@ DEFAULT_SCHEMAS: Final = ("", "public")  # of PostgreSQL; the user must name any
 
 
 def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: Column) -> DataFrame:
-    """Returns one row for each change: a struct `change`, its message's queue and offset, and the columns `HINTS`.
+    """Returns one row for each change: a struct `change`, its message's queue and offset, and hints about its order.
 
     `rows` are parsed messages, with their queue and offset, the columns `HINTS` about their order, and these:
 
@@ -48,9 +48,9 @@ def changes_of(rows: DataFrame, keys: Sequence[str], corrupt: Corrupt, refusal: 
         fault          the text of an error, or null
         unavailable    the names of columns whose values the message lacks, or null
 
-    An update of a key's column (`keys`) becomes a delete and an insert. `refusal` replaces a corrupt message's change:
-    it is an error, or null to skip the message. A `fault` ends the query, or with `corrupt="skip"` its change is left
-    out.
+    An update that changes a column of the key (`keys`) becomes a delete and an insert. `refusal` replaces a corrupt
+    message's change: it is an error, or null to skip the message. A `fault` ends the query, or with `corrupt="skip"`
+    its change is left out.
     """
     before, after, op = F.col("before"), F.col("after"), F.col("op")
     key_before, key_after = _key(before, keys), _key(after, keys)

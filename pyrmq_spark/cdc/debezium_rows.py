@@ -127,9 +127,9 @@ def parsed_envelopes(
     placeholder: str = PLACEHOLDER,
     full_images: bool = False,
 ) -> DataFrame:
-    """Returns the rows in Debezium's messages, with the columns that `changes_of` takes.
+    """Returns the rows in Debezium's messages, with the columns that `changes_of` needs.
 
-    A row's error is the text in its `fault`, and does not end the query here.
+    A row's error is a text in the column `fault`, and does not end the query here.
     """
     parts = _values(_parts_of(frame, row), row, table, Placeholder(placeholder))
     op = F.col("op")

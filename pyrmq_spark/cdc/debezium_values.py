@@ -167,7 +167,7 @@ def _local_timestamp(parsed: Parsed) -> Column:
 
 
 def _binary(parsed: Parsed) -> Column:
-    """Returns the bytes of a text in base 64, or null if no schema excludes that it is hexadecimal."""
+    """Returns the bytes of a text in base 64, or null if it may be hexadecimal. A `bytes` type excludes that."""
     maybe_hex = parsed.value.rlike("^[0-9a-fA-F]+$") & F.coalesce(parsed.token["type"] != "bytes", F.lit(True))
     return F.when(~maybe_hex, F.try_to_binary(parsed.value, F.lit("base64")))
 
@@ -212,7 +212,7 @@ def hidden(value: Column, field: Field) -> Column | None:
 
 
 def is_flattened(value: Column, field: Field) -> Column | None:
-    """Returns the condition that an array has nulls alone, or None for any other type.
+    """Returns the condition that an array has only nulls, or None for any other type.
 
     Debezium writes arrays of several dimensions in this way, without their values.
     """

@@ -57,7 +57,7 @@ def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFram
 
 
 def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
-    """Returns a batch's changes with a column `position`, their order within a key. Unknown order fails the query."""
+    """Returns a batch's changes with a column `position`, their order within a key. An unknown order is an error."""
     numbers_of = {"mark": F.xxhash64("change.key"), "lane": F.xxhash64(*QUEUE)}
     changes = rows.select(*QUEUE, *HINTS, "change.*", *(number.alias(name) for name, number in numbers_of.items()))
     sequence = [F.col(f"sequence.{name}") for name in ("read", "queueOffset", "index")]
@@ -96,8 +96,8 @@ def _hints_of_log(of_key: WindowSpec, all_of_key: WindowSpec) -> list[Column]:
 
     Both windows have one key's changes: `of_key` in order up to the present one, `all_of_key` from first to last.
     `stored` is the key's change with the highest offset, and `observed` the change that Debezium read last. Each has
-    its offset, its position in the log, and whether it is of a snapshot. `taker` is the transaction of an insert before
-    which the key's row was not deleted, as when two rows exchange their keys.
+    its offset, its position in the log, and whether it is of a snapshot. `taker` is the transaction of an insert
+    without a delete of the key's row before it, as when two rows exchange their keys.
     """
     before = {name: F.lag(name).over(of_key) for name in ("op", "log", "snapshot")}
     is_other_row = (before["log"] < F.col("log")) | before["snapshot"]

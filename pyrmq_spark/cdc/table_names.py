@@ -21,8 +21,8 @@ QUERY_ID: Final = "sql.streaming.queryId"  # a local property in the threads of 
 def with_named_table(changes: DataFrame, messages: DataFrame, table: str) -> DataFrame:
     """Returns `changes` with a check: the query fails if `messages` have changes, but none of `table`.
 
-    The check reads messages up to the first one of the table. Streams and batches of `foreachBatch` are not checked,
-    since they may have changes of other tables alone.
+    The check reads messages until it finds one of the table. Streams and batches of `foreachBatch` are not checked,
+    since they may have only changes of other tables.
     """
     if not is_all_there_is(changes):
         return changes

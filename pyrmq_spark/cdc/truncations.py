@@ -28,7 +28,7 @@ OTHERS: Final = re.compile(
 
 
 def truncated_at(messages: DataFrame, table: str, queues: Collection[object], accept: Collection[str]) -> int | None:
-    """Returns the offset of the last truncation of a table in a batch of messages, or None without one.
+    """Returns the offset of the last truncation of a table in a batch of messages, or None if there is none.
 
     `queues` are the topic's queues that had messages so far. With several queues a truncation raises an error, since
     its place among their changes is unknown. Another statement that changes rows without messages, such as a dropped

@@ -163,7 +163,7 @@ def _write_positions(spark: SparkSession, directory: str, ends: Positions, versi
 
 
 def _ends(batch: DataFrame, offsets: Positions) -> Positions:
-    """Returns the next offset of each queue after the batch. `offsets` has those before it.
+    """Returns the next offset of each queue after the batch. `offsets` has the offsets before it.
 
     Raises an error if messages in the batch, or between it and `offsets`, are missing.
     """

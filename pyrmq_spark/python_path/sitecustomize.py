@@ -90,7 +90,7 @@ def end_quietly() -> None:
 
 
 def _spark_hung_up(error: BaseException | None) -> bool:
-    # Only errors of the daemon's own code count, not those of a task.
+    # Only errors of the daemon's own code are hidden, not those of a task.
     if not isinstance(error, BrokenPipeError | ConnectionResetError) or error.__traceback__ is None:
         return False
     last = error.__traceback__

@@ -91,7 +91,7 @@ class LagListener(StreamingQueryListener):
     """A listener that keeps each query's lag and last batch's figures: `spark.streams.addListener(LagListener())`.
 
     `prometheus_text()` returns them for Prometheus. With `meter_provider` they are also metrics of OpenTelemetry. A
-    query is named by its `queryName`, or by its id. The lag is that of sources `rocketmq`, on PySpark 4.2 or later.
+    query is named by its `queryName`, or by its id. The lag covers sources `rocketmq`, and needs PySpark 4.2 or later.
     """
 
     def __init__(self, *, meter_provider: MeterProvider | None = None) -> None:

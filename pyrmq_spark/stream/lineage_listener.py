@@ -77,11 +77,11 @@ class LineageListener(StreamingQueryListener):
     """A listener that emits run events of OpenLineage: `spark.streams.addListener(LineageListener(nameServer="..."))`.
 
     `emit` receives an event as a dict. By default `openlineage-python` sends events as its own configuration says. A
-    topic is the dataset `rocketmq://` and the first NameServer, with the topic's name on brokers. `outputs` has, by
-    `queryName`, the datasets that a query writes: a topic, or namespace and name of another dataset. `inputs` has the
-    datasets that it reads, in place of the topics of its progress. Batch jobs are listed in both by the job's name.
-    RUNNING is emitted for new topics, and every `running_every` seconds at most. An event that cannot be emitted is
-    logged, and the query continues.
+    topic's dataset has the namespace `rocketmq://` with the first NameServer, and the topic's name on brokers.
+    `outputs` has, by `queryName`, the datasets that a query writes: a topic, or namespace and name of another dataset.
+    `inputs` has the datasets that it reads, in place of the topics of its progress. Batch jobs are listed in both by
+    the job's name. RUNNING is emitted for new topics, and every `running_every` seconds at most. An event that cannot
+    be emitted is logged, and the query continues.
     """
 
     def __init__(

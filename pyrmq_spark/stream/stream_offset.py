@@ -108,8 +108,8 @@ def follow(
 
     `gone` has the deleted queues, with reasons. They are losses of the result, as are queues whose start offset the
     broker no longer keeps. A queue that is not in `start` is new and begins at its first message, wherever the query
-    started. A queue that has become shorter continues at its end, as in Spark's Kafka source, since every row would be
-    read again from its beginning.
+    started. A queue that has become shorter continues at its end, as in Spark's Kafka source, since from its beginning
+    every row would be read again.
     """
     losses = [
         _lost(queue, f"{queue} is gone after offset {start[queue]}: {reason}", start[queue], None)

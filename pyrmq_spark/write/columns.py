@@ -50,7 +50,7 @@ class SinkSchema:
 
     @property
     def message_type(self) -> str | None:
-        """The type of the messages that the columns make, as a value of `messageType`, or None for normal messages.
+        """The type of messages with these columns, as a value of `messageType`, or None for normal messages.
 
         The first of these decides: a delay, a sharding key, a priority, a lite topic
         (common/attribute/TopicMessageType.java, parseFromMessageProperty).

@@ -17,7 +17,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class WriteAttempt:
-    """The identity of one task's part of a write: query, batch and partition. It is equal when the task is repeated.
+    """The identity of one task's part of a write: query, batch and partition. A repeated task has an equal identity.
 
     `base` + `partition` is the number of the queue at which the task's round robin starts. `is_repeat` says that the
     task was attempted before.

@@ -1,6 +1,6 @@
-"""The writers that Spark uses: made on the driver, run in tasks (`write_task`), ended with one line in the log.
+"""The writers that Spark uses: created on the driver, run in tasks (`write_task`), ended with one line in the log.
 
-Spark starts a Python process for each of these steps. Modules for tasks alone are loaded in a task.
+Spark starts a Python process for each of these steps. Modules that only tasks need are loaded in a task.
 """
 
 from __future__ import annotations

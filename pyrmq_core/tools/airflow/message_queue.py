@@ -102,7 +102,7 @@ class RocketMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[mi
 
 
 def as_json(message: MessageExt) -> dict[str, Any]:
-    """Returns a message for JSON. Its body is a text in `body`, or in `body_base64` if it is not UTF-8."""
+    """Returns a message's fields as a dict for JSON. A body that is not UTF-8 is in `body_base64`, not in `body`."""
     try:
         body = {"body": message.body.decode()}
     except UnicodeDecodeError:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from pyrmq_core.errors import InvalidArgument
 
-if TYPE_CHECKING:  # imported only when a command runs, so that its help is printed at once
+if TYPE_CHECKING:  # imported when a command runs, so that its help is fast
     import ssl
 
     from pyrmq_core import Client

@@ -121,7 +121,7 @@ def check_python(environment: Mapping[str, str]) -> list[Check]:
 
 
 def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Returns the environment variable that selects Spark's Python, and its value, or "" and `python3`."""
+    """Returns the variable that selects Spark's Python, and its value. If none is set, returns "" and `python3`."""
     for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
         if environment.get(name):
             return name, environment[name]

@@ -61,7 +61,7 @@ def folded_widths(widths: Sequence[int], least: Sequence[int], room: int) -> lis
 def _wrapped(
     columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], widths: Sequence[int] = ()
 ) -> Table:
-    """Returns a table whose cells are wrapped between words. With `widths` they break anywhere to fit in these."""
+    """Returns a table with cells wrapped between words. With `widths`, columns get these, and cells break anywhere."""
     table = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         words = any(" " in row[number] for row in cells)

@@ -35,7 +35,7 @@ from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.tables import json_option, report
 from pyrmq_core.tools.search.written_messages import csv_rows, json_lines
 
-if TYPE_CHECKING:  # loaded by the command that runs, not by its help
+if TYPE_CHECKING:  # imported when the command runs, so that its help is fast
     from pyrmq_core.columnar import DecodedBatch
     from pyrmq_core.filtering.tags import TagFilter
     from pyrmq_core.protocol.messages.payload import RawPull
@@ -164,7 +164,7 @@ def _written_whole(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
 class Undecodable:
     """The treatment of records that cannot be decoded: they are left out, or written as they are stored.
 
-    With "fail" they are left out, and the command ends with status 1 after the file is complete.
+    If the choice is "fail", they are left out, and the command ends with status 1 after the file is complete.
     """
 
     def __init__(self, choice: str) -> None:

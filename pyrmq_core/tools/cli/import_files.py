@@ -24,7 +24,7 @@ from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.tables import json_option, report
 from pyrmq_core.tools.search.json_output import shortened
 
-if TYPE_CHECKING:  # loaded by the command that runs, not by its help
+if TYPE_CHECKING:  # imported when the command runs, so that its help is fast
     from pyrmq_core import Producer
     from pyrmq_core.tools.cli.message_lines import LineForm
 

@@ -44,7 +44,7 @@ CHUNK_BYTES: Final = 1024 * 1024
 # The most bytes of a line, more than the 4 MiB of a message; a longer line is not read to its end.
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 PIPE_BYTES: Final = 1024 * 1024
-# The members of a line of `pyrmq tail` that say where and when the message was stored.
+# The members of a line of `pyrmq tail` that describe the stored message. They are ignored.
 PLACE_MEMBERS: Final = frozenset(
     ("topic", "brokerName", "queueId", "queueOffset", "msgId", "storeTimestamp", "bornTimestamp", "reconsumeTimes")
 )

@@ -12,7 +12,7 @@ import click
 
 from pyrmq_core.tools.cli.connections import connection_of
 
-if TYPE_CHECKING:  # loaded by a completion that asks servers
+if TYPE_CHECKING:  # imported only by a completion that queries servers
     from pyrmq_core import Admin
 
 SECONDS: Final = 1.0

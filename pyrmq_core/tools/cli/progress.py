@@ -1,4 +1,4 @@
-"""A progress line on standard error, if that is a terminal, which is removed at the end."""
+"""A progress line on standard error, which is removed at the end. It is shown only on a terminal."""
 
 from __future__ import annotations
 

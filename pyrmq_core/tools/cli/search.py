@@ -27,7 +27,7 @@ from pyrmq_core.tools.cli.name_completion import topic_names
 from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.times import ago_or_instant
 
-if TYPE_CHECKING:  # loaded by the command that runs, not by its help
+if TYPE_CHECKING:  # imported when the command runs, so that its help is fast
     from pyrmq_core import PullConsumer
     from pyrmq_core.tools.cli.progress import ProgressLine
     from pyrmq_core.tools.search.conditions import Condition

@@ -83,7 +83,7 @@ def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_
 async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None:
     """Prints the text that `make` returns. With `--watch`, shows it again at intervals.
 
-    Only with `--watch` an error of `make` is shown in place of the text. Otherwise it is raised.
+    With `--watch`, an error of `make` is shown in place of the text. Otherwise it is raised.
     """
     if not watch.enabled:
         click.echo(await make(), nl=False)

@@ -26,7 +26,7 @@ from pyrmq_core.tools.cli.search import say_unreadable, tools_consumer, undecoda
 from pyrmq_core.tools.cli.servers import SectionedCommand, run
 from pyrmq_core.tools.cli.times import instant
 
-if TYPE_CHECKING:  # loaded by the command that runs, not by its help
+if TYPE_CHECKING:  # imported when the command runs, so that its help is fast
     import trio
 
     from pyrmq_core import PullConsumer

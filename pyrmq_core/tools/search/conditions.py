@@ -52,7 +52,7 @@ class TextIn:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The condition that a regular expression of RE2, which needs Arrow, matches in the body's first 64 KiB."""
+    """The condition that a regular expression of RE2 matches in the body's first 64 KiB. It needs Arrow."""
 
     text: str
 

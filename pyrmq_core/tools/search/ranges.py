@@ -34,7 +34,7 @@ async def ranges_of(
 async def offsets_that_answer(
     consumer: PullConsumer, queues: Iterable[MessageQueue], when_ms: int
 ) -> tuple[dict[MessageQueue, int], dict[str, RocketMQError]]:
-    """Returns the first offsets at or after a time from the brokers that answer, and the error of each other broker."""
+    """Returns each queue's first offset at or after a time, and the errors of brokers that do not answer."""
     offsets: dict[MessageQueue, int] = {}
     failures: dict[str, RocketMQError] = {}
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pyrmq_core.model import MessageExt
 from pyrmq_core.tools.search.json_output import json_text
 
-# The characters with which a cell begins that spreadsheets compute.
+# The first characters of cells that a spreadsheet computes as formulas.
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -128,7 +128,7 @@ def _undone(escapes: re.Match[str]) -> str:
 
 
 def _laid_out(body: bytes, start: int, end: int) -> str | None:
-    """Lays out the bytes from `start` to `end` of a JSON object or list, or returns None for any other body."""
+    """Returns the bytes from `start` to `end` of a JSON object or list with line breaks, or None for any other body."""
     text = _text(body, whole=True)
     if text is None or not _is_json(text):
         return None
@@ -139,7 +139,7 @@ def _laid_out(body: bytes, start: int, end: int) -> str | None:
 def _is_json(text: str) -> bool:
     if text.lstrip()[:1] not in ("{", "["):
         return False
-    try:  # parsed only for errors; `len` keeps no value
+    try:  # parsed only to find errors; `len` discards the values
         json.loads(text, object_pairs_hook=len, parse_int=len, parse_float=len, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return False

@@ -79,7 +79,7 @@ def language_of(request: Request) -> Language:
 
 
 def accepted(header: str) -> Language:
-    """Returns the language of the greatest weight in an Accept-Language header, or English if it has none."""
+    """Returns the language with the greatest weight in an Accept-Language header, or English if it has none."""
     of_prefix = {code.partition("-")[0]: language for code, language in LANGUAGES.items()}
     best, most = LANGUAGES["en"], 0.0
     for item in header.split(","):

@@ -44,7 +44,7 @@ class LookUpQueue:
     def __init__(self, at_once: int = LOOK_UPS_AT_ONCE, longest_wait: float = LONGEST_WAIT_SECONDS) -> None:
         self._at_once = at_once
         self._longest_wait = longest_wait
-        # By address, the one whose look-up began last at the end.
+        # By address. The address whose look-up began last is at the end.
         self._lines: dict[str, dict[WaitingLookUp, None]] = {}
         self._under_way: Counter[str] = Counter()
         self._paced: WaitingLookUp | None = None

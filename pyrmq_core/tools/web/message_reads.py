@@ -81,7 +81,7 @@ class FoundMessages:
     skip: int = 0
 
     def rows(self, columns: bool = False) -> list[tuple[MessageExt, str, list[str]]]:
-        """Returns for each message a text and cells.
+        """Returns for each message a text and a list of cells.
 
         The text is the message's error, or the summary of its body. With `columns`, the cells are the message's values
         for the columns, and replace the summary.
@@ -108,7 +108,7 @@ class ShownMessage:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A search of a topic. It is false in a boolean context, and requests the newest messages, if it has no condition.
+    """A search of a topic. Without a condition or filter it is false as a bool, and requests the newest messages.
 
     `since` and `before` limit the time of storing. `contains`, `where` and `regex` are conditions on the message,
     `tags` and `sql` filters at the broker. Empty texts and None set no condition. `queue` has the names of queues,

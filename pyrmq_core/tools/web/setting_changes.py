@@ -1,4 +1,4 @@
-"""Prepares to create topics and groups and to change their settings, with the checks of the command line.
+"""Prepares the creation of topics and groups and changes of their settings, with the checks of the command line.
 
 The settings of each broker are shown as they are and as they will be.
 """

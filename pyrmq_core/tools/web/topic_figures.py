@@ -1,7 +1,7 @@
 """`TopicFigures`: messages, rates and lags of the topics in lists that pages show, queried at a limited rate.
 
-Brokers have no request for the offsets of all topics, so that each topic takes a few requests. A list shows the figures
-that were already queried, and the others when they arrive. While no page shows a list, nothing is queried.
+Brokers have no request for the offsets of all topics, so each topic takes a few requests. A list shows the figures that
+were already queried, and the others when they arrive. While no page shows a list, nothing is queried.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def is_zone_open(request: Request) -> bool:
 
 
 def form_zone(name: str, otherwise: Zone) -> Zone:
-    """Returns the zone in a form's field, or `otherwise` if it is empty. Raises `InvalidArgument` if unknown."""
+    """Returns the zone in a form's field, or `otherwise` if it is empty. Raises `InvalidArgument` if it is unknown."""
     zone = zone_named(name) if name else otherwise
     if zone is None:
         text = Text("zone={zone!r} is no zone that this machine knows; take UTC+08:00", zone=name[:MAX_NAME_CHARACTERS])

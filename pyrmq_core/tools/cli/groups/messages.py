@@ -21,7 +21,7 @@ from pyrmq_core.tools.cli.times import iso_time, optional_instant, shown_time
 from pyrmq_core.tools.search.json_output import json_text
 from pyrmq_core.tools.search.written_messages import members_of
 
-if TYPE_CHECKING:  # the client is loaded by a command that runs, not by its help
+if TYPE_CHECKING:  # imported when a command runs, so that its help is fast
     from pyrmq_core import Admin
     from pyrmq_core.client.admin.message_queries import MessageList
     from pyrmq_core.client.admin.message_tracks import MessageTrack
@@ -144,7 +144,7 @@ async def _by_any_id(admin: Admin, topic: str, msg_id: str, body_bytes: int | No
     result, refused = MessageList((), {}), None
     try:
         result = await admin.messages.by_unique_key(topic, msg_id, body_bytes=body_bytes)
-    except RocketMQError as error:  # no broker of the topic answers; the broker that the id names may
+    except RocketMQError as error:  # the broker in an offset message id may still have the message
         refused = error
     if not result.messages and await _names_a_broker(admin, msg_id):
         return MessageList((await admin.messages.by_id(msg_id, topic=topic),), result.failures)

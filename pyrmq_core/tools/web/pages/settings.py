@@ -27,7 +27,7 @@ Section = tuple[str, SettingsTable, tuple[SettingRow, ...]]
 
 
 async def topic_settings_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns a topic's settings by broker, with a form to change them. Without a topic, the form creates one."""
+    """Returns a topic's settings by broker and a form to change them. If no topic is named, the form creates one."""
     topic, sections = query(request, "topic"), list[Section]()
     config = TopicConfig("", NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES)
     if topic:
