@@ -131,8 +131,8 @@ class ConcurrentWrite(RocketMQError):
 class RocketMQSparkError(Exception):
     """The error that Spark shows: `[CONDITION] fault, where it is, and remedy`.
 
-    It passes between processes and to terminals, and may quote a peer. So it has no character that cannot be encoded in
-    UTF-8 or that controls a terminal.
+    It passes between processes and to terminals, and may contain a peer's text. So it has no character that cannot be
+    encoded in UTF-8 or that controls a terminal.
     """
 
     def __init__(self, text: str) -> None:

@@ -155,7 +155,8 @@ def typed(frame: DataFrame, schema: BodySchema) -> DataFrame:
 def unframed(body: Column, *, protobuf: bool = False) -> Column:
     """Returns the bodies without the five bytes that serializers of Confluent's schema registry write before them.
 
-    With `protobuf`, the byte for the first message of a schema is removed too. Bodies without these bytes become null.
+    With `protobuf`, the byte that selects the schema's first message type is removed, too. Bodies without these bytes
+    become null.
     """
     head = "00" if protobuf else ""
     start = 7 if protobuf else 6

@@ -53,7 +53,7 @@ class RocketMQBroker(AsyncBroker):
         self.invisible = invisible
         self._new_producer = partial(Producer, group, **client)
         self._new_consumer = partial(PopConsumer, group, max_reconsume_times=max_reconsume_times, **client)
-        self._new_consumer()  # raises for wrong arguments now, and opens nothing
+        self._new_consumer()  # raises for wrong arguments
         self._producer: Producer | None = None
         self._consumer: PopConsumer | None = None
         self._shut_down = asyncio.Event()

@@ -1,8 +1,8 @@
 """Makes change rows, with an operation and the row before and after, from the parsed messages of Canal or Debezium.
 
-The order of a key's changes is the order in which the tool read them, which is the database's. Canal sends changes in
-that order, so they are ordered by their offset in the queue. Debezium's sink sends up to `max.batch.size` changes at
-once, in any order, so they are ordered by the time at which Debezium read them, and then by offset.
+The order of a key's changes is the order in which the tool read them, as in the database. Canal sends changes in that
+order, so they are ordered by their offset in the queue. Debezium's sink sends up to `max.batch.size` changes at once,
+in any order, so they are ordered by the time at which Debezium read them, and then by offset.
 
 Nothing else shows the order. MySQL's time of a row, which Canal passes on, is the time at which its statement began,
 before it waited for locks. The LSNs of transactions that were open at a snapshot are below the snapshot's. The log

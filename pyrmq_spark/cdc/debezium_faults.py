@@ -40,8 +40,7 @@ REMEDIES: Final = {
     "or declare string",
 }
 DECIMAL_WORD: Final = 'Decimal"'  # in the schema of a decimal of bytes: the end of DECIMAL and of VARIABLE_DECIMAL
-# Members outside of rows, or in values of several parts, that may be null in an envelope. For a column of such a name,
-# `"name":null` in the text does not show that its row has it.
+# Members outside of rows, or in values of several parts, that may be null, as `canal_rows.NULL_OUTSIDE`.
 NULL_OUTSIDE: Final = (
     "before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns", "snapshot", "db", "sequence",
     "schema", "table", "txId", "lsn", "xmin", "origin", "origin_lsn", "server_id", "gtid", "file", "pos", "row",

@@ -17,7 +17,6 @@ from pyrmq_spark import kafka_hints
 from pyrmq_spark.pyspark_releases import arrow_schema
 from pyrmq_spark.spark_errors import InvalidColumn
 
-# Spark's name of each Arrow type that a source column has.
 SPARK_TYPES: Final[Mapping[pa.DataType, str]] = {
     pa.string(): "string",
     pa.binary(): "binary",

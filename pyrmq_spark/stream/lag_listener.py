@@ -35,8 +35,8 @@ Labels = dict[str, str]
 class QueryFigures:
     """The figures of the queries with one name, or of the query with one id if it has no name.
 
-    `failures`, `batches` and `rows` are sums since the listener was added. `batch_rows` and the fields after it are of
-    the last batch.
+    `failures`, `batches` and `rows` are sums since the listener was added. `batch_rows` and later fields describe the
+    last batch.
     """
 
     active: bool = True

@@ -52,7 +52,6 @@ class StreamOffset:
     beginnings: Offsets = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the JSON object that Spark stores in the checkpoint."""
         written = {"source": SOURCE, "version": VERSION, "offsets": _tree(self.offsets)}
         if self.began:
             written["from"] = _tree(self.began)

@@ -91,7 +91,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: TaskPlanner | None = None
         self._latest: QueueBounds | None = None
         self._latest_json: dict[str, Any] | None = None
-        self._chosen: Offsets = {}  # the end of the last batch
+        self._chosen: Offsets = {}
         self._idle: QueueBounds | None = None  # bounds beyond which `_parsed` has nothing to read
         self._parsed: tuple[dict[str, Any], Offsets] | None = None
         self._planned_end: dict[str, Any] | None = None

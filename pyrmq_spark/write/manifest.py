@@ -50,7 +50,7 @@ SEND_SECONDS: Final = 5.0
 
 # The manifests that this process has seen with one queue.
 _ensured: set[tuple[ConnectionOptions, str]] = set()
-# The key and result of the last read of a manifest for a task, which the tasks of a stage in this worker share.
+# The last read of a manifest: its key and result. The tasks of a stage in this worker share it.
 _last_look: tuple[tuple[object, ...], bool] | None = None
 
 

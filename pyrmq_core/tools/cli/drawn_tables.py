@@ -95,7 +95,7 @@ async def draw_again_and_again(make: Callable[[], Awaitable[str]], interval: flo
 
 
 def cut_to_height(console: Console, text: str) -> Text:
-    """Returns the lines that fit on the terminal. The last line says how many are missing."""
+    """Returns the lines that fit on the terminal. If some do not fit, the last line says how many."""
     lines = list(Text.from_ansi(text.rstrip("\n")).wrap(console, console.width))
     if len(lines) > console.height:
         kept = console.height - 1
@@ -123,7 +123,7 @@ def _console() -> Console:
 
 
 def _plain(console: Console, columns: list[str], cells: list[list[str]], layout: list[tuple[int, bool]]) -> str:
-    # A table that fits is formatted without rich, in a tenth of the time.
+    # Formatting without rich takes a tenth of the time.
 
     def line(texts: Sequence[str]) -> str:
         padded = (

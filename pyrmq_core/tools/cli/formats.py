@@ -20,7 +20,6 @@ from pyrmq_core import MessageExt
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.search.written_messages import FIELDS, json_line
 
-# Returns the printed form of a message.
 MessageLine: TypeAlias = Callable[[MessageExt], str | bytes]
 
 PROPERTY: Final = re.compile(r"properties\[([^\[\]]+)\]")
@@ -83,7 +82,6 @@ def _shown(value: object, spec: str) -> str:
     return format("" if value is None else visible_text(str(value)), spec)
 
 
-# The output forms by their names.
 FORMS: Final[Mapping[str, MessageLine]] = {
     "text": text_line,
     "json": json_line,

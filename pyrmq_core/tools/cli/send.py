@@ -57,7 +57,6 @@ def send(
     **fields: Any,
 ) -> None:
     """Send BODY, or one message for each line of standard input or of files."""
-    # Imported when the command runs, so that its help is fast.
     from pyrmq_core.tools.cli.line_sending import Report, send_lines
     from pyrmq_core.tools.cli.message_lines import LineForm
 

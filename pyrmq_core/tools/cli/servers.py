@@ -19,7 +19,6 @@ class SectionedCommand(click.Command):
     """A command whose help lists the connection options below its own options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the command's own options and the connection options as two lists. Leaves out an empty list."""
         for title, wanted in (("Options", False), ("Connection", True)):
             records = [
                 record
@@ -44,7 +43,7 @@ def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
 
     Ctrl-C raises `KeyboardInterrupt`. SIGTERM ends the command with status 143, and SIGHUP with 129.
     """
-    import trio  # imported only when a command runs
+    import trio
 
     trio.run(functools.partial(_interruptible, call, *args))
 

@@ -1,6 +1,5 @@
 """Prints rows as a table for people or as JSON for programs, once or, with `--watch`, at intervals.
 
-With `--watch` a table takes the whole terminal. If the output is not a terminal, it is printed each time.
 `drawn_tables`, which formats the tables for people, is imported only when it is needed.
 """
 

@@ -42,8 +42,7 @@ MIB: Final = 1024 * 1024
 # The matches of a time slice are collected until the slice is read, and sorted by time. Beyond this size they are
 # yielded earlier.
 HELD_BYTES: Final = 64 * MIB
-# They are also yielded after this many unpacked bytes of one slice. A slice can be of any size, since messages of one
-# millisecond are not divided.
+# Matches are also yielded after this many unpacked bytes of a slice, whose size has no limit.
 UNPACKED_BYTES: Final = 256 * MIB
 UNREADABLE_KEPT: Final = 10
 

@@ -19,8 +19,7 @@ FIRST_SLICE_MS: Final = 60_000
 # The first slice is short, so that the first match is shown soon.
 FIRST_MESSAGES: Final = 4
 MOST_MESSAGES: Final = 65_536
-# If the messages of a slice have fewer bytes than the first number, the next slice is longer. If they have more than
-# the second, it is shorter.
+# If a slice has fewer bytes than the first number, the next is longer, and if it has more than the second, shorter.
 LIGHT_BYTES: Final = 16 * 1024 * 1024
 HEAVY_BYTES: Final = 64 * 1024 * 1024
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

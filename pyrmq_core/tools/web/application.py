@@ -72,7 +72,6 @@ FORMS: Final[Mapping[str, PageOf]] = {
     "/delete": delete_page,
 }
 CONFIRMED: Final = "/confirmed"
-# The links at the top of every page, in this order.
 NAVIGATION: Final = (
     ("/", Text("Cluster")),
     ("/topics", Text("Topics")),
@@ -147,7 +146,6 @@ def application(
 
 
 def download_routes(look_ups: LookUps) -> list[Route]:
-    """Returns the routes of downloads: the body of a message, and the matches of a search."""
     downloads = RequestSlots(MAX_DOWNLOADS)
 
     async def body(request: Request) -> Response:
@@ -213,7 +211,6 @@ class Download(Response):
         self._bytes, self._slots, self._address = body, slots, address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the response in pieces by ASGI, or an error 503 if too many downloads are in progress."""
         slot = self._slots.take(self._address)
         if slot is None:
             await PlainTextResponse(BUSY, 503)(scope, receive, send)

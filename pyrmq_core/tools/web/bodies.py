@@ -17,7 +17,6 @@ Receive = Callable[[], Awaitable[AsgiMessage]]
 
 # The most bytes of a request's body: a message has at most 4 MiB, and a form's percent-encoding can triple each byte.
 MAX_BODY_BYTES: Final = 13 << 20
-# The most bytes of all request bodies together.
 MAX_BODIES_BYTES: Final = 5 * MAX_BODY_BYTES
 BODY_SECONDS: Final = 5.0
 LEAST_BYTES_A_SECOND: Final = 32 * 1024

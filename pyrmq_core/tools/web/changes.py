@@ -359,7 +359,6 @@ class Changes:
         return await topic_change(self._admin, form)
 
     async def _check_users_topic(self, topic: str) -> None:
-        """Raises `InvalidArgument` for an invalid topic name, and for a topic of RocketMQ itself."""
         check_topic(topic)
         if topic_kind(topic, await self._look_ups.topics()) == ROCKETMQ:
             raise InvalidArgument(Text("topic {topic} is RocketMQ's own", topic=topic))

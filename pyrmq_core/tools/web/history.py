@@ -22,7 +22,7 @@ SELDOM_SECONDS: Final = 60.0
 MAX_CURVES: Final = 50
 # The most lines of a curve. If a topic has more groups, those in its latest samples are drawn.
 MAX_LINES: Final = 8
-# The samples of 3 hours, at one in 10 s.
+# 3 hours, at one sample in 10 s.
 MAX_SAMPLES: Final = 1080
 # Members commit offsets every 5 s, so that a rate over a shorter time would jump.
 RATED_OVER: Final = timedelta(seconds=30)
@@ -124,5 +124,4 @@ class AcknowledgedRates:
             del self._looks[oldest], self._rates[oldest]
 
     def get(self, key: Hashable) -> float | None:
-        """Returns the rate of the group with this key, in messages a second, or None before the second `add`."""
         return self._rates.get(key)

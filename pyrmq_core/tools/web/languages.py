@@ -63,7 +63,6 @@ class Language:
 
 
 def read_languages() -> dict[str, Language]:
-    """Returns the languages of the page by code, English first, with their translations read from files."""
     parts: dict[str, dict[str, str]] = json.loads((TABLES / "zh-CN.json").read_text(encoding="utf-8"))
     texts = {key: text for part in parts.values() for key, text in part.items()}
     english = Language("en", "English", {key: key for key in texts}, {})

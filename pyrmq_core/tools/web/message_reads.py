@@ -39,7 +39,6 @@ from pyrmq_core.tools.web.masks import NO_MASKS, MaskedCondition, Masks
 # The most messages in a list. Twice as many are read, divided among the queues.
 SHOWN_MESSAGES: Final = 64
 QUEUES_READ_AT_ONCE: Final = 8
-# The most queues that a page of a topic's messages reads.
 MAX_QUEUES_READ: Final = 256
 # A search ends after this many bytes, stored or unpacked, or seconds. By default it covers the last hour.
 SEARCHED_BYTES: Final = 256 * 1024 * 1024
@@ -53,7 +52,6 @@ PAGE_BODY_BYTES: Final = 16 * 1024 * 1024
 LAYOUTS_AT_ONCE: Final = 1
 # The beginning of a body that is masked for lists, which show a summary of it.
 MASKED_BYTES: Final = 4 * SUMMARY_BYTES
-# The longest text of a column.
 CELL_CHARACTERS: Final = 80
 MILLISECOND: Final = timedelta(milliseconds=1)
 

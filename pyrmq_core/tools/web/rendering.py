@@ -100,10 +100,7 @@ class Pages:
         self._templates.globals.update({"link": link, "_": _said, "languages": LANGUAGES, **shared})
 
     def page(self, request: Request, template: str, values: Mapping[str, Any], status: int) -> HTMLResponse:
-        """Renders a template with the viewer's time zone and language.
-
-        A character that UTF-8 cannot encode becomes a question mark.
-        """
+        """Renders a template with the viewer's time zone and language."""
         zone = zone_of(request)
         zones = OFFERED if zone.name in OFFERED else (*OFFERED, zone.name)
         shared = {"zone": zone, "zones": zones, "is_zone_open": is_zone_open(request)}

@@ -19,7 +19,6 @@ KINDS: Final[Mapping[str, str]] = {".css": "text/css", ".js": "text/javascript",
 HASH_CHARACTERS: Final = 16
 # The hash in a name changes with the content, so that browsers need not ask again.
 CACHE: Final = "public, max-age=31536000, immutable"
-# Compression saves little for shorter responses.
 MIN_BYTES: Final = 1024
 PAGE_LEVEL: Final = 5
 

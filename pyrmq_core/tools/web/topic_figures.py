@@ -84,7 +84,6 @@ class TopicFigures:
                 await self._changed.wait()
 
     def refresh(self) -> None:
-        """Schedules a new query of every figure, after a change."""
         self._tried_at.clear()
 
     async def look_up(self) -> None:

@@ -21,14 +21,13 @@ Program = Callable[[list[str]], int]
 
 
 class ServerGroup(CommandGroup):
-    """A group of commands that runs a server's program if no command is named."""
+    """A group of commands that runs a server's program, with all arguments, if no command is named."""
 
     def __init__(self, name: str, program: Program, about: str) -> None:
         super().__init__(name=name, help=about)
         self._program = program
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the arguments of a command. The arguments of a server stay unparsed."""
         if args and not args[0].startswith("-"):
             return super().parse_args(ctx, args)
         ctx.meta[SERVER_ARGUMENTS] = list(args)
@@ -36,7 +35,6 @@ class ServerGroup(CommandGroup):
         return []
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the named command. If no command is named, runs the server until it ends."""
         arguments = ctx.meta.get(SERVER_ARGUMENTS)
         if arguments is None:
             return super().invoke(ctx)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import GroupSummary, QueueProgress
 
 KINDS: Final[tuple[str, ...]] = (Text("own"), Text("RocketMQ's"))
-# The longest stack that a page shows.
 MAX_STACK_CHARACTERS: Final = 256 * 1024
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
 GROUP_ORDERS: Final[Mapping[str, Callable[[GroupSummary], Any]]] = {
@@ -101,7 +100,6 @@ async def group_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def stack_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the page of a member's thread stacks."""
     group, client_id = needed(request, "group"), needed(request, "client")
     stack = await look_ups.stack(group, client_id)
     left_out = max(0, len(stack) - MAX_STACK_CHARACTERS)

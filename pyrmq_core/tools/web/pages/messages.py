@@ -107,7 +107,6 @@ def _listed(result: FoundMessages, wanted: Wanted) -> dict[str, object]:
 
 
 async def message_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the page of one message, which the query names by queue and offset."""
     place, offset = place_of(request)
     shown = await look_ups.shown(place, offset, query(request, "form"), page_number(request, "part"))
     if shown is None:

@@ -124,7 +124,6 @@ async def delete_page(request: Request, look_ups: LookUps) -> Shown:
 
 
 async def consume_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the form to have one member of a group consume a stored message."""
     group, (queue, offset) = needed(request, "group"), place_of(request)
     members = (await look_ups.describe(group)).members
     return Shown("consume.html", {"group": group, "queue": queue, "offset": offset, "members": members})

@@ -94,7 +94,6 @@ def topic_kind(name: str, topic_names: TopicNames) -> str:
 
 
 async def topic_page(request: Request, look_ups: LookUps) -> Shown:
-    """Returns the page of a topic: its queues by broker, their offsets, its groups and rates."""
     topic = needed(request, "topic")
     look_ups.watch(Curve("topic", topic))
     stats = await look_ups.topic_stats(topic)
