@@ -69,8 +69,8 @@ def apply(
     it does not exist. Only with `merge`, `positions` is a directory that keeps the next offsets. `table` reads the
     rows, `applied` the offsets.
 
-    `check` examines each batch. `RMQ_UNFIT_CAPTURE` is raised where the table would differ from its database, unless
-    `accept` has the setting. If a stream's first batch has no change of `table`, a warning is logged.
+    `check` examines a sample of each batch. `RMQ_UNFIT_CAPTURE` is raised where the table would differ from its
+    database, unless `accept` has the setting. If a stream's first batch has no change of `table`, a warning is logged.
     `RMQ_MISSING_CHANGES` is raised if messages before or in the batch are missing, `RMQ_LACKING_COLUMN` if a new row
     begins with a change that lacks a value.
     """

@@ -36,7 +36,7 @@ from pyrmq_core.tools.web.hit_files import HitFile
 from pyrmq_core.tools.web.look_up_queue import LookUpQueue, WaitingLookUp
 from pyrmq_core.tools.web.masks import NO_MASKS, MaskedCondition, Masks
 
-# The most messages in a list. Twice as many are read, divided among the queues.
+# The most messages in a list. At most twice as many are read, divided among the queues.
 SHOWN_MESSAGES: Final = 64
 QUEUES_READ_AT_ONCE: Final = 8
 MAX_QUEUES_READ: Final = 256
