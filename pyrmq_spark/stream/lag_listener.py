@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-# The most queries that are kept. Ended ones stay until then, so that their last batch is seen.
+# Beyond this many queries, ended ones are dropped. Until then, their last batch is shown.
 QUERIES_KEPT: Final = 100
 METER: Final = "pyrmq_spark"
 Labels = dict[str, str]

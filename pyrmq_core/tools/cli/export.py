@@ -245,7 +245,7 @@ class LinesCopy(Copy):
         self._write(message)
 
     def close(self) -> None:
-        # Only the text layer is closed, since the caller closes the file.
+        # The text layer is only detached, since the caller closes the file.
         self._text.detach()
 
 

@@ -111,7 +111,7 @@ async def _oldest_ms(consumer: PullConsumer, queue: MessageQueue, kept: OffsetRa
 
 
 async def _heal(parts: Parts, counting: MessageQueue, others: list[MessageQueue]) -> tuple[int, int]:
-    """Commits the batches that are recorded in the queues `others` in the valid queue `counting`, and removes `others`.
+    """Commits in the valid queue `counting` the batches that the queues `others` record, and removes `others`.
 
     Returns how many batches it committed, and how many were committed already.
     """
