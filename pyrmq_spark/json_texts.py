@@ -1,9 +1,9 @@
-"""Parses JSON texts to Spark rows by expressions of Spark SQL alone, and more strictly than Spark's `from_json`.
+"""Parses JSON texts to Spark rows by Spark SQL expressions without UDFs, and more strictly than Spark's `from_json`.
 
-`from_json` ignores what follows the first value of a text, makes infinity of 1e400, and, for a number in a column of
-strings, returns the text of a double, which may lack digits. So the text is put inside an object,
+`from_json` ignores what follows the first value of a text, and reads 1e400 as infinity. For a number in a column of
+strings it returns the text of a double, which may lack digits. So the text is put inside an object,
 `{"body":[TEXT],"end":"MARK"}`, which is complete only if the text is one JSON object. Where a string of a row may be
-such a number, the text is read again for the strings alone, with each number in quotes and behind a mark.
+such a number, the text is read again only for the strings, with each number in quotes and after a mark.
 
 Nothing here analyzes a frame or parses a schema in the JVM, which Spark refuses in the functions of a declarative
 pipeline.

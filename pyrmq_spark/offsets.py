@@ -58,7 +58,7 @@ def check_batch_start(position: Position, option: str) -> None:
 
 
 def check_order(start: Mapping[MessageQueue, Point], end: Mapping[MessageQueue, Point]) -> None:
-    """Raises `InvalidOffsets` if the options alone show that an end is before its start."""
+    """Raises `InvalidOffsets` if the options show, without queries to brokers, that an end is before its start."""
     for queue in sorted(start):
         first, last = start[queue], end[queue]
         ordered = type(first) is not type(last) or (
@@ -84,8 +84,8 @@ def committed_of(points: Mapping[MessageQueue, Point]) -> list[MessageQueue]:
 class BrokerAnswers:
     """The answers of brokers about the queues of a read.
 
-    `bounds` are each queue's lowest kept offset and the offset of its next message. `at_time` is the offset of the
-    first message stored at or after the time in the option, or the upper bound if there is none. `committed` is the
+    `bounds` are the offset of each queue's oldest message and the offset of its next one. `at_time` is the offset of
+    the first message stored at or after the time in the option, or the upper bound if there is none. `committed` is the
     group's offset, or None. For brokers in `masterless` a slave reported the bounds, and the master may keep more
     messages.
     """

@@ -101,7 +101,7 @@ TIME_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0,
 
 
 def time_span(value: str, name: str) -> float:
-    """Returns the seconds in Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`. A number alone is milliseconds."""
+    """Returns the seconds in Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`. Milliseconds need no unit."""
     match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
     if match is None:
         raise InvalidOption(f"option {name} is {value!r}; it must be a time such as 500ms, 30s, 15m, 1h or 1d")

@@ -130,7 +130,7 @@ def _read(label: str, value: Any, read: Callable[[Any], T], kind: str) -> T:
 
 
 class _HeldTask:
-    """A received task, whose message stays invisible until the task ends, is acknowledged or is given back."""
+    """A received task, whose message stays invisible until the task ends, is acknowledged or is returned."""
 
     def __init__(self, delivery: PopDelivery, invisible: float, all_held: set[_HeldTask]) -> None:
         self.task_id = delivery.message.keys

@@ -1,4 +1,4 @@
-"""Change data capture: the messages of Canal and Debezium as rows of changes, by expressions of Spark SQL alone.
+"""Change data capture: the messages of Canal and Debezium as rows of changes, by Spark SQL expressions without UDFs.
 
 A change row has `op` (insert, update or delete), `key`, `before`, `after` and `sequence`, which orders the changes of a
 key. An update that changes the key becomes a delete and an insert.

@@ -72,13 +72,13 @@ def debezium(
     PostgreSQL does not send an unchanged long value, for which Debezium writes the `placeholder`. Such a change ends
     the query. With `unavailable="mark"` the changes have another column, `unavailable`, with the names of those columns
     of `after`, which are null there. Set `full_images` if PostgreSQL's table has REPLICA IDENTITY FULL. Without it,
-    `before` of deletes has the key alone, since the other columns have values that no row had.
+    `before` of deletes has only the key, since the other columns have values that no row had.
 
     After a kill Debezium sends changes again, with another `sequence` and the same `keys` and `source`. A table of all
-    versions (SCD 2) needs each only once, so `frame` is then
-    `messages.withColumn("source", get_json_object(col("body").cast("string"), "$.source"))` with
-    `dropDuplicates(["topic", "keys", "source"])`, or `$.payload.source` where messages have a schema. A stream keeps
-    each `source` in its state, and must not divide a queue (`minPartitions`).
+    versions (SCD 2) needs each only once, so `frame` is then `messages.withColumn("source",
+    get_json_object(col("body").cast("string"), "$.source"))` with `dropDuplicates(["topic", "keys", "source"])`, or
+    `$.payload.source` where messages have a schema. A stream keeps each `source` in its state, and must not divide a
+    queue (`minPartitions`).
     """
     rows = debezium_rows(
         frame,

@@ -45,8 +45,8 @@ EXCHANGED: Final = (
 def in_order(rows: DataFrame, names: Sequence[str], *, logged: bool) -> DataFrame:
     """Returns the columns `names` of the changes, unsorted.
 
-    In a batch, `sequence` has new values, which give the order of the database. `rows` have the struct `change`, its
-    message's queue and offset, and the columns `HINTS` about its order. If `logged`, the hints have the position in the
+    In a batch, `sequence` gets new values in the order of the database. `rows` have the struct `change`, its message's
+    queue and offset, and the columns `HINTS` about its order. If `logged`, the hints have the position in the
     database's log, which reveals a wrong order. A batch fails if the order of a key's changes is unknown. Streams are
     not checked.
     """

@@ -109,7 +109,7 @@ def apply(
 
 
 def table(spark: SparkSession, into: str | os.PathLike[str], *, merge: bool = False) -> DataFrame:
-    """Returns the rows of a table that `apply` keeps: a directory of Parquet, or with `merge` a table's name."""
+    """Returns the rows of a table that `apply` writes: a directory of Parquet, or with `merge` a table's name."""
     name = os.fspath(into)
     rows = _newest(spark, name) if merge else _rows(spark, name, _positions(spark, f"{name}/positions")[1])
     if rows is None:

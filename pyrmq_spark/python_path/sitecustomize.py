@@ -11,7 +11,7 @@ this file sets `OMP_NUM_THREADS` to 1 there, unless it has a value. The process 
 rarely: while it loads modules, nearly nothing is garbage, and the collections took 40 ms.
 
 Spark's daemon forks a worker for each task in Python that finds no idle one, and ends a worker that was idle for a
-minute. The daemon loads nothing before it forks, so each worker loads PySpark and the libraries of this source anew.
+minute. The daemon loads nothing before it forks, so each worker loads PySpark and the libraries of this source again.
 This file loads them in the daemon (`load_before_forks`). A worker that Spark does not need any more ends without a
 traceback (`end_quietly`).
 

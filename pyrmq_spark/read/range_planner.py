@@ -5,7 +5,7 @@ long, and if there are still fewer ranges than `min_partitions`, large ranges ar
 
 Kafka's source has a task for each range. Here small ranges share a task, in their order: running a task in Python takes
 Spark about as long as reading 10,000 small messages. The driver does not know the cores of the cluster, so the number
-of tasks follows from the work alone, unless `min_partitions` requires more.
+of tasks follows only from the work, unless `min_partitions` requires more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The progress of a query: its lag by queue, and offsets published to brokers under a consumer group.
 
-Published offsets are for monitoring (`mqadmin consumerProgress`) alone: a query continues from its checkpoint. A query
+Published offsets are only for monitoring (`mqadmin consumerProgress`): a query continues from its checkpoint. A query
 with the option `consumerGroup` publishes each batch one batch late, and never its last one, since Spark does not report
 to a source that a batch has ended. `OffsetPublisher` and `commit_offsets` also publish the last batch.
 """

@@ -76,8 +76,7 @@ class SearchForm:
     """The settings of a search: its filters at the broker, its limits, its order, and what it keeps of a match.
 
     The search ends after `max_bytes` of records or bodies, but not within the first slice of time. It waits `patience`
-    seconds for a failing broker. `keep` may shorten a match, which saves memory. `most` limits the matches that are
-    kept of a slice.
+    seconds for a failing broker. `keep` may shorten a match, which saves memory. `most` limits the matches of a slice.
     """
 
     tags: str = "*"

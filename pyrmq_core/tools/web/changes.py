@@ -1,6 +1,6 @@
 """`Changes`: the changes that users may make on the web page, if changes are allowed at all.
 
-A submitted form changes nothing yet: the answer is a page that describes the change and asks to confirm it. The
+A submitted form changes nothing yet: the response is a page that describes the change and asks to confirm it. The
 confirmation carries a ticket, a random text that is valid once, so reloading a page does not repeat the change. Before
 a confirmed change is made, it is prepared again. If the description then differs, the user is asked again.
 """

@@ -84,7 +84,7 @@ class History:
         return tuple(due)
 
     def add(self, curve: Curve, sample: Sample) -> None:
-        """Adds a sample to a curve, if it is later than the curve's last sample, and the curve is kept."""
+        """Adds a sample to a curve in memory, if it is later than the curve's last sample."""
         samples = self._curves.get(curve)
         if samples is not None and (not samples.kept or samples.kept[-1].seconds < sample.seconds):
             samples.kept.append(sample)
@@ -101,7 +101,7 @@ class History:
 class AcknowledgedRates:
     """The rates at which groups acknowledge, in messages a second, each under a key that the caller chooses.
 
-    A rate is usually computed over the last 30 s to 60 s. Only the `MAX_RATED` keys that were added last are kept.
+    A rate is usually computed over the last 30 s to 60 s. Beyond `MAX_RATED` keys, the oldest are dropped.
     """
 
     def __init__(self) -> None:

@@ -193,7 +193,7 @@ class MessageReads:
     ) -> tuple[Search, datetime]:
         """Returns the search to run, and the store time from which it reads.
 
-        `keep` converts each match. `most` limits the matches that are kept of a slice of time, and None sets no limit.
+        `keep` converts each match. `most` limits the matches of a slice of time, and None sets no limit.
         """
         since = datetime.now(UTC) - SEARCHED_TIME if wanted.since is None else wanted.since
         queues = queues_named(await self.consumer.message_queues(wanted.topic), wanted.queue.split())

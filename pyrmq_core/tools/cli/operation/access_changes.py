@@ -47,7 +47,7 @@ def change(
 def show_gathered(
     gathered: Gathered[Any], rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool
 ) -> None:
-    """Prints the rows, and on standard error the brokers that did not answer, which make the exit status 1."""
+    """Prints the rows. Names brokers that did not answer on standard error, and then ends with status 1."""
     show(rows, columns, as_json=as_json)
     for error in gathered.failures.values():
         click.echo(visible_text(f"Error: {error}"), err=True)

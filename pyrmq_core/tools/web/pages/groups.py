@@ -67,7 +67,7 @@ async def groups_page(request: Request, look_ups: LookUps) -> Shown:
 async def group_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the page of a consumer group. Its lag is sampled for a chart while the page is viewed.
 
-    Queues are listed under the member that holds them, the member with most lag first.
+    Queues are listed under the member that consumes them, the member with most lag first.
     """
     group = needed(request, "group")
     look_ups.watch(Curve("lag", group))
