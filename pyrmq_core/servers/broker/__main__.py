@@ -22,17 +22,21 @@ from pyrmq_core.servers.broker.settings.setting_values import read_config_file
 
 log = logging.getLogger("pyrmq_core.servers.broker")
 
-# How long a thread that makes the text of a file may keep the loop waiting, each time the loop returns from a system
-# call. With Python's default of 5 ms, a send of 1 ms took 20 ms.
+# How long another thread, such as one that encodes a file, may hold the interpreter lock while the event loop waits for
+# it. With Python's default of 5 ms, a send of 1 ms took 20 ms.
 SWITCH_SECONDS: Final = 0.0005
-# A held pull is some seven living objects. With Python's defaults (700, 10, 10) the collector visited all objects
-# thirteen times while 40,000 pulls arrived, for up to 1.5 s in which no request was answered. With these numbers it
-# visits 30,000 young objects at a time, in some milliseconds, and all objects after every twenty million.
+# The thresholds of the garbage collector. A waiting pull consists of about seven objects. With Python's defaults (700,
+# 10, 10) the collector visited all objects thirteen times while 40,000 pulls arrived, and requests waited up to 1.5 s.
+# With these thresholds it visits 30,000 young objects at a time, in a few milliseconds, and all objects after every
+# twenty million new ones.
 OBJECTS_BEFORE_COLLECTIONS: Final = (10_000, 2, 700)
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.servers.broker") -> int:
-    """Runs a broker until a signal. Returns 0, or 1 after a failure. Invalid arguments exit with 2 (argparse)."""
+    """Runs a broker until a signal stops it. Returns 0, or 1 after a failure.
+
+    For invalid arguments, argparse exits with 2.
+    """
     options = _parser(prog).parse_args(arguments)
     return exit_status(lambda: _start(options), "broker")
 

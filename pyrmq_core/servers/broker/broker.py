@@ -42,8 +42,8 @@ from pyrmq_core.servers.broker.timers.service import Timers
 from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
 from pyrmq_core.servers.broker.transactions.transactions import Transactions
 
-# How many requests may read complete tables at a time, how many may read or wait, and the most seconds of waiting: each
-# takes time of the loop, and memory for its answer.
+# Limits on requests that read complete tables, since each takes time of the event loop and memory: how many may read at
+# a time, how many may read or wait, and how long one may wait.
 LONG_REQUESTS_AT_ONCE: Final = 4
 MOST_LONG_REQUESTS: Final = 64
 LONG_TURN_SECONDS: Final = 5.0
@@ -69,10 +69,10 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The connected clients and what belongs to them: held pulls, locks, notices.
+    """The connected clients, their held pulls (which wait for a message), their queue locks, and notices to them.
 
-    `calls` are requests of administrators that the broker passes on to consumers. `replies` are reply messages
-    (request/reply), which the broker passes on to the client that sent the request message.
+    `calls` passes requests of administrators on to consumers. `replies` passes reply messages (request/reply) on to the
+    client that sent the request message.
     """
 
     table: ClientTable
@@ -108,7 +108,7 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The connections to NameServers and to the other brokers of this broker's name. `slave` is None on a master."""
+    """The connections to NameServers, and to this broker's master or slaves. `slave` is None on a master."""
 
     registration: BrokerRegistration
     announcer: TopicAnnouncer

@@ -1,5 +1,4 @@
-"""Long work on the event loop: `InTurns` lets other tasks run between steps, `BoundedWork` limits how many tasks
-work."""
+"""Long work on the event loop: `InTurns` lets other tasks run between its steps, `BoundedWork` limits its tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import trio
 
 T = TypeVar("T")
 
-# The steps that a task with long work does before other tasks run; a step takes some 10 us.
+# How many steps of long work a task does before other tasks run. A step takes some 10 us.
 STEPS_AT_ONCE: Final = 64
 
 
@@ -41,7 +40,7 @@ async def take_all(steps: Iterable[object]) -> None:
 class BoundedWork:
     """A limit on long work: at most `at_once` tasks work at a time, and at most `most` tasks work or wait.
 
-    A task waits at most `turn_seconds`.
+    A task waits at most `turn_seconds` seconds.
     """
 
     def __init__(self, at_once: int, most: int, turn_seconds: float) -> None:
@@ -59,8 +58,8 @@ class BoundedWork:
     ) -> T | None:
         """Runs `work` as soon as fewer than `at_once` tasks work, and returns its result.
 
-        Returns None, without running it, if too many tasks work or wait, or if it would wait too long. The coroutine
-        `ready` is awaited first, within the same time limit.
+        Returns None, without running it, if too many tasks work or wait, or if it waited too long. Before that,
+        `ready` is awaited within the same time limit.
         """
         if self.tasks >= self.most:
             return None

@@ -17,7 +17,7 @@ from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 class MemberChanges:
     """The reactions to changed consumer groups.
 
-    The clients of a changed group get a notice. If a group has no clients left, its filters are marked as unused.
+    The clients of a changed group get a notice. If a group has no clients left, its SQL92 filters are marked as unused.
     """
 
     settings: LiveSettings
@@ -27,9 +27,9 @@ class MemberChanges:
     notices: GroupNotices
 
     def note(self, groups: Iterable[str]) -> None:
-        """Schedules a notice to the clients of changed groups, except groups that broadcast or disabled notices.
+        """Schedules a notice to the clients of changed groups, unless a group broadcasts or disables notices.
 
-        Marks the filters of groups without clients as unused.
+        Marks the SQL92 filters of groups without clients as unused.
         """
         notified = []
         for name in groups:

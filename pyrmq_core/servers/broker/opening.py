@@ -94,7 +94,7 @@ class StoreParts(StoreListener):
     async def open(self, config: BrokerConfig) -> None:
         """Opens the store and the parts' files. Raises `StoreError` if that fails."""
         self.store.files.lock()
-        self.topics.load()  # opening the queues needs each topic's kind of queue
+        self.topics.load()  # before the queues are opened, whose format depends on their topic
         opened = partial(self.store.open, os.getpid(), is_copy=config.is_slave, listener=self)
         recovery = await trio.to_thread.run_sync(opened)
         log.info("store opened: %s", recovery)

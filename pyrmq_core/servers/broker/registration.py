@@ -43,19 +43,19 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 log = line_logger(__name__)
 
-# The least and the greatest period (BrokerController.start).
+# The least and the greatest time between two registrations (BrokerController.start).
 PERIOD_SECONDS: Final = (10.0, 60.0)
 FIRST_REPEAT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
-# How long a send waits until the NameServers know the topic that it created, so that the next client finds a route. A
-# send to 5.4.0 waits for registerBrokerTimeoutMills, 24 s; 4.9.7 waits for no answer, and a route may be missing.
+# How long a send waits until the NameServers know the topic that it created, so that the next client finds a route.
+# RocketMQ 5.4.0 waits up to registerBrokerTimeoutMills, 24 s. 4.9.7 does not wait, and a route may be missing.
 ANNOUNCE_SECONDS: Final = 3.0
 UNREGISTER_SECONDS: Final = 3.0
-# Less than the time for all NameServers together, so that a NameServer without an answer is logged.
+# Less than UNREGISTER_SECONDS, so that a NameServer that does not answer is logged before all calls are cancelled.
 UNREGISTER_CALL_SECONDS: Final = 2.5
-# How long a registration waits for the file of its topics.
+# How long a registration waits until the file of the topics is written.
 FILE_SECONDS: Final = 1.0
-# Registrations of more topics are encoded in a worker thread: 10,000 topics take some 50 ms, every 30 s.
+# Registrations of more topics than this are encoded in a worker thread, since 10,000 topics take some 50 ms.
 TOPICS_AT_ONCE: Final = 100
 
 
@@ -83,7 +83,7 @@ class BrokerRegistration:
         self._pool = pool
         self._user = config.access.inner_client
         self._succeeded = trio.Event()
-        # The addresses of a slave's master in the last NameServer's answer; `on_master` is called when they change.
+        # On a slave: its master's addresses in a NameServer's latest answer. `on_master` is called when they change.
         self._on_master = on_master
         self.master_address: str | None = None
         self.master_ha_address: str | None = config.ha_master_address or None
@@ -125,14 +125,14 @@ class BrokerRegistration:
     async def announce(self) -> None:
         """Sends the changed topics to the registered NameServers. Returns after all answers or a timeout.
 
-        A failure is only logged. A NameServer gets every topic that changed since the version that it acknowledged
-        last. A NameServer of 5.x gets a request for each topic. One of 4.9 gets a registration with these topics only,
-        which at 5.x could remove all others (deleteTopicWithBrokerRegistration).
+        A failure is only logged. A NameServer gets all topics that changed since the version that it acknowledged last.
+        RocketMQ 4.9 gets them in one registration. 5.x gets a request for each topic, since it could take such a
+        registration for a complete one and remove all other topics (deleteTopicWithBrokerRegistration).
         """
         with trio.move_on_after(ANNOUNCE_SECONDS):
             async with trio.open_nursery() as nursery:
                 for server in self._servers:
-                    # A NameServer that does not know this broker would refuse a single topic; it soon gets all topics.
+                    # Any other NameServer would refuse a single topic, and soon gets a registration of all topics.
                     if server.is_registered:
                         nursery.start_soon(self._announce, server)
 
@@ -161,14 +161,14 @@ class BrokerRegistration:
             succeeded = await self._register(server)
             server.tried.set()
             if succeeded and not was_registered and sent != self._topics.data_version:
-                continue  # a topic was made during the registration, and was not announced
+                continue  # a topic was created meanwhile, and `announce` skipped this unregistered NameServer
             with trio.move_on_after(pause if succeeded else RETRY_SECONDS):
                 await server.again.wait()
                 await trio.sleep(RETRY_SECONDS)
             pause = self._period_seconds if succeeded else pause
 
     async def _keep_alive(self, server: _NameServer) -> None:
-        """Sends heartbeats between the registrations, so that the NameServer soon notices the end of this broker."""
+        """Sends heartbeats between the registrations, so that the NameServer soon notices if this broker has died."""
         config = self._config
         while True:
             await trio.sleep(config.broker_heartbeat_interval / 1000)
@@ -223,7 +223,7 @@ class BrokerRegistration:
     async def _register_singly(self, server: _NameServer, topics: Sequence[TopicConfig]) -> bool:
         """Registers topics with a NameServer, one request for each. Returns False, and logs the reason, if it fails.
 
-        The NameServer is first asked if it knows this broker, since it would answer success even to an unknown one.
+        First checks that the NameServer knows this broker, since it answers success even to an unknown one.
         """
         version, broker_name = self._topics.data_version, self._header.broker_name
         try:
@@ -241,7 +241,7 @@ class BrokerRegistration:
         return True
 
     def note_master(self, address: str | None, ha_address: str | None) -> None:
-        """Saves the master's addresses. None leaves the old address, since the master may come back there."""
+        """Saves the master's addresses. None leaves an old address unchanged, since the master may return there."""
         before = self.master_address, self.master_ha_address
         self.master_address = address or self.master_address
         if not self._config.ha_master_address:
@@ -288,7 +288,7 @@ class BrokerRegistration:
         return tuple([replace(topic, perm=topic.perm & permission) for topic in topics])
 
     async def _is_known(self, server: _NameServer) -> bool:
-        """Returns True if the NameServer has the current version of the topics. The query counts as a heartbeat."""
+        """Returns True if the NameServer has the current version of the topics. The query is also a heartbeat."""
         version = self._topics.data_version
         try:
             answer = await self._call(server, self._query(), self._timeout_seconds)
@@ -327,9 +327,9 @@ class _NameServer:
         self.address = address
         self.is_registered = False
         self.tried = trio.Event()
-        self.again = trio.Event()  # set by any failure, even of a single topic: all topics are sent soon
+        self.again = trio.Event()  # set to register all topics soon, as after any failure
         self.registering = trio.Lock()
-        self.version = 0  # of its release, by its last answer
+        self.version = 0  # the RocketMQ release of the NameServer, from its last answer
         self.acknowledged = NO_VERSION  # the version of the topics that this NameServer has
         self._failed = RareLine()
 

@@ -8,9 +8,9 @@ queue is set back to that end.
 
 A restarted master adopts the offsets that were committed at a slave that acted for it
 (`MasterRole.take_progress_back`). It does so before it registers, so that no consumer fetches an older offset. For each
-queue and each delay level the greater offset counts, unless it lies beyond the end of this master's queue. Timers that
-a slave of RocketMQ delivered by another broker (enableRemoteEscape) are delivered again. Source:
-broker/BrokerPreOnlineService.java (syncMetadataReverse), 5.4.0.
+queue and each delay level the greater offset is used, unless it lies beyond the end of this master's queue. Timer
+messages that a slave running RocketMQ delivered through another broker (enableRemoteEscape) are delivered twice.
+Source: broker/BrokerPreOnlineService.java (syncMetadataReverse), 5.4.0.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 CHECK_SECONDS: Final = 5.0
 # The most seconds to fetch a master's table, which may have 16 MiB.
 TABLE_SECONDS: Final = 30.0
-# How long a record waits for its unknown topic, which decides the kind of its queue.
+# How long a copied record of an unknown topic waits for a fetch of the topics, which decide the format of its queue.
 LEARN_SECONDS: Final = 5.0
 MOST_LOOKED_UP: Final = 10_000
 
 log = line_logger(__name__)
 
-# A file that a slave leaves in its store, and a master removes.
+# A file that marks the store of a slave. A starting master removes it.
 MARK: Final = f"{FOLDER}/slave"
 
 # How long a starting master waits for each NameServer, and for each table.
@@ -78,7 +78,7 @@ class SlaveRole:
         self._store = parts.store
         self._topics = parts.topics
         self._registration = registration
-        self._looked_up: dict[str, None] = {}  # the topics that the master was asked for, and that are not there
+        self._looked_up: dict[str, None] = {}  # topics that a fetch from the master did not return
         self.tables = SlaveTables(
             parts.store,
             parts.topics,
@@ -116,11 +116,11 @@ class SlaveRole:
             await self._wait_for_topics(address)
 
     async def _wait_for_topics(self, address: str) -> None:
-        """Waits for a fetch of the master's topics, on which the kinds of the copied queues depend.
+        """Waits for a fetch of the master's topics, on which the formats of the copied queues depend.
 
         Raises `CannotFollow` if this broker's store is empty and the topics could not be fetched.
         """
-        self.tables.want()  # the master that is back gets the offsets committed here before consumers fetch
+        self.tables.want()  # also sends a returned master the offsets that were committed here meanwhile
         await self.tables.tried.wait()
         if not self._store.end and not self.tables.has_topics.is_set():
             raise CannotFollow(
@@ -172,7 +172,7 @@ class MasterRole:
             if (text := self.offsets.unsaved()) is not None:
                 files.save(f"{FOLDER}/{FILE_NAME}", text())
             files.remove(MARK)
-        except StoreError as error:  # the disk is full: the next start does the same again
+        except StoreError as error:  # such as a full disk: the next start tries again
             self.offsets.is_changed = True
             log.error("the offsets of this former slave are not written: %s", error)
 

@@ -54,7 +54,7 @@ log = line_logger(__name__)
 Task: TypeAlias = Callable[[], Awaitable[None]]
 
 STOP_SECONDS: Final = 10.0
-# Java's slaves fetch topics at this port (BrokerController.java, fastRemotingServer).
+# How far below its own port the broker also listens: Java's slaves fetch topics there (fastRemotingServer).
 FAST_PORT_BELOW: Final = 2
 
 
@@ -87,10 +87,10 @@ async def run_broker(
     wrap_handler: Callable[[Handler], Handler] | None = None,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs a broker until cancelled or stopped. It has started when a NameServer has registered it, if any is set.
+    """Runs a broker until cancelled or stopped. Reports its start once a NameServer, if any is set, has registered it.
 
     `files` replace the directory storePathRootDir. `wrap_handler` gets the broker's handler and returns the handler
-    that receives all requests instead. Cancelled, the broker stops in order: it unregisters, closes port and
+    that receives all requests instead. A cancelled broker stops in order: it unregisters, closes port and
     connections, and flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot,
     `InvalidArgument` for settings that contradict each other.
     """
@@ -157,7 +157,7 @@ async def _start(
         fast_port_below=FAST_PORT_BELOW,
     )
     listening: Listening = await services.start(listen)
-    ha_port = min(listening.port + 1, MAX_PORT)  # a slave does not listen here, it only registers the port
+    ha_port = min(listening.port + 1, MAX_PORT)  # a slave only registers this port, and does not listen at it
     if not config.is_slave:
         ha_port = await open_ha_port(config, parts.ha, services, listening.host, listening.port)
     broker = make_broker(replace(config, listen_port=listening.port), parts, services, ha_port, access)

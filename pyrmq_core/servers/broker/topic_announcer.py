@@ -23,14 +23,14 @@ class TopicAnnouncer:
     topics: TopicTable
     registration: BrokerRegistration
     nursery: trio.Nursery
-    # Senders to new topics that were announced, often many at once, go on one by one.
+    # Lets the senders to new topics continue one by one, since many may have waited for the same announcement.
     sends_to_new_topics: trio.Lock = field(default_factory=trio.Lock)
 
     async def announce(self, *topics: TopicConfig, behind_file: bool = False) -> None:
         """Creates or changes topics, and waits until they are announced to the NameServers.
 
-        Both happen even if the caller is cancelled. The topics' file is written in the background, or with
-        `behind_file` before the announcement. If that write fails, `StoreError` is raised, and the next registration
+        The announcement continues if the caller is cancelled. The topics' file is written in the background, or with
+        `behind_file` before the announcement. If that write fails, this raises `StoreError`, and the next registration
         announces the topics.
         """
         for topic in topics:

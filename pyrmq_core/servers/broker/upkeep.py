@@ -46,8 +46,8 @@ def rarely_written(broker: Broker) -> dict[str, GroupOffsets | OrderedQueues | C
 async def keep_written(broker: Broker) -> None:
     """Writes changed tables to their files, at every flushConsumerOffsetInterval.
 
-    A failed write is repeated at the next interval. The commit log is synced before a write. Otherwise a committed
-    offset could survive a power cut that loses the checkpoint of popped messages before it.
+    A failed write is repeated at the next interval. The commit log is synced before a write. Otherwise a power cut
+    could keep a group's offset but lose the checkpoints of popped messages before it, which would never be revived.
     """
     while True:
         await trio.sleep(broker.settings.config.flush_consumer_offset_interval / 1000)
@@ -83,7 +83,7 @@ async def sample_figures(figures: BrokerFigures, now_ms: Callable[[], int] = clo
             today = day
             figures.turn_day()
         beat += 1
-        began = max(began, trio.current_time() - beat)  # samples missed during a pause of the process are left out
+        began = max(began, trio.current_time() - beat)  # after a pause of the process, missed samples are skipped
         await trio.sleep_until(began + beat)
 
 
@@ -116,7 +116,7 @@ async def remove_old_lite_queues(broker: Broker, now_ms: int) -> None:
 
 
 async def expire_clients(broker: Broker) -> None:
-    """Removes clients that were silent for channelExpiredTimeout, and expired filter expressions and queue locks."""
+    """Removes clients that were silent for channelExpiredTimeout, and expired filters, locks and lite subscriptions."""
     while True:
         await sleep_and_hear(EXPIRY_SECONDS)
         now_ms = clock.running_ms()

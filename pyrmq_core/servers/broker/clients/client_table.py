@@ -27,7 +27,7 @@ class ClientInfo:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A consumer group's clients by connection, and its subscriptions and settings by the latest heartbeat."""
+    """A consumer group's clients by connection, and its subscriptions and settings from the latest heartbeat."""
 
     consume_type: str = ""
     message_model: str = ""
@@ -97,7 +97,7 @@ class ClientTable:
         return len(producers) + len(own.consumers.keys() | {data.group_name for data in beat.consumers})
 
     def leave(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> list[str]:
-        """Removes a connection from a producer group, a consumer group or both (None: from none).
+        """Removes a connection from a producer group, a consumer group or both.
 
         Returns the consumer group in a list if the connection was in it, or else an empty list.
         """
@@ -134,7 +134,7 @@ class ClientTable:
             yield silent
 
     def producer(self, client_id: str) -> Peer | None:
-        """Returns the connection of the producer with this client id, the last one that sent a heartbeat, or None."""
+        """Returns the connection from which a producer with this client id last sent a heartbeat, or None."""
         return self._by_producer_id.get(client_id)
 
     def members(self, group: str) -> Mapping[Peer, ClientInfo]:

@@ -10,17 +10,17 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 
-# The largest answer; with the number of calls at a time it bounds the memory of answers.
+# The largest answer that is passed on.
 MAX_ANSWER_BYTES: Final = 4 << 20
 MAX_REMARK_CHARS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Limits on the requests that the broker sent to clients and that are not yet answered.
+    """Limits on the broker's unanswered requests to clients.
 
-    `calls` and `request_bytes` limit the number and bytes for all clients together, `calls_each` and
-    `request_bytes_each` those for each client.
+    `calls` and `request_bytes` limit their number and bytes for all clients together, `calls_each` and
+    `request_bytes_each` for each client.
     """
 
     calls: int
@@ -35,7 +35,7 @@ REPLIES: Final = CallLimits(1024, 256 << 20, 64, 32 << 20)
 
 @dataclass(slots=True)
 class ConsumerCalls:
-    """The broker's requests to clients, limited in the number and bytes of those that are not yet answered.
+    """The broker's requests to clients, within limits on the number and bytes of the unanswered ones.
 
     `waiting` has, by client, the sizes in bytes of its unanswered requests.
     """
@@ -46,8 +46,7 @@ class ConsumerCalls:
     async def call(self, peer: Peer, request: Command, name: str, *, seconds: float) -> Command:
         """Sends a request to a client and returns its answer, or an error response that contains the client's `name`.
 
-        It is an error response if no answer comes within `seconds`, if the limits are reached, or if the answer is too
-        large.
+        It returns the error if no answer arrives within `seconds`, the limits are reached, or the answer is too large.
         """
         size = len(request.body)
         if busy := self._busy(peer, size):

@@ -19,13 +19,12 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.servers.broker.clients.client_table import ClientTable
 
 NOTIFY_SECONDS: Final = 3.0
-# The notices sent before other tasks run; they take a millisecond or two.
+# How many notices are sent before other tasks run. They take one or two milliseconds.
 NOTICES_AT_ONCE: Final = 64
 
 
 class GroupNotices:
-    """The groups whose clients need a notice, in the order of their changes. `run` sends the notices until
-    cancelled."""
+    """The groups whose clients need a notice, in the order of changes. `run` sends the notices until cancelled."""
 
     def __init__(self) -> None:
         self._groups: dict[str, None] = {}

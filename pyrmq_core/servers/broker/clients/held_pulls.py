@@ -1,9 +1,9 @@
-"""Pulls that found no message and wait for a new one, for as long as their client allows.
+"""Held pulls: pulls that found no message and wait for a new one, for as long as their client allows.
 
-A waiting pull has no task, only a row in these tables, which takes a third of a task's memory. Each pull is answered
-within 10 ms of the end of its time, where Java looks every 5 s (broker/longpolling/PullRequestHoldService.java, 5.4.0).
-The number and memory of held pulls are limited, in total and for each connection. A pull beyond the limits is answered
-at once.
+A held pull has no task, only a row in these tables, which takes a third of a task's memory. It is answered within 10 ms
+after its waiting time ends. RocketMQ checks these times only every 5 s (broker/longpolling/PullRequestHoldService.java,
+5.4.0). The number and memory of held pulls are limited, in total and for each connection. A pull beyond the limits is
+answered at once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from pyrmq_core.servers.broker.store.formats import ENTRY
 from pyrmq_core.servers.broker.store.reading import QueueKey
 
 MILLISECONDS: Final = 1000
-# The longest wait of a pull: clients wait 15 to 30 s; a larger number in a request is cut to this.
+# The longest wait of a pull, to which longer ones are shortened. Clients request 15 to 30 s.
 MOST_MS: Final = 3_600_000
 # Pulls whose time ends in the same hundredth of a second are woken together.
 TICKS_A_SECOND: Final = 100
-# The assumed memory of a held pull besides its request, with a large margin: a pull that is woken needs a task.
+# The memory that is counted for a held pull beside its request, and for each tag hash that it selects. It includes the
+# task that the pull needs when it is woken.
 PULL_BYTES: Final = 8 * 1024
 CODE_BYTES: Final = 200
-# The pulls that read the store before other tasks run.
+# How many woken pulls read the store before other tasks run.
 WOKEN_AT_ONCE: Final = 64
 
 
@@ -74,7 +75,7 @@ class _Amount:
 
 
 class _Queue:
-    """The pulls held for one queue, by each tag hash that they select. A pull of all messages is under None."""
+    """The pulls held for one queue, by each tag hash that they select. The key None has the pulls of all messages."""
 
     __slots__ = ("by_code",)
 
@@ -95,12 +96,12 @@ class _Queue:
 
     def take(self, codes: set[int]) -> list[HeldPull]:
         wanting = self._taken(held for code in codes for held in self.by_code.get(code, ()))
-        return [*self.by_code.pop(None, ()), *wanting]  # a hundred thousand may want any message
+        return [*self.by_code.pop(None, ()), *wanting]  # quick, even if 100,000 pulls wait for any message
 
     def take_first(self, codes: set[int] | None) -> list[HeldPull]:
-        """Removes and returns the longest waiting pull that selects one of the tag hashes, in a list, or an empty list.
+        """Removes the longest waiting pull that selects one of the tag hashes `codes`, or any pull if that is None.
 
-        If `codes` is None, it is the longest waiting pull of all.
+        Returns a list with that pull, or an empty list.
         """
         lists = self.by_code.values() if codes is None else map(self.by_code.get, (None, *codes))
         firsts = [next(iter(waiting)) for waiting in lists if waiting]
@@ -139,7 +140,7 @@ class _Deadlines:
         if ending is not None:
             ending.pop(held, None)
             if not ending:
-                self._of_tick[held.ends_tick] = {}  # an emptied dict keeps the memory of its largest size
+                self._of_tick[held.ends_tick] = {}  # a new dict, since an emptied one keeps its memory
 
     def take_ended(self, now: float) -> list[HeldPull]:
         ended: list[HeldPull] = []
@@ -201,7 +202,8 @@ class HeldPulls:
     ) -> HeldPull:
         """Holds a pull until its queue gets a message with one of the tag hashes (None: any), or its time ends.
 
-        `wake` is then called once, on the loop, or earlier if `wake_group` is called with the pull's group.
+        `wake` is called once, on the event loop, when the wait ends. `wake_group`, `wake_first` and `wake_all` may end
+        it earlier.
         """
         ends = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS
         self._added += 1
@@ -269,7 +271,7 @@ class HeldPulls:
             self._wake_in_turns(woken)
 
     def wake_first(self, key: QueueKey, codes: set[int] | None) -> bool:
-        """Wakes the longest waiting pull that selects one of the tag hashes `codes`, or any pull if `codes` is None.
+        """Wakes the longest waiting pull that selects one of the tag hashes `codes`, or any pull if that is None.
 
         Returns False if there is no such pull.
         """

@@ -12,9 +12,9 @@ from typing import Final
 
 from pyrmq_core.model import MessageQueue
 
-# The life of a lock that is not renewed, as Java's `rocketmq.broker.rebalance.lockMaxLiveTime`.
+# How long a lock lasts without renewal, as in RocketMQ (`rocketmq.broker.rebalance.lockMaxLiveTime`).
 LIFE_MS: Final = 60_000
-# RocketMQ sets no limit. A group has one lock for each queue; this number of locks takes 100 MB of memory.
+# The most locks, which take 100 MB. RocketMQ has no limit.
 MOST_LOCKS: Final = 500_000
 
 

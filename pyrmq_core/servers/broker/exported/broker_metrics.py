@@ -2,8 +2,8 @@
 
 Source: broker/metrics/BrokerMetricsManager.java, ConsumerLagCalculator.java, store/metrics/
 DefaultStoreMetricsManager.java, 5.4.0. `measures` has the histograms and the counts that only this page shows.
-docs/monitoring.md names the metrics that are left out. No metric has the label `message_type`: this broker does not
-count by it.
+docs/monitoring.md names the metrics that are left out. No metric has the label `message_type`, since this broker does
+not count by message type.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BY_GROUP: Final = ("topic", "consumer_group", "is_retry", "is_system")
 STORAGE: Final = ("storage_type", "storage_medium")
 PROGRAM: Final = ("language", "protocol_type", "version")
 LOCAL_DISK: Final = ("local", "disk")
-# The bounds of the time until delivery, in seconds (TimerMetrics.timerDist).
+# The bounds in seconds of ranges of the time until a timer message is due (TimerMetrics.timerDist).
 TIMER_BOUNDS: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
 
@@ -237,7 +237,7 @@ class BrokerMetrics:
         yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
 
     def _pops(self) -> Iterator[Family]:
-        """Yields the number of unfinished entries in each queue of the revive log, and their delay in ms."""
+        """Yields the unfinished entries in each queue of the revive log of pops, and by how many ms each is late."""
         reviver, now_ms = self.deliveries.reviver, clock.now_ms()
         late = {at: max(0, now_ms - (queue.next_ms or now_ms)) for at, queue in reviver.queues.items()}
         for name, text, values in (
@@ -254,7 +254,7 @@ def _program(info: ClientInfo) -> tuple[str, ...]:
 
 
 def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
-    """Yields the number of the wheel's timer messages that are due in each range of seconds from `now_ms` on."""
+    """Yields for each range of TIMER_BOUNDS, counted from `now_ms`, how many of the wheel's messages are due in it."""
     for before, bound in pairwise((0, *TIMER_BOUNDS)):
         number = wheel.number(now_ms + before * 1000, now_ms + bound * 1000)
         yield Sample((*LOCAL_DISK, str(bound)), number)

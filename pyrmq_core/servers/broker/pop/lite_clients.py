@@ -1,11 +1,11 @@
 """`LiteClients`: the clients that subscribe to lite topics, and the queues in which messages may wait for them.
 
-A queue is marked as ready when it gets a message, when an ordered pop unlocks it, and when a client subscribes. Few
-subscribers of a group have a mark each. Many share one, so that a message costs no more with a hundred thousand of
-them. A pop takes the marked queues in turn, and drops each mark. Of several clients of a group the first to pop gets
+A queue is marked as ready when it gets a message, when an ordered pop unlocks it, and when a client subscribes. Up to
+16 subscribers of a group have a mark each. More share one mark, so that a message costs no more with a hundred thousand
+subscribers. A pop takes the marked queues in turn, and removes their marks. Of a group's clients the first to pop gets
 the messages, and only one waiting pop of the group is woken. RocketMQ marks a queue for one client of the group, and
-for another one if that client does not pop for 10 s (broker/lite/LiteEventDispatcher.java, 5.5.0). As there,
-subscriptions are in memory alone, and their clients renew them.
+for another one if that client does not pop for 10 s (broker/lite/LiteEventDispatcher.java, 5.5.0). As in RocketMQ,
+subscriptions are kept only in memory, and the clients renew them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.messages.names import owner_topic
 from pyrmq_core.servers.broker import clock
 
-# With more subscribers of one group, a queue has one mark for all of them.
+# With more subscribers of one group than this, a queue has one mark for all of them.
 FEW: Final = 16
-# The queues of one kind of mark at which a pop looks before other tasks run.
+# The most queues of each kind of mark, a client's own or shared, that a pop examines before other tasks run.
 MOST_MARKED: Final = 32
 
 
 @dataclass(eq=False, slots=True)
 class LiteClient:
-    """A client of a group with the queues of its lite topics. `has_all` says that it has all of its parent topic.
+    """A client of a group, with the queues of its lite topics. With `has_all` it has all lite topics of `topic`.
 
-    `peer` is the connection of its last subscription, and `renewed_ms` the time of it on the clock that never goes
-    back.
+    `peer` is the connection of its last subscription, and `renewed_ms` the monotonic time of that.
     """
 
     client_id: str
@@ -48,15 +47,15 @@ class LiteClient:
 
 
 class LiteClients:
-    """The clients by their ids.
+    """The clients that subscribe to lite topics, by client id.
 
-    `wake` wakes a waiting pop of a client, by its id and group. It returns False if the client has none.
+    `wake` wakes a waiting pop of the client with an id and a group. It returns False if the client has none.
     """
 
     def __init__(self, wake: Callable[[str, str], bool]) -> None:
         self._wake = wake
         self._clients: dict[str, LiteClient] = {}
-        # By queue, or by parent topic for clients that have all of its lite topics, and by group.
+        # By group, within each queue, or within each parent topic for clients that have all of its lite topics.
         self._subscribers: dict[str, dict[str, dict[LiteClient, None]]] = {}
         # By group: the queues with a mark for all subscribers, and the ids of clients with waiting pops.
         self._shared: dict[str, dict[str, None]] = {}
@@ -78,7 +77,7 @@ class LiteClients:
         return [client for client in self._clients.values() if client.group == group]
 
     def register(self, client_id: str, group: str, topic: str, peer: Peer) -> LiteClient:
-        """Returns the client, made if it is new, and renews its subscriptions."""
+        """Renews a client's subscriptions, and returns the client. Creates a missing client."""
         client = self._clients.get(client_id)
         if client is None:
             now_ms = clock.now_ms()
@@ -95,7 +94,7 @@ class LiteClients:
         return True
 
     def add_all(self, client: LiteClient) -> bool:
-        """Subscribes a client to all lite topics of its parent topic. Returns False if it was so before."""
+        """Subscribes a client to all lite topics of its parent topic. Returns False if it was subscribed before."""
         if client.has_all:
             return False
         client.has_all = True
@@ -111,7 +110,7 @@ class LiteClients:
                 client.ready.pop(queue, None)
 
     def forget(self, client_id: str) -> None:
-        """Removes a client. Queues that were ready for it are ready for the others anyway."""
+        """Removes a client. The queues that were ready for it are also marked for the group's other subscribers."""
         client = self._clients.pop(client_id, None)
         if client is not None:
             self.remove(client, list(client.queues))
@@ -119,12 +118,12 @@ class LiteClients:
                 self._leave(client, client.topic)
 
     def expire(self, before_ms: int) -> None:
-        """Removes the clients that have not renewed their subscriptions since a time."""
+        """Removes the clients that have not renewed their subscriptions since the monotonic time `before_ms`."""
         for client in [client for client in self._clients.values() if client.renewed_ms < before_ms]:
             self.forget(client.client_id)
 
     def note_waiting(self, client_id: str, group: str, *, waits: bool) -> None:
-        """Keeps whether a client, known or not, has a waiting pop."""
+        """Records whether a client has a waiting pop. The client need not be registered."""
         if waits:
             self._waiting.setdefault(group, {})[client_id] = None
         elif (waiting := self._waiting.get(group)) is not None:
@@ -149,7 +148,7 @@ class LiteClients:
         self._wake(client.client_id, client.group)
 
     def marked(self, client: LiteClient) -> list[str]:
-        """Returns the queues that are ready for a client, of many only the first ones."""
+        """Returns the queues that are ready for a client, or only the first ones of many."""
         shared = self._shared.get(client.group, {})
         if client.has_all or len(shared) <= len(client.queues):
             queues = (queue for queue in shared if client.gets(queue))
@@ -163,7 +162,7 @@ class LiteClients:
         for queue in self.marked(client):
             client.ready.pop(queue, None)
             self._drop_shared(client.group, queue)
-            for key in (queue, client.topic):  # another client of the group is first next time
+            for key in (queue, client.topic):  # moves the client to the end, so that others of its group come first
                 if client in (subscribers := self._subscribers.get(key, {}).get(client.group, {})):
                     subscribers[client] = subscribers.pop(client)
             yield queue
@@ -179,7 +178,7 @@ class LiteClients:
     def _waiting_for(
         self, queue: str, group: str, places: Iterable[dict[LiteClient, None]], count: int
     ) -> Iterator[LiteClient]:
-        """Yields the subscribers with waiting pops, found among the subscribers or the waiting, whichever are fewer."""
+        """Yields the subscribers with waiting pops. Searches the shorter list: subscribers or waiting clients."""
         waiting = self._waiting.get(group, {})
         if count <= len(waiting):
             return (client for client in chain(*places) if client.client_id in waiting)

@@ -4,7 +4,7 @@ A queue is locked for other pops while one of these messages is neither acknowle
 row:
 
     popTime, i   time of the pop, and invisible time, in ms
-    o            offset of the first message, and the distance of each other one from it
+    o            offset of the first message, then for each other message its distance from the first
     cm           bits of acknowledged messages
     ot           other times at which messages become visible, in ms, by offset
     oc           how often messages were popped before, by offset
@@ -12,8 +12,8 @@ row:
     l            time of the last pop in ms
 
 Source: broker/pop/orderly/QueueLevelConsumerManager.java (5.4.0). In RocketMQ, an acknowledgement in a queue without a
-row moves the group's offset past all messages before it. Here, an acknowledgement counts only if the queue's row is
-that of the pop which took the message.
+row moves the group's offset past all messages before it. Here, an acknowledgement has an effect only if the queue's row
+belongs to the pop that took the message.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from pyrmq_core.servers.broker.tables.config_files import encode_config, load_co
 from pyrmq_core.servers.broker.tables.consumer_offsets import SEPARATOR, GroupOffsets
 
 FILE_NAME: Final = "consumerOrderInfo.json"
-# A row whose messages are visible again is kept so long: it counts their tries.
+# How long a row is kept after its messages became visible again, since it counts their tries.
 KEPT_MS: Final = 86_400_000
-# The times of the heap that may be out of date, beside one for each row.
+# The heap of times is rebuilt when it has this many entries more than twice the rows, since most are out of date.
 MOST_STALE: Final = 64
 
 # Group, topic and queue id.
@@ -129,7 +129,7 @@ class OrderedQueues:
         return sum(is_lite_queue(topic) for _, topic, _ in self._rows)
 
     def is_locked(self, queue: Queue, attempt_id: str | None, now_ms: int) -> bool:
-        """Returns True if an earlier pop locks the queue, unless that pop has the same `attempt_id`: it is repeated."""
+        """Returns True if another pop locks the queue. A pop with the same `attempt_id` is this pop, repeated."""
         row = self._rows.get(queue)
         return row is not None and now_ms < row.free_ms and (attempt_id is None or attempt_id != row.attempt_id)
 
@@ -155,14 +155,14 @@ class OrderedQueues:
             return False
         row = replace(row, acked=row.acked | {offset})
         self._put(queue, row)
-        if not self._offsets.may_move(*queue):  # a reset comes first
+        if not self._offsets.may_move(*queue):  # keeps the new offset of a reset
             self._offsets.commit(*queue, max(row.next_offset, self._offsets.committed(*queue) or 0))
         return True
 
     def change(self, queue: Queue, offset: int, pop_time_ms: int, visible_ms: int, *, undoes: bool = False) -> bool:
         """Sets the time in ms at which a message becomes visible. Returns False if the group's offset is greater.
 
-        If it `undoes` the pop, this time is that of all its messages, and the pop is no try of them.
+        With `undoes`, all messages of the pop become visible at that time, and the pop does not count as a try.
         """
         if offset < (self._offsets.committed(*queue) or 0):
             return False
@@ -182,7 +182,7 @@ class OrderedQueues:
             self.is_changed = True
 
     def wake_freed(self, now_ms: int) -> Iterator[None]:
-        """Wakes a waiting pop for each queue whose lock has ended, one at each step."""
+        """Wakes a waiting pop for each queue whose lock has ended. Yields after each queue."""
         while self._times and self._times[0][0] <= now_ms:
             queue = heapq.heappop(self._times)[1]
             if (row := self._rows.get(queue)) is not None and row.free_ms <= now_ms:
@@ -190,9 +190,9 @@ class OrderedQueues:
             yield
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that encodes the content of `consumerOrderInfo.json`, or None if nothing has changed.
+        """Returns a function that encodes `consumerOrderInfo.json`, or None if nothing changed since the last call.
 
-        The function may be called in any thread. Changes count since the last call of `unsaved`.
+        Any thread may call that function.
         """
         if not self.is_changed:
             return None
@@ -217,7 +217,7 @@ class OrderedQueues:
         if len(self._times) > 2 * len(self._rows) + MOST_STALE:
             self._list_times()
         if self._times[0][1] == queue:
-            self._waits.revive_arrived.set()  # the reviver wakes at this time, too
+            self._waits.revive_arrived.set()  # the reviver, which wakes at the heap's first time, sets its wait anew
 
     def _list_times(self) -> None:
         self._times = sorted((row.free_ms, queue) for queue, row in self._rows.items())

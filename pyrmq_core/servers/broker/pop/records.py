@@ -30,9 +30,9 @@ REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 CHECK_POINT_TAG: Final = "ck"
 ACK_TAG: Final = "ack"
 BATCH_ACK_TAG: Final = "bAck"
-# A checkpoint enters the revive log this long before its messages become visible.
+# A checkpoint enters the revive log this long before its messages become visible again.
 AHEAD_MS: Final = 1000
-# The most messages of a checkpoint: its bits are one int.
+# The most messages of a checkpoint, which has a bit of one int for each.
 MOST_MESSAGES: Final = 32
 
 
@@ -67,7 +67,7 @@ class PopKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckPoint:
-    """The record of a pop, which hides the messages at `offsets` for `invisible_ms` from the pop's time in `key` on.
+    """The record of a pop, which hides the messages at `offsets` for `invisible_ms` after the pop's time in `key`.
 
     It is stored in the revive log under the message tag `tag`.
     """
@@ -109,9 +109,9 @@ class CheckPoint:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The acknowledgement of messages of the checkpoint `key`. They would become visible again at `revive_ms`.
+    """The acknowledgement of messages of the checkpoint `key`. Without it they become visible again at `revive_ms`.
 
-    It is stored in the revive log under the message tag `tag`, which says whether it is of one message or a batch.
+    It is stored in the revive log. The message tag `tag` says whether it acknowledges one message or a batch.
     """
 
     key: PopKey
@@ -143,9 +143,9 @@ ReviveEntry: TypeAlias = CheckPoint | Ack
 
 
 def read_entry(record: RawRecord, own_broker: str) -> tuple[ReviveEntry, int]:
-    """Decodes an entry of the revive log, and returns it with the time in ms for which it was written.
+    """Decodes an entry of the revive log, and returns it with its delivery time in ms.
 
-    Raises `BadEntry` for a malformed record. Acknowledgements written by older brokers name no broker, and get the name
+    Raises `BadEntry` for a malformed record. An entry that an older broker wrote names no broker, and gets the name
     `own_broker`.
     """
     properties = decode_properties(decode_java_utf8(record.properties))

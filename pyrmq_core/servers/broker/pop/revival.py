@@ -2,7 +2,7 @@
 
 Entries are read in the order of the queue. A checkpoint is due once every acknowledgement for its time has been read:
 when the timers have delivered all entries up to that time, or when an entry of a later time was read. Messages that
-became visible are acknowledged in the log, too, so that a broker that restarts reading at `done` repeats none.
+became visible again are acknowledged in the log, too. So a restarted broker, which reads from `done` on, repeats none.
 
 Source: broker/processor/PopReviveService.java (5.4.0), in which a checkpoint is due two seconds later.
 """
@@ -15,9 +15,9 @@ from typing import Final
 
 from pyrmq_core.servers.broker.pop.records import CheckPoint, PopKey, ReviveEntry
 
-# How far entries in the log may be from the order of their times: the timers' longest slot, and Java's two seconds.
+# By how much entries of the log may be out of the order of their times: the timers' longest slot and Java's tolerance.
 DISORDER_MS: Final = 2000
-# How long after its time a checkpoint waits for acknowledgements that came in time and are not readable yet.
+# How long a checkpoint waits after its time for acknowledgements that arrived in time but are not readable yet.
 GRACE_MS: Final = 200
 
 
@@ -43,7 +43,7 @@ class Revival:
         self.position = position
         self._seen_ms = 0  # the latest time of an entry
         self._open: dict[PopKey, _Open] = {}
-        self._times: list[tuple[int, int, PopKey]] = []  # a heap of time, position and checkpoint
+        self._times: list[tuple[int, int, PopKey]] = []  # a heap: revive time, position and key of each checkpoint
 
     @property
     def done(self) -> int:
@@ -59,7 +59,7 @@ class Revival:
     def take(self, position: int, entry: ReviveEntry | None, deliver_ms: int = 0) -> None:
         """Adds an entry that was read at offset `position` of the queue. An unreadable one is None, and is skipped.
 
-        `deliver_ms` is the time for which the entry was written.
+        `deliver_ms` is the entry's delivery time.
         """
         self.position = position + 1
         self._seen_ms = max(self._seen_ms, deliver_ms)

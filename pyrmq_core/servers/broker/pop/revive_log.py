@@ -51,7 +51,7 @@ class ReviveLog:
         )
 
     def read(self, record: RawRecord) -> tuple[ReviveEntry | None, int]:
-        """Decodes the entry in a record, and its time in ms. A malformed record is logged, and gives None and 0."""
+        """Decodes an entry and its delivery time in ms. Logs a malformed record, and returns None and 0 for it."""
         try:
             return read_entry(record, self.broker_name)
         except BadEntry as error:
@@ -61,8 +61,7 @@ class ReviveLog:
     def restore_offsets(self, reader: StoreReader, offsets: GroupOffsets) -> int:
         """Moves groups' offsets past the messages that checkpoints show as popped. Returns how many it moved. Blocks.
 
-        Only checkpoints newer than the offsets' file count, since a killed broker may have popped messages without
-        saving their offsets.
+        Reads only checkpoints newer than the offsets' file, which a killed broker may have written before them.
         """
         if offsets.saved_ms is None:
             return 0

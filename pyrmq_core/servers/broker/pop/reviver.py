@@ -1,8 +1,8 @@
 """`Reviver`: the task that makes popped messages visible again unless they were acknowledged in time.
 
-It reads the queues of the revive log. It stores a message that was not acknowledged within its invisible time in the
-retry topic of its group, with one more try, or after retryMaxTimes tries in the group's dead-letter topic. RocketMQ's
-broker revives messages for ever, and leaves the dead-letter topic to its proxy. After a disk error the reviver tries
+It reads the queues of the revive log. If a message was not acknowledged within its invisible time, the reviver stores
+it in the group's retry topic, with its number of tries raised by one. After retryMaxTimes tries it stores the message
+in the group's dead-letter topic, which RocketMQ's broker leaves to the proxy. After a disk error the reviver tries
 again, so that no message is lost.
 """
 
@@ -60,9 +60,9 @@ log = line_logger(__name__)
 RETRY_SECONDS: Final = 1.0
 MAX_WAIT_SECONDS: Final = 1.0
 READ_LIMITS: Final = GetLimits(32, 262_144)
-# The checkpoints of one queue that end before other tasks run.
+# How many checkpoints of a queue are finished before other tasks run.
 ENDED_AT_ONCE: Final = 16
-# Pops are refused while so many entries of the revive log wait to be read or to be over: each may be in memory.
+# Pops get no messages while more entries of the revive log than this are unfinished, since each may be in memory.
 MOST_BEHIND: Final = 200_000
 MAX_INT: Final = 2**31 - 1
 
@@ -95,7 +95,7 @@ class Reviver:
 
     @property
     def is_behind(self) -> bool:
-        """True if so many popped messages are unfinished that no more may be popped."""
+        """True if the revive log has too many unfinished entries for further pops."""
         return sum(map(self.left, self.queues)) > MOST_BEHIND
 
     async def run(self) -> None:
@@ -130,7 +130,7 @@ class Reviver:
     async def _work(self, queue_id: int, queue: Revival) -> None:
         key, ended = (self.log.topic, queue_id), 0
         while True:
-            # Before the queue is read: what timers deliver meanwhile may be unread.
+            # Taken before the read, which may miss entries that the timers deliver later.
             delivered_ms = min(self.timers.delivered_ms, clock.now_ms())
             has_more = self._read(key, queue)
             while (due := queue.due(0 if has_more else delivered_ms)) is not None:
@@ -171,7 +171,7 @@ class Reviver:
         return queue.position < result.max_offset
 
     async def _revive(self, queue_id: int, due: Due) -> None:
-        """Stores copies of the due messages, and then an acknowledgement of them, so that a restart repeats none."""
+        """Stores copies of the due messages, and acknowledges these, so that a restart does not store them again."""
         key = due.check_point.key
         if popped_topic(key.topic, key.group) not in self.topics or (group := self.groups.known(key.group)) is None:
             return  # the topic or the group was deleted

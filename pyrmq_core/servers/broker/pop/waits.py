@@ -1,8 +1,9 @@
-"""`PopWaits`: pops and notifications that wait for a message of their topic or of its retry topics.
+"""`PopWaits`: pops that wait for a message of their topic or of its retry topics.
 
-They are held like pulls, within the same limits. A message wakes only the longest waiting pop of each group, since a
-pop takes many messages. A pop that leaves messages in its queues wakes the next one. Source:
-broker/longpolling/PopLongPollingService.java (5.4.0), which does not notice messages of the older retry topics.
+A notification (request 200054) waits like a pop, but takes no message. Both wait like held pulls, within the same
+limits. A message wakes only the longest waiting pop of each group, since a pop takes many messages. A pop that leaves
+messages in its queues wakes the next one. Source: broker/longpolling/PopLongPollingService.java (5.4.0), which does not
+notice messages of retry topics with the older form of name.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from pyrmq_core.servers.broker.pop.lite_clients import LiteClients
 from pyrmq_core.servers.broker.store.formats import ENTRY
 from pyrmq_core.servers.broker.store.reading import QueueKey
 
-# A sign between topic and group that no topic's name has: these waits are apart from pulls.
+# Separates topic and group in the key of a waiting pop. No topic's name has it, so no waiting pull has the same key.
 BETWEEN: Final = "@"
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """The topic, group and queue of a waiting pop or notification. The queue may be ANY_QUEUE, for all of them.
+    """The topic, group and queue of a waiting pop or notification. The queue ANY_QUEUE stands for all of the topic.
 
     A pop `takes` messages, a notification does not.
     """
@@ -51,14 +52,14 @@ class Waiter:
 
 
 def lite_waiter(client_id: str, group: str) -> Waiter:
-    """Returns the place where a client's pops of lite topics wait."""
+    """Returns the `Waiter` of a client's pops from all its lite topics."""
     return Waiter(f"{LMQ_PREFIX}{client_id}", group, ANY_QUEUE)
 
 
 class PopWaits:
     """The waiting pops by topic. `revive_arrived` is set when the revive log gets an entry.
 
-    All pops of the broker take messages in `turns`, so that acknowledgements and other requests come between them.
+    All pops of the broker take messages in `turns`, so that other requests are served between them.
     """
 
     def __init__(self, held: HeldPulls, revive_topic: str) -> None:
@@ -66,7 +67,7 @@ class PopWaits:
         self.turns = Turns()
         self.revive_topic = revive_topic
         self.revive_arrived = trio.Event()
-        self._waiting: dict[str, Counter[Waiter]] = {}  # by topic and by retry topic
+        self._waiting: dict[str, Counter[Waiter]] = {}  # by topic and by each of its retry topics
         self.lite = LiteClients(lambda client_id, group: self.wake(lite_waiter(client_id, group)))
 
     def add(
@@ -80,8 +81,8 @@ class PopWaits:
     ) -> HeldPull:
         """Holds a pop for up to `timeout_ms`, until a message arrives with one of `tags_codes`, hashes of tags.
 
-        None selects all messages. `wake` is called once at the end. `peer` and `size_bytes` of the request count
-        towards the limits on held pulls.
+        None selects all messages. `wake` is called once when the wait ends. The request counts for the connection
+        `peer`, with `size_bytes`, in the limits on held pulls.
         """
         for topic in waiter.topics:
             self._waiting.setdefault(topic, Counter())[waiter] += 1
@@ -130,10 +131,7 @@ class PopWaits:
                 self.held.wake_first(waiter.key, codes)
 
     def wake_queue(self, group: str, topic: str, queue_id: int) -> None:
-        """Wakes a pop and a notification that wait for this queue, and one of each for any queue of the topic.
-
-        They are those of the group that have waited longest.
-        """
+        """Wakes a group's longest waiting pop and notification for the queue, and for any queue of the topic."""
         if is_lite_queue(topic):
             self.lite.ready(topic, group)
         for waited in (queue_id, ANY_QUEUE):
@@ -141,8 +139,5 @@ class PopWaits:
             self.wake(Waiter(topic, group, waited, takes=False))
 
     def wake(self, waiter: Waiter) -> bool:
-        """Wakes the pop that has waited longest with the same topic, group and queue, whatever its filter.
-
-        Returns False if there is none.
-        """
+        """Wakes the longest waiting request that equals `waiter`, whatever its filter. Returns False without one."""
         return self.held.wake_first(waiter.key, None)

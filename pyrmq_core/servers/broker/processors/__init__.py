@@ -1,4 +1,4 @@
-"""The handlers of requests, one module for each family of requests, after RocketMQ's `broker/processor/*.java`.
+"""The handlers of requests, one module for each family of requests, as in RocketMQ's `broker/processor/*.java`.
 
 The handlers of a family are methods of a frozen dataclass, whose fields are the parts of the broker that they use.
 `table` creates these objects, and joins their handlers in one table by request code. The families share `put_message`

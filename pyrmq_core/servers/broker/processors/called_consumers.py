@@ -1,8 +1,8 @@
 """Administrators' requests that the broker passes on to connected consumers.
 
-GET_CONSUMER_RUNNING_INFO (307) and CONSUME_MESSAGE_DIRECTLY (309) are sent to the client with the requested id, and its
-answer is returned. 309 is refused for a record that contains a whole batch. The request for the offsets in consumers'
-memory (223) becomes a request 221 to each member of the group, and members that do not answer properly are left out.
+The broker sends GET_CONSUMER_RUNNING_INFO (307) and CONSUME_MESSAGE_DIRECTLY (309) to the client with the requested id,
+and returns its answer. For the request for offsets in consumers' memory (223) it sends a request 221 to each member of
+the group. Members without a proper answer are left out.
 Source: broker/processor/AdminBrokerProcessor.java (callConsumer, consumeMessageDirectly, getConsumerStatus),
 broker/client/net/Broker2Client.java (5.4.0).
 """
@@ -40,10 +40,10 @@ log = logging.getLogger(__name__)
 
 CALL_SECONDS: Final = 10.0
 STATUS_SECONDS: Final = 5.0
-# Members are called a few at a time; RocketMQ calls them one after another.
+# How many members are called at a time. RocketMQ calls them one after another.
 MEMBERS_AT_ONCE: Final = 8
 MOST_MEMBERS: Final = 256
-# The most bytes of a client's answer with its status, which has some 80 bytes a queue; a longer answer is not read.
+# The most bytes of a member's answer to 221, which has some 80 bytes for each queue. A longer answer is not read.
 MAX_STATUS_BYTES: Final = 256 * 1024
 
 

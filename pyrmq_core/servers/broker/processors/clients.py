@@ -1,8 +1,9 @@
 """Requests about clients and their groups, from clients and from administrators.
 
 These are heartbeats (34), leaving a group (35), members of groups (38, 203, 204, 300), checks of filter expressions
-(46), and locks of queues (41, 42). Only version 1 of the heartbeat is supported, in which each heartbeat lists all
-groups and subscriptions. Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java (5.4.0).
+(46), and locks of queues (41, 42). Each heartbeat must list all groups and subscriptions. Java's clients leave out the
+subscriptions (version 2) only after an answer that these are unchanged, and this broker never gives that answer.
+Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.servers.broker.tables.topics import READ_WRITE, TopicTable
 from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
 
-# The groups of a heartbeat that are processed before other tasks run.
+# How many groups of a heartbeat are processed before other tasks run.
 GROUPS_AT_ONCE: Final = 25
 
-# The most bytes of a request for locks: Java's clients list all the queues that they read at a broker
+# The most bytes of a request for locks. Java's clients list all queues that they read at the broker
 # (RebalanceImpl.lockAll).
 MAX_LOCKS_BYTES: Final = 4 << 20
 
@@ -71,7 +72,7 @@ class HeartbeatRequests:
     def heart_beat(self, request: Command, peer: Peer) -> Answer:
         """Registers the connection for its groups, and creates the retry topics of consumer groups.
 
-        As in RocketMQ, groups that may not be created are skipped, and so are impossible names of topics and groups.
+        As in RocketMQ, groups that may not be created are skipped, and so are topics and groups with invalid names.
         """
         beat = self._read_heart_beat(request)
         if isinstance(beat, Command):

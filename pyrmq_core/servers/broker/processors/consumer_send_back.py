@@ -1,10 +1,10 @@
 """Messages that consumers could not handle: CONSUMER_SEND_MSG_BACK (36) stores them for another try.
 
 Such a message goes to the retry topic `%RETRY%group`, with a delay that grows with the number of tries. After the last
-try, or when the consumer requests it, it goes to the dead-letter topic `%DLQ%group`. This choice applies also to
-retries that consumers send as new messages. A record that contains a whole batch is refused: only its consumer knows
-which message failed, and sends that one itself. Source: broker/processor/SendMessageProcessor.java (handleRetryAndDLQ),
-AbstractSendMessageProcessor.java (5.4.0).
+try, or when the consumer requests it, it goes to the dead-letter topic `%DLQ%group`. The same choice is made for
+retries that consumers send as new messages. A record that contains a whole batch is refused, since only the consumer
+knows which message failed, and can send that one itself. Source: broker/processor/SendMessageProcessor.java
+(handleRetryAndDLQ), AbstractSendMessageProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class SendBackRequests:
             return success()
         retry_topic, retry_queues = RETRY_PREFIX + back.group, int(group["retryQueueNums"])
         try:
-            # Before the look-up, as Java does: tools find the group by its retry topic.
+            # As in RocketMQ, this precedes the look-up of the message: tools find the group by its retry topic.
             await self._ensure_topic(retry_topic, retry_queues)
             topic = self.topics.get(retry_topic)
             if topic is not None and not topic.perm & WRITE:
@@ -115,8 +115,8 @@ class SendBackRequests:
             else:
                 level = back.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
                 stored = await self._store_again(record, retry_topic, retry_queues, level)
-            # RocketMQ does not wait: a message that was sent back is lost with its master. A time-out is no failure
-            # here: the message is stored, and after a failure the consumer would send a copy.
+            # RocketMQ does not wait, so a message that was sent back can be lost with its master. A time-out is
+            # ignored, since the message is stored, and after a refusal the consumer would send a copy.
             await self.writer.wait_until_safe(stored.end)
             properties = decode_properties(decode_java_utf8(record.properties))
             origin = properties.get(RETRY_TOPIC) or decode_java_utf8(record.topic)
@@ -130,10 +130,9 @@ class SendBackRequests:
     def divert(self, message: SendMessage, version: int, properties: dict[str, str]) -> TopicConfig | None:
         """Returns the dead-letter topic for a message sent to a retry topic, or None if another try is allowed.
 
-        No try is allowed beyond the limit of tries, or while the group locks queues to consume in order. The limit is
-        the message's if the sender's `version` is new enough, else the group's. For a dead letter the delay is removed
-        from `properties`, and the original topic and message id are added. Raises `RequestRefused` for an unknown
-        group.
+        No try is allowed beyond the limit of tries, or while the group locks queues to consume in order. Senders of
+        `version` 3.4.9 or later set the limit, for others it is the group's. For a dead letter, this removes the delay
+        from `properties`, and adds the original topic and message id. Raises `RequestRefused` for an unknown group.
         """
         name = message.topic.removeprefix(RETRY_PREFIX)
         group = self.groups.find(name, clock.now_ms())
@@ -158,7 +157,7 @@ class SendBackRequests:
             await make_topic(self.announcer, TopicConfig(topic, queues, queues, READ_WRITE))
 
     async def _store_again(self, record: RawRecord, topic: str, queues: int, level: int) -> AppendResult:
-        """Stores the message, with one more try, in a topic of `queues` queues. A `level` above 0 delays it."""
+        """Stores the message in a topic of `queues` queues, and counts one more try. A `level` above 0 delays it."""
         await self._ensure_topic(topic, queues)
         with refused_by_disk():
             await self.topics.saved(topic)

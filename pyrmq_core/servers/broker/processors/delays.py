@@ -20,7 +20,7 @@ from pyrmq_core.servers.broker.timers.timer_rules import TIMER_TOPIC, BadTimer, 
 
 
 class StoredQueue(NamedTuple):
-    """The topic and queue in which a message is stored, and the delay of its level in ms (None without a level)."""
+    """The topic and queue in which a message is stored, and the delay of its delay level in ms, or None without one."""
 
     topic: str
     queue_id: int
@@ -29,13 +29,13 @@ class StoredQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DelayedQueues:
-    """The choice of the queue that stores a message: its delay level's queue, the timers' queue, or its own queue."""
+    """The choice of the queue that stores a message."""
 
     delays: DelayLevels
     timers: Timers
 
     def queue_of(self, topic: str, queue_id: int, properties: dict[str, str]) -> StoredQueue:
-        """Returns the queue to store a message in. For a delayed message its own queue is added to `properties`.
+        """Returns the queue to store a message in. For a delayed message, adds its own topic and queue to `properties`.
 
         Raises `RequestRefused` for a level that is not a number, and for an impossible delivery time.
         """

@@ -1,7 +1,7 @@
 """Requests of transactions: END_TRANSACTION (37) commits or rolls back, RESUME_CHECK_HALF_MESSAGE (323) checks again.
 
-A commit stores the message for its consumers, a rollback only records that the transaction has ended. A request with an
-unknown state is refused, where RocketMQ does not answer, and the producer is queried later. A second commit of a
+A commit stores the message for its consumers. A rollback only records that the transaction has ended. A request with
+any other state is refused (RocketMQ does not answer it), and the broker later asks the producer. A second commit of a
 message is answered like the first, and delivers nothing. Source: broker/processor/EndTransactionProcessor.java,
 AdminBrokerProcessor.java (resumeCheckHalfMessage), 5.4.0.
 """
@@ -55,7 +55,7 @@ class TransactionRequests:
         return self._end(end)
 
     async def _end_when_flushed(self, end: EndTransaction) -> Command:
-        """Ends a transaction after the log was synced: with SYNC_FLUSH a half message is in its queue only then."""
+        """Ends a transaction once the log is synced. With SYNC_FLUSH a half message is in its queue only then."""
         await self.flusher.wait_flushed(self.store.end)
         return self._end(end)
 

@@ -1,4 +1,4 @@
-"""The type of request handlers. A handler returns the answer to a request, or an object that provides it later."""
+"""The types of request handlers and their answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from pyrmq_core.network import LateAnswer, Peer
 from pyrmq_core.protocol.framing.command import Command
 
-# A coroutine or a late answer if the answer has to wait for something; None for no answer.
+# What a handler returns: the answer, a coroutine or `LateAnswer` that provides it later, or None for no answer.
 Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | LateAnswer | None
 Handler: TypeAlias = Callable[[Command, Peer], Answer]
 Handlers: TypeAlias = Mapping[int, Handler]

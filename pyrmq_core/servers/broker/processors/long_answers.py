@@ -1,4 +1,4 @@
-"""Long answers that are created in pieces while other requests are served, and that fit into a frame."""
+"""Long answers that are created in pieces while other requests are served. Each must fit into a frame."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.servers.broker.in_turns import STEPS_AT_ONCE, BoundedWork, InTurns
 from pyrmq_core.servers.broker.processors.handlers import Answer
 
-# The most bytes of an answer's body: a frame has at most 16 MiB.
+# The most bytes of an answer's body, since a frame has at most 16 MiB.
 MAX_LONG_ANSWER_BYTES: Final = 15 << 20
 BUSY: Final = "too many long requests wait for their turn; try again later"
 
@@ -25,10 +25,10 @@ async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]
 
 
 def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
-    """Returns a response whose body is made of `pieces`, while other requests are served. Refuses a body over 15 MiB.
+    """Returns a response whose body is joined from `pieces` while other requests are served.
 
-    Each piece should take about 10 us. It may be empty, for a step of work that adds nothing to the body. `ext` are the
-    response's header fields.
+    Each piece should take about 10 us. It may be empty after a step of work that adds nothing to the body. `ext` has
+    the response's header fields. If the body exceeds 15 MiB, a refusal is returned.
     """
     first = list(islice(pieces, STEPS_AT_ONCE))
     if len(first) < STEPS_AT_ONCE:
@@ -37,7 +37,7 @@ def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mappin
 
 
 async def _joined(first: bytes, pieces: Iterator[bytes], ext: Mapping[str, str]) -> Command:
-    body = bytearray(first)  # joining 65,535 pieces at the end would take some 10 ms at once
+    body = bytearray(first)  # joining 65,535 pieces at the end would stop the loop for 10 ms
     async for piece in InTurns(pieces):
         body += piece
         if len(body) > MAX_LONG_ANSWER_BYTES:

@@ -1,7 +1,8 @@
-"""The rules for names, since a topic becomes a folder, and topics, groups and clients become keys of tables.
+"""The rules for names of topics, groups and clients, which become folders and keys of tables.
 
-A rule returns an error text in RocketMQ's words, or an empty text for a valid name. `checked` applies rules before the
-handler of a request. Source: common/topic/TopicValidator.java (5.4.0), but groups may have 4.9's 255 characters.
+A rule returns an error text in RocketMQ's words, or an empty text for a valid name. `checked` applies rules to a
+request before its handler runs. Source: common/topic/TopicValidator.java (5.4.0), but groups may have 255 characters,
+as in 4.9.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from pyrmq_core.servers.broker.processors.handlers import Answer, Handler
 
 Rule: TypeAlias = Callable[[str], str]
 
-# A retry topic is a folder's name, and no file system in use allows a longer one.
+# A retry topic becomes a folder's name, and common file systems allow no longer one.
 MAX_RETRY_TOPIC_CHARS: Final = 255
-# The most characters of a client id; RocketMQ sets no limit. Java's ids are an address, an instance's name and numbers.
+# The most characters of a client id. RocketMQ has no limit. Java clients join an address, a name and numbers.
 MAX_CLIENT_ID_CHARS: Final = 1024
 NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 ALLOWED: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-# The reasons by which requests about lite topics are refused.
+# What this broker lacks if it refuses a request about a lite topic (see `lite_refusal`).
 NO_LITE_QUEUES: Final = "queues of lite topics without enableLmq and enableMultiDispatch"
 NO_LITE_POPS: Final = "pops of lite topics"
 NOT_PRINTED: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")
@@ -43,7 +44,7 @@ SHOWN_CHARS: Final = 255
 def lite_refusal(request: Command, reason: str) -> Command | None:
     """Returns the refusal of a request that names a lite topic (RocketMQ 5.5), or None for any other request.
 
-    The refusal says that this broker has no `reason`.
+    The refusal says that this broker has no `reason`, such as NO_LITE_POPS.
     """
     if not request.ext.get("liteTopic"):
         return None
@@ -69,7 +70,7 @@ def topic_fault(topic: str) -> str:
 
 
 def queue_fault(topic: str) -> str:
-    """Returns the error in a topic's name, or in the name of a lite topic's queue, or an empty text."""
+    """Returns the error in the name of a topic or of a lite topic's queue, or an empty text if the name is valid."""
     if not is_lite_queue(topic):
         return topic_fault(topic)
     name = topic.removeprefix(f"{LMQ_PREFIX}{owner_topic(topic)}$")
@@ -88,7 +89,7 @@ def group_fault(group: str) -> str:
 
 
 def client_fault(client_id: str) -> str:
-    """Returns the error in a client's id that is too long or not printable, or an empty text.
+    """Returns the error in a client id that is too long or not printable, or an empty text for a valid id.
 
     The names of brokers in message queues are checked by the same rule.
     """
@@ -109,7 +110,7 @@ def listed(rule: Rule) -> Rule:
 
 
 def checked(handler: Handler, **rules: Rule) -> Handler:
-    """Returns a handler that first checks header fields, each by the rule that is given under the field's name.
+    """Returns a handler that first checks header fields by `rules`, which has a rule by the name of each field.
 
     A request with a wrong field is refused. An absent field is not checked.
     """

@@ -1,9 +1,9 @@
 """Requests for the offsets of queues (29 to 32), and for the offsets that groups committed (14, 15).
 
 Source: broker/processor/AdminBrokerProcessor.java, ConsumerManageProcessor.java (5.4.0). For a topic or queue that does
-not exist, 29 to 32 answer as for an empty queue. A request selects the queue of a lite topic by using its name as the
-topic, 29 also by the field `liteTopic`. A commit in such a queue is refused if the queue has no messages, while 5.5.0
-accepts any offset.
+not exist, 29 to 32 answer as for an empty queue. A request selects the queue of a lite topic by using the queue's name
+as the topic, 29 also by the field `liteTopic`. A commit in such a queue is refused if the queue has no messages or ends
+before the offset. 5.5.0 accepts any offset.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class OffsetRequests:
     def query_consumer_offset(self, request: Command, _: Peer) -> Command:
         """Returns a group's committed offset in a queue, or a refusal if the group has none.
 
-        A queue of which no message is deleted yet gets 0 instead of the refusal, unless the request forbids that.
+        For a queue with messages that begins at offset 0, it returns 0 instead of the refusal, unless the request
+        forbids that.
         """
         header = QueryConsumerOffset.from_command(request)
         committed = self.offsets.committed(header.consumer_group, header.topic, header.queue_id)
@@ -126,7 +127,7 @@ class OffsetRequests:
         is_known = owner_topic(header.topic) in self.topics
         if not is_known or not may_commit_in(self.reader, header.topic, header.queue_id):
             return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
-        # The topic's number of queues is no limit, since it may have been larger. RocketMQ takes any number.
+        # The topic's number of queues is no limit, since it may have been larger. RocketMQ accepts any queue id.
         if not 0 <= header.queue_id < MAX_QUEUES_PER_TOPIC:
             return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{header.queue_id}] is illegal, no topic has it")
         if not may_commit_in(self.reader, header.topic, header.queue_id, header.commit_offset):
@@ -141,7 +142,7 @@ class OffsetRequests:
 
 
 def queue_topic(request: Command, topic: str) -> str:
-    """Returns the topic whose queue a request reads: the internal topic for its field `liteTopic`, or else `topic`."""
+    """Returns the topic to read: the internal topic for the request's field `liteTopic`, or `topic` without it."""
     lite_topic = request.ext.get("liteTopic")
     return f"{LMQ_PREFIX}{topic}${lite_topic}" if lite_topic else topic
 
@@ -149,8 +150,8 @@ def queue_topic(request: Command, topic: str) -> str:
 def may_commit_in(reader: StoreReader, topic: str, queue_id: int, offset: int = 0) -> bool:
     """Returns False for a lite topic's queue that is empty or ends before `offset`, and True for any other queue.
 
-    If commits in empty queues were allowed, requests with arbitrary names could fill the table of offsets. An offset
-    beyond the end belongs to a deleted queue of that name.
+    With commits in empty queues, requests with arbitrary names could fill the table of offsets. An offset beyond the
+    end is one of a deleted queue with the same name.
     """
     return not is_lite_queue(topic) or reader.bounds((topic, queue_id))[1] >= max(offset, 1)
 
@@ -158,7 +159,8 @@ def may_commit_in(reader: StoreReader, topic: str, queue_id: int, offset: int = 
 def commit(offsets: GroupOffsets, key: tuple[str, str, int], offset: int, member: ClientInfo | None) -> bool:
     """Commits an offset of a group, topic and queue id. Returns False, with nothing changed, if a reset forbids it.
 
-    After a reset a `member` may commit once it has pulled at the new offset. It is None for a client outside the group.
+    After a reset, the group's `member` may commit once it has pulled at the new offset. `member` is None for a client
+    outside the group.
     """
     client_id = None if member is None else member.client_id
     if not offsets.may_commit(*key, offset, trio.current_time(), client_id):

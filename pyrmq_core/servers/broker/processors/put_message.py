@@ -1,4 +1,4 @@
-"""`MessageWriter`: stores messages for the handlers of requests. An error of the disk becomes a `RequestRefused`."""
+"""`MessageWriter`: stores messages for the handlers of requests, and converts disk errors to `RequestRefused`."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class MessageWriter:
     async def wait_until_safe(self, end: int) -> ResponseCode:
         """Waits until the log up to `end` is synced (SYNC_FLUSH), and enough slaves have it (SYNC_MASTER).
 
-        Both time limits begin now. Returns SUCCESS, the code of the limit that passed, or SLAVE_NOT_AVAILABLE if too
-        few slaves are in sync. As in RocketMQ, the code about the slaves replaces the one about the disk. Raises
+        Both waits have time limits, which begin now. Returns SUCCESS, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, or
+        SLAVE_NOT_AVAILABLE if too few slaves are in sync. As in RocketMQ, a code about slaves has precedence. Raises
         `RequestRefused` if the disk failed.
         """
         code, replicas, began = ResponseCode.SUCCESS, self.replicas, trio.current_time()
@@ -76,7 +76,7 @@ class MessageWriter:
 
     @contextlib.contextmanager
     def refusals(self) -> Iterator[None]:
-        """Converts a `StoreError` in a `with` block, which stores messages, to `RequestRefused`. Counts the failure."""
+        """Converts a `StoreError` of a `with` block that stores messages to `RequestRefused`. Counts the failure."""
         try:
             yield
         except DoesNotFit as error:
@@ -98,7 +98,7 @@ class MessageWriter:
 
 @contextlib.contextmanager
 def refused_by_disk() -> Iterator[None]:
-    """Converts a `StoreError` in a `with` block to `RequestRefused`."""
+    """Converts a `StoreError` of a `with` block to `RequestRefused`."""
     try:
         yield
     except StoreError as error:

@@ -1,7 +1,7 @@
-"""RECALL_MESSAGE (370): cancels a timer message by storing, for the same time, a second message that refers to the
-first.
+"""RECALL_MESSAGE (370): cancels a timer message by storing a second timer message, which refers to the first.
 
-Source: broker/processor/RecallMessageProcessor.java (5.4.0), in the same order and with the same answers.
+Source: broker/processor/RecallMessageProcessor.java (5.4.0), with the same checks in the same order, and the same
+answers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """SEND_REPLY_MESSAGE (324, 325): pushes a reply (326) to the requesting client, and stores it in the reply topic.
 
-The reply is stored before it is pushed (`storeReplyMessageEnable`). The answer to its sender has the reply's offset in
-the store and the code of the push. A stored reply is never delivered later: a disconnected client misses it. Source:
-broker/processor/ReplyMessageProcessor.java (5.4.0, and 4.9.7 answers the same). RocketMQ stores a reply in any topic
-that its sender names, without access control. Here only the reply topic is allowed.
+The reply is stored before it is pushed (`storeReplyMessageEnable`). The answer to its sender has the stored reply's
+offset, and says whether the push succeeded. A stored reply is never delivered later, so a disconnected client misses
+it. Source: broker/processor/ReplyMessageProcessor.java (5.4.0, and 4.9.7 answers the same). RocketMQ stores a reply in
+any topic that its sender names, without access control. Here only the reply topic is allowed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pyrmq_core.servers.broker.store.batch_pieces import piece
 
 log = line_logger(__name__)
 
-# How long a client may take to acknowledge a reply, which it does before it processes it (Broker2Client.callClient).
+# How long a client may take to acknowledge a reply, before it processes it (Broker2Client.callClient).
 PUSH_SECONDS: Final = 10.0
 
 

@@ -1,8 +1,8 @@
 """INVOKE_BROKER_TO_RESET_OFFSET (222): an administrator sets new offsets of a group, whether it is online or not.
 
-With useServerSideResetOffset (the default) they are committed at the broker, and the group's next pull of each queue is
-answered PULL_OFFSET_MOVED with the new offset. Otherwise the broker sends them to the members (220), which must be
-online and have committed offsets. Source: broker/processor/AdminBrokerProcessor.java (resetOffsetInner),
+With useServerSideResetOffset (the default) the broker commits them, and answers the group's next pull of each queue
+with PULL_OFFSET_MOVED and the new offset. Otherwise the broker sends them to the members (220), which must be online
+and have committed offsets. Source: broker/processor/AdminBrokerProcessor.java (resetOffsetInner),
 broker/client/net/Broker2Client.java (resetOffset), 5.4.0.
 """
 
@@ -38,7 +38,7 @@ from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 SEND_SECONDS: Final = 5.0
-# The searches by time before other tasks run: each reads some pages of a file.
+# How many searches by time are done before other tasks run. Each reads some pages of a file.
 SEARCHES_AT_ONCE: Final = 32
 
 
@@ -88,7 +88,7 @@ class ResetRequests:
                 offsets[queue] = self._offset(header, queue_id)
         except _Refused as refused:
             return refusal(ResponseCode.SYSTEM_ERROR, str(refused))
-        with trio.CancelScope(shield=True):  # a reset is complete even if its caller disconnects
+        with trio.CancelScope(shield=True):  # the reset is finished even if its caller disconnects
             async for queue, offset in InTurns(offsets.items()):
                 self.offsets.reset(header.group, header.topic, queue.queue_id, offset)
                 self.held.wake_group((header.topic, queue.queue_id), header.group)

@@ -1,7 +1,7 @@
 """SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks a message, creates its topic if needed, and stores it.
 
-Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), in the same order and
-with the same codes. A message in a transaction is stored as a half message.
+Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), with the same checks in
+the same order, and the same codes. A message in a transaction is stored as a half message.
 """
 
 from __future__ import annotations
@@ -69,20 +69,21 @@ from pyrmq_core.servers.broker.transactions.half_messages import (
 )
 from pyrmq_core.servers.broker.transactions.transactions import Transactions
 
-# RocketMQ accepts messages of other kinds in this topic, which end the delivery of its timers for good, and in its
-# revive log, where they could revive any message.
+# Topics in which only the broker stores messages. RocketMQ accepts sends to the timers' topic and to the revive log. A
+# sent message could end the delivery of timers for good, or make any popped message visible again.
 CLOSED_TOPICS: Final = FORBIDDEN_TOPICS | {TIMER_TOPIC}
 MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 DELAYING: Final = (DELAY, *TIMER_NAMES)
-# A priority beside these counts for nothing (common/attribute/TopicMessageType.java, parseFromMessageProperty).
+# A message with one of these properties has no priority (common/attribute/TopicMessageType.java,
+# parseFromMessageProperty).
 BEFORE_PRIORITY: Final = frozenset((*DELAYING, SHARDING_KEY))
 DELAYS_INSIDE: Final = [f"{name}\x01".encode() for name in DELAYING]
 TOO_MANY_LITE: Final = "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]the broker has as many queues of lite topics as it may have:"
-# A batch's places in its queue and in lite queues, which no sender chooses.
+# Properties with a batch's offsets and size, which only the broker may set.
 SET_BY_BROKER: Final = (INNER_NUM, INNER_BASE, QUEUES, OFFSETS)
-# The common part of the names of all delay properties: one search in place of four, of 70 us each in 130 KB.
+# A part of the names of all delay properties. One search for it replaces four, which take 70 us each in 130 KB.
 IN_ALL_DELAYS: Final = b"DEL"
-# A committed message is stored like an ordinary one.
+# The transaction bits of messages that are stored as they are: none, or those of a committed message.
 NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 
 
@@ -90,8 +91,8 @@ NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 class PreparedMessage:
     """A message to be stored, or a batch, which may be stored as one record (`is_one_record`).
 
-    If it `waits`, its send is answered once it is synced and copied to slaves, as the settings require. The answer has
-    `recall_handle`, by which a timer message can be cancelled.
+    If it `waits`, its send is answered once the message is synced and copied to slaves, as the settings require. The
+    answer has `recall_handle`, with which the sender can cancel a timer message.
     """
 
     append: Append
@@ -171,9 +172,9 @@ class SendRequests:
     async def saved_topic(self, message: SendMessage) -> TopicConfig:
         """Returns the message's topic, once the topics' file contains it. Creates a missing topic if that is allowed.
 
-        A missing topic is created with the settings of the message's default topic, and announced to the NameServers
-        before the send is answered, so that the sender's next query finds the route. Raises `RequestRefused` without a
-        topic.
+        A missing topic is created with the settings of the message's default topic. It is announced to the NameServers
+        before the send is answered, so that the sender's next query finds the route. Raises `RequestRefused` if the
+        topic cannot be created.
         """
         if message.topic not in self.topics:
             config = self.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
@@ -182,7 +183,7 @@ class SendRequests:
             await self.announcer.announce(config)
         with refused_by_disk():
             await self.topics.saved(message.topic)
-        async with self.announcer.sends_to_new_topics:  # their files are made one in each turn of the loop
+        async with self.announcer.sends_to_new_topics:  # so that the loop creates the files of one new queue at a time
             pass
         topic = self.topics.get(message.topic)
         if topic is None:  # the topic was deleted meanwhile
@@ -210,7 +211,7 @@ class SendRequests:
             return self.refused(refused)
 
     def _prepare_one(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-        """Prepares a message for storing. As in Java, duplicate properties in the header and their order are lost."""
+        """Prepares a message for storing. As in RocketMQ, its properties lose duplicates and their order."""
         properties = decode_properties(message.properties or "")
         is_half = self.is_in_transaction(properties, sys_flag, message.reconsume_times or 0)
         if INNER_NUM in properties or sys_flag & BATCH_RECORD:
@@ -249,7 +250,7 @@ class SendRequests:
         )
         handle = None
         if place.topic == TIMER_TOPIC and not is_retry_topic(message.topic):
-            out_ms = int(properties[TIMER_OUT_MS]) + 1  # Java adds 1, so that a recall rounds it down to the same slot
+            out_ms = int(properties[TIMER_OUT_MS]) + 1  # as in Java: a recall rounds it down to the same slot
             handle = RecallHandle(message.topic, config.broker_name, out_ms, unique_id).encode()
         waits = properties.get(WAIT) != "false"
         return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)
@@ -257,8 +258,8 @@ class SendRequests:
     def _lite_queue(self, topic: str, stored_in: str, properties: dict[str, str]) -> str:
         """Returns the name of the queue for the message's lite topic, or "" if its topic has no lite topics.
 
-        Raises `RequestRefused` for an invalid name, too many queues, and a delayed or half message, which is
-        `stored_in` another topic.
+        Raises `RequestRefused` for an invalid name, for too many queues, and for a delayed or half message.
+        `stored_in` is the topic that stores the message.
         """
         config, topic_config = self.settings.config, self.topics.get(topic)
         if not config.keeps_lite_queues or topic_config is None or topic_config.attributes.get(MESSAGE_TYPE) != "LITE":
@@ -278,7 +279,7 @@ class SendRequests:
         return queue
 
     def _queue_of_priority(self, topic: str, queue_id: int, properties: dict[str, str]) -> int:
-        """Returns the queue for the message's priority, or `queue_id` without a valid one.
+        """Returns the queue for the message's priority, or `queue_id` if the priority is invalid.
 
         If the message is ordered, delayed or in a transaction, its priority is removed from `properties`.
         """
@@ -295,7 +296,7 @@ class SendRequests:
         return max(0, min(priority, config.write_queue_nums - 1)) if config is not None else queue_id
 
     def _prepare_batch(self, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-        """Prepares a batch. Its messages keep their own properties, since those in the header describe the batch."""
+        """Prepares a batch. The header's properties describe the batch, and its messages have their own."""
         properties = decode_properties(message.properties or "")
         if is_retry_topic(message.topic):
             raise RequestRefused(
@@ -364,7 +365,7 @@ class SendRequests:
     def is_in_transaction(self, properties: dict[str, str], sys_flag: int, reconsume_times: int) -> bool:
         """Returns True for a half message. Raises `RequestRefused` if this broker cannot keep it.
 
-        A delayed retry with a transaction flag is not a half message: clients before 4.6.1 send such retries.
+        A delayed retry with the transaction property is not a half message. Clients before 4.6.1 send such retries.
         """
         if is_prepared(properties) and not (reconsume_times > 0 and delay_level(properties) > 0):
             if self.settings.config.reject_transaction_message:

@@ -1,4 +1,4 @@
-"""The requests that a slave refuses, since only a master may change topics, groups and offsets or store messages.
+"""The requests that a slave refuses, since only a master stores messages and changes topics, groups and offsets.
 
 Source: broker/processor/SendMessageProcessor.java, AdminBrokerProcessor.java, EndTransactionProcessor.java (5.4.0).
 """

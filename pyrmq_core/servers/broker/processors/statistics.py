@@ -27,7 +27,7 @@ from pyrmq_core.servers.broker.store.store_reader import StoreReader
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.servers.broker.tables.topics import TopicTable
 
-# A queue and its figures: topic, queue id, numbers by the names of their JSON members.
+# A row for a queue: topic, queue id, and numbers by the names of their JSON members.
 Row: TypeAlias = tuple[str, int, dict[str, int]]
 
 
@@ -98,7 +98,7 @@ class StatisticsRequests:
     def consume_stats(self, request: Command, _: Peer) -> Answer:
         """Returns for each queue the offset that a group committed, and the queue's end.
 
-        If the request has no `topicList`, topics to which an online group does not subscribe are left out.
+        If the request has no `topicList`, topics to which the online group does not subscribe are left out.
         """
         group, listed = request.ext.get("consumerGroup", ""), request.ext.get("topicList") or ""
         names = [topic for topic in listed.split(";") if topic]

@@ -1,9 +1,9 @@
-"""The table of request codes and their handlers. A request with any other code is refused by its name.
+"""The table of request codes and their handlers. The refusal of any other code has the name of that code.
 
 The handlers of a family of requests are methods of a frozen dataclass, whose method `handlers` returns its rows of the
 table. `checked` tests the names in a request's header before the handler runs. The handlers of sends, of pulls and of
-CONSUMER_SEND_MSG_BACK (36) test names themselves, with RocketMQ's own answers. The handlers of 34, 41, 42 and 200 test
-the names in the body.
+CONSUMER_SEND_MSG_BACK (36) test names themselves, with RocketMQ's own answers. Handlers of requests with names in the
+body, such as 34, 41, 42 and 200, test these themselves, too.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ FAMILIES: Final[tuple[type[Any], ...]] = (
     SlaveRequests,
 )
 
-# The requests that are refused, each with the name of the part that is not built.
+# The known requests that are refused, each with the feature that this broker lacks.
 NOT_BUILT: Final[Mapping[int, str]] = {
     **dict.fromkeys((RequestCode.PEEK_MESSAGE, RequestCode.POP_ROLLBACK), "peeked or returned pops"),
     **dict.fromkeys(
@@ -220,7 +220,7 @@ def _of_administration(broker: Broker) -> Iterator[Family]:
 
 
 def unsupported(request: Command) -> Command:
-    """Returns RocketMQ's refusal of an unknown code, with the code's name and the feature that this broker lacks."""
+    """Returns RocketMQ's refusal of an unknown code, with the code's name and the feature that the broker lacks."""
     name = REQUEST_NAMES.get(request.code)
     text = f" request type {request.code} not supported"
     if name:

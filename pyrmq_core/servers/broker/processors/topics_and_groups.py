@@ -1,6 +1,6 @@
-"""Administrators' requests to create or change, list, delete and show topics and consumer groups.
+"""Administrators' requests about topics and consumer groups.
 
-In this order the codes are 17, 21, 215 and 351 for topics, and 200, 201, 207 and 352 for groups. Source:
+They create or change (17, 200), list (21, 201), delete (215, 207) and show (351, 352) topics and groups. Source:
 broker/processor/AdminBrokerProcessor.java (5.4.0).
 """
 
@@ -63,7 +63,7 @@ FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 # All four bits of a topic's permission (common/constant/PermName.java).
 MAX_PERM: Final = 15
 MAX_SYS_FLAG: Final = 2**31 - 1
-# The flags of 5.x and of 4.9 by which a group's offsets are deleted with it.
+# The header fields of 5.x and of 4.9 by which a group is deleted with its offsets.
 CLEAN_OFFSET: Final = ("cleanOffset", "removeOffset")
 
 
@@ -88,7 +88,7 @@ class TopicRequests:
         }
 
     def update_topic(self, request: Command, _: Peer) -> Answer:
-        """Creates or changes a topic. Answers after its file is written and the NameServers are informed."""
+        """Creates or changes a topic. Answers after the topics' file is written and the NameServers are informed."""
         changed = changed_topic(self.topics, UpdateTopic.from_command(request))
         if isinstance(changed, Command):
             return changed
@@ -97,7 +97,7 @@ class TopicRequests:
         return announced(self.announcer, changed)
 
     def delete_topic(self, request: Command, _: Peer) -> Answer:
-        """Deletes a topic, its queues and its committed offsets. The tool itself informs the NameServers (216).
+        """Deletes a topic, its queues and its committed offsets. The caller itself informs the NameServers (216).
 
         The queues are deleted first, so that a message that arrives meanwhile belongs to a new topic.
         """
@@ -116,7 +116,7 @@ class TopicRequests:
         try:
             with refused_by_disk():
                 await remove_queues(self.store, self.flusher, self.offsets, has_members, is_lite)  # perhaps thousands
-                await self.flusher.flush_queues()  # in a thread, so that deleting has little left to flush on the loop
+                await self.flusher.flush_queues()  # in a thread, since the deletion syncs the rest on the loop
                 lite_queues = {name for name, _ in self.store.queues.keys_of(topic)} - {topic}
                 frees = self.store.delete_topic(topic)
         except RequestRefused as refused:
@@ -207,7 +207,7 @@ class GroupRequests:
 
 
 async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
-    """Creates or changes topics as request 17 does. Attributes that a topic does not mention stay.
+    """Creates or changes topics as request 17 does. Attributes that a topic does not mention are unchanged.
 
     If a topic is refused, raises `InvalidArgument` and creates none. Raises `StoreError` if the disk fails.
     """
@@ -227,9 +227,9 @@ async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
 def changed_topic(
     topics: TopicTable, header: UpdateTopic, changes: Mapping[str, str] | None = None
 ) -> TopicConfig | Command:
-    """Returns the topic's configuration after the request `header`, or a refusal. The table is not changed.
+    """Returns the configuration that request 17 with this `header` gives a topic, or a refusal. Changes nothing.
 
-    `changes` are the changes of attributes. If it is None, those in `header` count.
+    `changes` are the changes of attributes. If it is None, those in `header` are used.
     """
     if _is_system(topics, header.topic):
         remark = f"The topic[{header.topic}] is conflict with system topic."
@@ -260,9 +260,9 @@ def changed_topic(
 
 
 async def announced(announcer: TopicAnnouncer, *topics: TopicConfig) -> Command:
-    """Creates or changes topics. Returns success when these and all earlier changes are written and announced.
+    """Creates or changes topics. Returns success once all changes of topics are written and announced.
 
-    If the disk fails, returns a refusal.
+    Returns a refusal if the disk fails.
     """
     try:
         await make_topic(announcer, *topics)
@@ -298,7 +298,7 @@ def _is_system(topics: TopicTable, topic: str) -> bool:
 
 
 async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
-    """Frees the disk space of a deleted topic. If the broker stops meanwhile, its next start does the rest."""
+    """Frees the disk space of a deleted topic. If the broker stops meanwhile, its next start frees the rest."""
     for free in frees:
         try:
             await trio.to_thread.run_sync(free, abandon_on_cancel=True)
@@ -307,9 +307,9 @@ async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
 
 
 def _page(request: Command, first: str, most: str, version: DataVersion) -> tuple[int, int | None]:
-    """Returns the rows of a table that a slave requests: the first row, and the row after the last, or None for all.
+    """Returns which rows of a table a slave requests: the first row, and the row after the last, or None for all.
 
-    If the slave has another version of the table, the rows begin with the first one, as in
+    If the slave names another version of the table, the page begins with the table's first row, as in
     TopicConfigManager.subTopicConfigTable.
     """
     try:

@@ -1,1 +1,1 @@
-"""Delivery of messages with a delay level (ScheduleMessageService.java). `broker/timers` delivers at any time."""
+"""Delivery of messages with a delay level (ScheduleMessageService.java). `broker/timers` delivers at a given time."""

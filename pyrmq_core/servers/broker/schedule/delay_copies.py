@@ -1,8 +1,8 @@
-"""Finds in the commit log the delayed messages that were delivered after `delayOffset.json` was written.
+"""The search in the commit log for delayed messages that were delivered after `delayOffset.json` was written.
 
 A delivered message is stored in its own topic, with the properties of the delayed message. It is recognized by topic,
-queue, level, UNIQ_KEY, born time, number of retries and the CRC of its body. So a broker that was killed, and a slave
-that became the master, deliver no message twice.
+queue, level, UNIQ_KEY, born time, number of retries and the CRC of its body. So neither a restart after a kill nor a
+slave that is started as the master delivers a message twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEDULE: Final = SCHEDULE_TOPIC.encode()
 
 
 class CopyKey(NamedTuple):
-    """The members by which a delivered message is recognized as the copy of a delayed message."""
+    """The values by which a delivered message is recognized as the copy of a delayed message."""
 
     topic: str
     queue_id: int
@@ -45,7 +45,7 @@ class DelayCopies:
         self._keys: Counter[CopyKey] = Counter()
 
     def find(self, records: Iterable[RawRecord | Hole | LogEnd], end: int) -> Iterator[None]:
-        """Counts the deliveries among the records before log offset `end`, one record a step."""
+        """Counts the deliveries among the records before log offset `end`. Yields after each record."""
         for record in records:
             if isinstance(record, RawRecord):
                 if record.commit_log_offset >= end:

@@ -1,8 +1,8 @@
 """Messages with a delay level: they wait in SCHEDULE_TOPIC_XXXX, one queue a level, and go to their own topic when due.
 
 An entry of a level's queue holds the delivery time in place of the tags' hash. `delayOffset.json` has the next offset
-of each level. Unlike RocketMQ's file, it also has the end of the log at the time of writing. Deliveries after that are
-found in the log (delay_copies.py). Source: broker/schedule/ScheduleMessageService.java (5.4.0).
+of each level. Unlike RocketMQ's file, it also has the end of the log at the time of writing. A restarted broker finds
+later deliveries in the log (delay_copies.py). Source: broker/schedule/ScheduleMessageService.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = line_logger(__name__)
 
 FILE_NAME: Final = "delayOffset.json"
 LOG_END: Final = "logEnd"
-# A longer part of the log than about this is not left to the next start's search for deliveries.
+# `delayOffset.json` is written again once the log grew by this much, which limits the next start's search of the log.
 SEARCHED_BYTES: Final = 64 << 20
 # The most messages of a level that are delivered before other tasks run.
 DELIVERIES_AT_ONCE: Final = 100
@@ -85,8 +85,8 @@ class DelayLevels:
         self._data_version = DataVersion()
         self._copies = DelayCopies()
         self._copies_from: int | None = None
-        self._known_to = 0  # the log offset before which `_delivered` has every delivery
-        self._unknown = set(self._levels)  # their next message may be in the log as delivered
+        self._known_to = 0  # a log offset: `_delivered` includes every delivery before it
+        self._unknown = set(self._levels)  # the next message of these levels may be delivered already
         self._on_delivered = on_delivered
 
     def load(self) -> None:
@@ -105,7 +105,7 @@ class DelayLevels:
         A delivered copy lies in the log after its delayed message. So the search begins at the first message that may
         still wait. Store times are not used, since they repeat after the clock was set back.
         """
-        if self._known_to > self._store.end:  # the log lost its end, and may grow beyond it again
+        if self._known_to > self._store.end:  # a crash cut the log, which may grow past this offset again
             self._known_to = 0
             self.is_changed = True
         waiting: list[int] = []
@@ -113,14 +113,14 @@ class DelayLevels:
             key = (SCHEDULE_TOPIC, level - 1)
             start, end = self._store.reader.bounds(key)
             if (offset := max(start, self._delivered.get(level, 0))) < end:
-                with suppress(StoreError):  # the level's other messages cannot be delivered, either
+                with suppress(StoreError):  # an unreadable entry also keeps the level's later messages waiting
                     waiting.append(self._store.reader.entry(key, offset).physical_offset)
         self._copies_from = max(self._known_to, min(waiting, default=self._store.end))
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """Returns a function that encodes the content of `delayOffset.json`, or None if nothing has changed.
+        """Returns a function that encodes `delayOffset.json`, or None if the file needs no write.
 
-        The function may be called in any thread. Changes count since the last call of `unsaved`.
+        Any thread may call that function.
         """
         known_to = self._known_to if self._unknown else self._store.end
         is_far = bool(self._delivered) and known_to - self._known_to > SEARCHED_BYTES
@@ -136,7 +136,7 @@ class DelayLevels:
     def replace(self, delivered: dict[int, int], known_to: int | None = None) -> None:
         """Replaces the next offset of each delay level by that of another broker.
 
-        The new offsets include every delivery before the log offset `known_to`. With None that limit stays as it was.
+        The new offsets include every delivery before the log offset `known_to`. None leaves that limit unchanged.
         """
         self._known_to = self._known_to if known_to is None else known_to
         if delivered != self._delivered:
@@ -153,7 +153,7 @@ class DelayLevels:
     def place(self, topic: str, queue_id: int, level: int, properties: dict[str, str]) -> tuple[int, int]:
         """Returns the queue id of SCHEDULE_TOPIC_XXXX in which a message of a delay level waits, and its delay in ms.
 
-        Adds the message's own topic and queue to `properties`, by which it is delivered later.
+        Adds the level and the message's own topic and queue, for the delivery, to `properties`.
         """
         level = min(level, len(self._delays_ms))
         properties[DELAY] = str(level)
@@ -172,7 +172,7 @@ class DelayLevels:
             for level in self._levels:
                 before, now_ms = self._delivered.get(level), clock.now_ms()
                 wait_ms = min(wait_ms, self._deliver_level(level, now_ms))
-                if self._delivered.get(level) != before:  # lets other tasks run after the work of a level
+                if self._delivered.get(level) != before:  # after deliveries, other tasks run first
                     await trio.lowlevel.checkpoint()
             if not self._unknown:
                 self._copies = DelayCopies()
@@ -202,14 +202,14 @@ class DelayLevels:
         for offset in range(first, min(end, first + DELIVERIES_AT_ONCE)):
             try:
                 entry = self._store.reader.entry(key, offset)
-                # A time further ahead than the level's delay comes from another configuration or clock: then the
-                # message is due now (correctDeliverTimestamp).
+                # A delivery time later than the level's delay from now was computed with another configuration or
+                # clock. As in RocketMQ (correctDeliverTimestamp), the message is then due now.
                 passes = not now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]
                 if passes or level in self._unknown:
                     self._store.reader.store_time(key, offset)  # raises if the entry names another record
                     raw = self._store.reader.record(entry.physical_offset)
                     passes = self._deliver(raw, level, offset, is_due=passes)
-                if not passes:  # and none behind it was delivered: a level's messages are delivered in their order
+                if not passes:  # nor was a later one delivered, since a level delivers in order
                     self._unknown.discard(level)
                     return entry.tags_code
             except (UnsafePath, DoesNotFit) as error:
@@ -261,7 +261,7 @@ class DelayLevels:
 def message_pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
     """Returns the message in a record, or all messages of a batch that an earlier release of pyrmq stored for a retry.
 
-    Such a record contains a whole batch, and does not say which of its messages failed, so all are delivered again.
+    Such a record does not say which message of the batch failed, so all are delivered again.
     """
     if not record.sys_flag & BATCH_RECORD:
         return [piece(record.flag, record.body, record.properties)]

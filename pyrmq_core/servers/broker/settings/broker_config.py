@@ -1,7 +1,7 @@
 """`BrokerConfig`: the broker's settings under RocketMQ's names, from a properties file, command line, or Python.
 
 Defaults are RocketMQ's (common/BrokerConfig.java, store/config/MessageStoreConfig.java, 5.4.0), with two exceptions:
-the broker listens on 127.0.0.1, and its name is broker-a as in RocketMQ's own example.
+the broker and its metrics listen on 127.0.0.1, and its name is broker-a as in RocketMQ's own example.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 WILDCARDS: Final = ("", "0.0.0.0", "::")
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
-# The characters of a topic's name, and dots: in RocketMQ a broker without a name is named after its host.
+# The characters of a topic's name, and dots, since RocketMQ names a broker after its host by default.
 SERVER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,127}")
 MAX_DELAY_MS: Final = MAX_INT * UNIT_MS["s"]
 MAX_REGION_CHARS: Final = 127
@@ -64,7 +64,7 @@ ASYNC_MASTER: Final = "ASYNC_MASTER"
 SYNC_MASTER: Final = "SYNC_MASTER"
 SLAVE: Final = "SLAVE"
 ROLES: Final = (ASYNC_MASTER, SYNC_MASTER, SLAVE)
-# The id of a master (common/MixAll.java); its slaves have others.
+# The id of a master (common/MixAll.java). Its slaves have greater ids.
 MASTER_ID: Final = 0
 MAX_BROKER_ID: Final = 2**63 - 1
 
@@ -75,7 +75,10 @@ def named(name: str, default: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """A broker's settings that have an effect. As in RocketMQ's files, times are in ms unless a name says seconds."""
+    """A broker's settings that have an effect, in RocketMQ's units.
+
+    Times are in ms unless the name says seconds. `file_reserved_time` is in hours.
+    """
 
     broker_cluster_name: str = named("brokerClusterName", "DefaultCluster")
     broker_name: str = named("brokerName", "broker-a")
@@ -88,7 +91,7 @@ class BrokerConfig:
     namesrv_addr: str = named("namesrvAddr", "")
     region_id: str = named("regionId", "DefaultRegion")
     trace_on: bool = named("traceOn", True)
-    # The file of `-c`, to which settings that change while the broker runs are written.
+    # The file of the option `-c`. Changes of settings at run time are written to it.
     broker_config_path: str = named("brokerConfigPath", "")
     config_black_list: str = named("configBlackList", "configBlackList;brokerConfigPath")
 
@@ -113,14 +116,14 @@ class BrokerConfig:
     delete_consume_queue_files_interval: int = named("deleteConsumeQueueFilesInterval", 100)
     delete_file_batch_max: int = named("deleteFileBatchMax", 10)
     redelete_hanged_file_interval: int = named("redeleteHangedFileInterval", 120_000)
-    # Not a setting of RocketMQ: the limit of the store's size; 0 for none.
+    # The limit of the store's size, or 0 for no limit. RocketMQ has no such setting.
     max_store_bytes: int = named("maxStoreBytes", 0)
     # The port for slaves; -1 means listenPort + 1.
     ha_listen_port: int = named("haListenPort", -1)
-    # The address of the master's port for slaves; if empty, the NameServers name it.
+    # The address of the master's port for slaves. If empty, it is queried from the NameServers.
     ha_master_address: str = named("haMasterAddress", "")
     slave_read_enable: bool = named("slaveReadEnable", False)
-    # A slave acts in its master's place while the master is away; the NameServer needs supportActingMaster.
+    # Lets a slave answer for its master while that is unreachable. The NameServers need supportActingMaster=true.
     enable_slave_acting_master: bool = named("enableSlaveActingMaster", False)
     broker_heartbeat_interval: int = named("brokerHeartbeatInterval", 1000)
     broker_not_active_timeout_millis: int = named("brokerNotActiveTimeoutMillis", 10_000)
@@ -133,7 +136,7 @@ class BrokerConfig:
     ha_max_gap_not_in_sync: int = named("haMaxGapNotInSync", 256 << 20)
     in_sync_replicas: int = named("inSyncReplicas", 1)
     slave_timeout: int = named("slaveTimeout", 3000)
-    # RocketMQ 4.9's name for haMaxGapNotInSync, and its rule for sends; -1: not set.
+    # RocketMQ 4.9's name for haMaxGapNotInSync. If set, sends follow the rule of 4.9. -1 means not set.
     ha_slave_fallbehind_max: int = named("haSlaveFallbehindMax", -1)
     message_delay_level: str = named("messageDelayLevel", DELAY_LEVELS)
     timer_wheel_enable: bool = named("timerWheelEnable", True)
@@ -142,7 +145,7 @@ class BrokerConfig:
     timer_roll_window_slot: int = named("timerRollWindowSlot", 172_800)
     timer_flush_interval_ms: int = named("timerFlushIntervalMs", 1000)
     mapped_file_size_timer_log: int = named("mappedFileSizeTimerLog", 104_857_600)
-    # The form of the retry topics for consumers that pop, whose messages are read from topics of both forms.
+    # The form of the retry topics' names to which popped messages return. Pops read retry topics of both forms.
     enable_retry_topic_v2: bool = named("enableRetryTopicV2", False)
     pop_from_retry_probability: int = named("popFromRetryProbability", 20)
     recall_message_enable: bool = named("recallMessageEnable", False)
@@ -174,7 +177,7 @@ class BrokerConfig:
     filter_data_clean_time_span: int = named("filterDataCleanTimeSpan", 86_400_000)
     use_server_side_reset_offset: bool = named("useServerSideResetOffset", True)
     notify_consumer_ids_changed_enable: bool = named("notifyConsumerIdsChangedEnable", True)
-    # Lite topics have queues of their own with both.
+    # Lite topics have their own queues if both are true.
     enable_lmq: bool = named("enableLmq", False)
     enable_multi_dispatch: bool = named("enableMultiDispatch", False)
     max_lmq_consume_queue_num: int = named("maxLmqConsumeQueueNum", 20_000)
@@ -185,8 +188,8 @@ class BrokerConfig:
     lite_pull_message_enable: bool = named("litePullMessageEnable", True)
     long_polling_enable: bool = named("longPollingEnable", True)
     short_polling_time_mills: int = named("shortPollingTimeMills", 1000)
-    # Not a setting of RocketMQ, which has no limit. A client has one held pull for each queue. A connection has at most
-    # 10,000 requests under way: with as many held pulls it would not be read any more.
+    # These four are not settings of RocketMQ, which has no limits. A client has one held pull for each queue. With
+    # 10,000 unanswered requests a connection is not read any more, so it may have fewer held pulls.
     max_held_pulls: int = named("maxHeldPulls", 100_000)
     max_held_pulls_per_connection: int = named("maxHeldPullsPerConnection", 8_000)
     max_held_pull_bytes: int = named("maxHeldPullBytes", 1 << 30)
@@ -195,7 +198,8 @@ class BrokerConfig:
     max_transfer_bytes_on_message_in_memory: int = named("maxTransferBytesOnMessageInMemory", 262_144)
     flush_consumer_offset_interval: int = named("flushConsumerOffsetInterval", 5000)
     channel_expired_timeout: int = named("channelExpiredTimeout", 120_000)
-    # Not a setting of RocketMQ, which has no limit. A client of some dozens of groups sends some kilobytes.
+    # These three are not settings of RocketMQ, which has no limits. A client with dozens of groups
+    # sends a few kilobytes.
     max_heartbeat_bytes: int = named("maxHeartbeatBytes", 1 << 20)
     max_groups_per_connection: int = named("maxGroupsPerConnection", 2_000)
     max_subscriptions_per_heartbeat: int = named("maxSubscriptionsPerHeartbeat", 5_000)
@@ -205,13 +209,13 @@ class BrokerConfig:
     register_broker_timeout_mills: int = named("registerBrokerTimeoutMills", 24_000)
 
     server_channel_max_idle_time_seconds: int = named("serverChannelMaxIdleTimeSeconds", 120)
-    # These four are not settings of RocketMQ: they limit all connections together, and the header of one frame.
+    # These four are not settings of RocketMQ. They limit all connections together, and the header of one frame.
     server_max_connections: int = named("serverMaxConnections", MAX_CONNECTIONS)
     server_max_received_bytes: int = named("serverMaxReceivedBytes", MAX_RECEIVED_BYTES)
     server_max_waiting_bytes: int = named("serverMaxWaitingBytes", MAX_WAITING_BYTES)
     server_max_header_bytes: int = named("serverMaxHeaderBytes", SERVER_HEADER_BYTES)
 
-    # PROM serves /metrics (extra `metrics`); RocketMQ serves it to all addresses, and this broker to 127.0.0.1.
+    # PROM serves /metrics (extra `metrics`) on 127.0.0.1 by default. RocketMQ serves it on all addresses.
     metrics_exporter_type: str = named("metricsExporterType", "DISABLE")
     metrics_prom_exporter_port: int = named("metricsPromExporterPort", 5557)
     metrics_prom_exporter_host: str = named("metricsPromExporterHost", DEFAULT_HOST)
@@ -316,7 +320,7 @@ class BrokerConfig:
 
     @property
     def timer_settings(self) -> TimerSettings:
-        # Fewer than 2 slots, or more than the wheel has, mean as many as the wheel has (5.4.0).
+        # As in 5.4.0, a number below 2, or above that of the wheel's usable slots, stands for all usable slots.
         roll_slots = self.timer_roll_window_slot
         return TimerSettings(
             precision_ms=self.timer_precision_ms,
@@ -365,7 +369,7 @@ class BrokerConfig:
         return dict(sorted({**texts, **self.tls.to_settings(), **self.access.to_settings()}.items()))
 
     def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """Returns a copy with the given settings. Raises `InvalidArgument` for a setting that `setting_rules` refuses.
+        """Returns a copy with the given settings. Raises `InvalidArgument` for a refused setting or a wrong value.
 
         Names without an effect are ignored. `unused_names` and `unknown_names` return them.
         """

@@ -10,7 +10,7 @@ from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 
 @dataclass(slots=True)
 class LiveSettings:
-    """The current settings. A part of the broker that must notice changes keeps this object, and not its `config`."""
+    """The current settings. Parts of the broker that must notice changes keep this object, and not its `config`."""
 
     config: BrokerConfig
     version: DataVersion = NO_VERSION

@@ -2,8 +2,8 @@
 
 It would do harm to ignore a setting that protects, removes or copies data, or stores it elsewhere. Such a setting is
 refused, unless its value switches nothing on. The ignored settings tune what this broker does in another way, or belong
-to requests that it refuses by name. This module and `BrokerConfig` together have all names of BrokerConfig,
-MessageStoreConfig, AuthConfig, NettyServerConfig and NettyClientConfig (5.4.0).
+to requests that it refuses. This module and the class `BrokerConfig` of this broker together have all settings of
+RocketMQ's classes BrokerConfig, MessageStoreConfig, AuthConfig, NettyServerConfig and NettyClientConfig (5.4.0).
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ _REFUSED: Final = {name: row for row in REFUSED for name in row.names}
 
 
 def check(settings: Mapping[str, str]) -> None:
-    """Raises `InvalidArgument` if any setting is refused, with the names and remedies of all of them."""
+    """Raises `InvalidArgument` if any setting is refused. The error has the names and remedies of all of these."""
     faults = [
         f"{name}={text.strip()}: {row.why}"
         for name, text in settings.items()

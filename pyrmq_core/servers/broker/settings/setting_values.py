@@ -1,4 +1,4 @@
-"""The values of settings: parsing them from text, formatting them, and the limits of numbers.
+"""The values of settings: their parsing from text, their formatting, and the limits of numbers.
 
 Numbers are limited to 2**31 - 1, as most are in Java. A time in ms is thus limited to 24 days. Sizes and counts that
 RocketMQ does not limit may be larger.
@@ -17,31 +17,31 @@ from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 from pyrmq_core.servers.broker.store.batch_queue import BATCH_ENTRY_BYTES
 from pyrmq_core.servers.broker.store.consume_queue import ENTRY_BYTES
 
-# The prefix of settings that RocketMQ also reads from JVM properties, which override the file. Here they are in the
-# same file.
+# The prefix of those settings that RocketMQ also reads from JVM properties. These override its file of settings. Here
+# settings with this prefix are in the file itself.
 JVM_PREFIX: Final = "rocketmq.broker."
 RATIOS: Final = ("diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
 NUMBER: Final = re.compile(r"[+-]?[0-9]+")
-# The most characters of a wrong value that are shown.
+# The most characters of a wrong value that an error shows.
 SHOWN: Final = 40
 
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
-# The shortest interval of a periodic task: without a wait it would occupy the loop.
+# The shortest interval of a periodic task, which would occupy the event loop without a wait.
 MIN_INTERVAL_MS: Final = 10
-# A lower limit would refuse heartbeats of small clients and, with access control, requests of administrators.
+# The least maxHeartbeatBytes. A lower one would refuse heartbeats of small clients, and requests of administrators.
 MIN_HEARTBEAT_BYTES: Final = 1024
-# A Java slave's buffer has 4 MiB, the head of the block included (store/ha/DefaultHAClient.java).
+# The largest block of the log for a slave. With its header it must fit in a Java slave's buffer of 4 MiB
+# (store/ha/DefaultHAClient.java).
 MAX_BLOCK_BYTES: Final = (4 << 20) - 64
-# The most slaves that a port accepts: a send could never wait for more.
+# The most slaves that the port accepts, so a send could never wait for more.
 MAX_REPLICAS: Final = 64
 
 
 def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings with the disk ratios of RocketMQ's JVM properties, such as 0.90, replaced by percentages.
+    """Returns the settings with RocketMQ's disk ratios, such as 0.90, replaced by percentages.
 
-    The percentages have the ratios' names without `rocketmq.broker.`. Raises `InvalidArgument` unless a ratio is a
-    number.
+    A percentage has the name of the ratio without `rocketmq.broker.`. Raises `InvalidArgument` if a ratio is no number.
     """
     settings = dict(properties)
     for name in RATIOS:

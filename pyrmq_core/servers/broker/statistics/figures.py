@@ -1,7 +1,7 @@
 """`BrokerFigures`: the broker's counters, by RocketMQ's names of statistics.
 
-Source: store/stats/BrokerStatsManager.java, BrokerStats.java (5.4.0). The statistics of queues, of accounts, of
-acknowledgements (pop) and of connections are not kept.
+Source: store/stats/BrokerStatsManager.java, BrokerStats.java (5.4.0). Of queues only latencies are counted. The
+statistics of accounts, of acknowledgements (pop) and of connections are not kept.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC, is_tools_group
 from pyrmq_core.servers.broker.statistics.store_rates import StoreRates
 from pyrmq_core.servers.broker.statistics.tallies import MINUTE, Period, Tally
 
-# The most figures in each of the five tables. A tally with the samples of a day takes some 10 KiB, so all together take
-# 250 MB; tallies that are idle for a day are removed.
+# The most tallies in each of the five tables. With the samples of a day a tally takes some 10 KiB, so all take 250 MB.
+# Tallies that are idle for a day are removed.
 MAX_TALLIES: Final = 5_000
 KEY: Final = "{}@{}"
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
@@ -59,10 +59,10 @@ class BrokerFigures:
         self._broker = {name: Tally() for name in ("put", "get", "put_by_users", "get_by_users")}
         self._put, self._get = self._broker["put"], self._broker["get"]
         self._put_by_users, self._get_by_users = self._broker["put_by_users"], self._broker["get_by_users"]
-        self._rest = Tally()  # the sum of topics and groups beyond the bound
+        self._rest = Tally()  # counts for topics and groups beyond MAX_TALLIES
         self._deleted_topics: set[str] = set()
         self._deleted_groups: set[str] = set()
-        self._mornings = {"Put": (0, 0), "Get": (0, 0)}  # totals of yesterday's and of today's morning
+        self._mornings = {"Put": (0, 0), "Get": (0, 0)}  # the totals at the last two midnights
 
     def note_put(self, topic: str, messages: int, size_bytes: int, took_ms: int) -> None:
         self.store.note_put(messages, size_bytes, took_ms)
@@ -83,7 +83,7 @@ class BrokerFigures:
         tally.requests += 1
 
     def note_delivery(self, topic: str, size_bytes: int) -> None:
-        """Counts the delivery of a delayed message: as read by the broker's own group, and as stored in its topic."""
+        """Counts the delivery of a delayed message: a read by the broker's own group, and a put into its topic."""
         self.note_get(SCHEDULE_TOPIC, SCHEDULE_GROUP, 0, 1, size_bytes, 0)
         self.note_put(topic, 1, size_bytes, 0)
 
@@ -91,7 +91,7 @@ class BrokerFigures:
         self.note_put(topic, 1, size_bytes, 0)
 
     def note_get(self, topic: str, group: str, queue_id: int, messages: int, size_bytes: int, took_ms: int) -> None:
-        """Counts one pull of a group, which took `took_ms`. Messages read by tools do not count as delivered."""
+        """Counts one pull of a group, which took `took_ms`. The broker's totals leave out messages that tools read."""
         key = f"{topic}@{group}"
         tally = self._gets.get(key)
         if tally is None:
@@ -133,10 +133,10 @@ class BrokerFigures:
         return {(key.partition("@")[0], key.partition("@")[2]): tally for key, tally in self._gets.items()}
 
     def find(self, name: str, key: str) -> tuple[Tally, str] | None:
-        """Returns the tally (set of counters) that has a statistic, and the counter's name, or None without one.
+        """Returns the tally (set of counters) of a statistic, and the name of its counter, or None without one.
 
-        `name` is RocketMQ's name of the statistic, such as TOPIC_PUT_NUMS, and `key` its topic, group, queue or
-        cluster.
+        `name` is RocketMQ's name of the statistic, such as TOPIC_PUT_NUMS. `key` is the topic, group, queue or cluster
+        that it counts, such as `topic@group`.
         """
         kind = KINDS.get(name)
         if kind is None:
@@ -152,7 +152,7 @@ class BrokerFigures:
             yield from list(table.values())
 
     def take_samples(self, period: Period, now_ms: int) -> Iterator[None]:
-        """Adds a sample of each tally's counters to the samples of a period.
+        """Adds the current counters of each tally to its samples of a period.
 
         Yields after each tally, so that other tasks can run.
         """
@@ -183,14 +183,14 @@ class BrokerFigures:
             )
 
     def turn_day(self) -> None:
-        """Saves the totals at midnight, for the numbers of today and yesterday."""
+        """Saves the totals at midnight, so that `totals` can return the numbers of today and yesterday."""
         self._mornings = {
             "Put": (self._mornings["Put"][1], self._put_by_users.messages),
             "Get": (self._mornings["Get"][1], self._get_by_users.messages),
         }
 
     def totals(self) -> dict[str, object]:
-        """Returns the message totals for GET_BROKER_RUNTIME_INFO (28): now, this morning, yesterday morning.
+        """Returns the message totals for GET_BROKER_RUNTIME_INFO (28): now, and at the last two midnights.
 
         Each total counts since the start of the broker.
         """

@@ -2,7 +2,7 @@
 
 Source: broker/metrics/BrokerMetricsManager.java, store/metrics/DefaultStoreMetricsManager.java, broker/processor/
 EndTransactionProcessor.java, AdminBrokerProcessor.java, broker/metrics/PopMetricsManager.java (5.4.0). As in RocketMQ,
-the metric `rocketmq_finish_message_latency` has whole seconds although its name says milliseconds.
+the metric `rocketmq_finish_message_latency_milliseconds` has whole seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IN_STORE: Final = ("storage_type", "storage_medium", "topic")
 LOCAL_DISK: Final = ("local", "disk")
 SECOND_MS: Final = 1_000
 BY_GROUP: Final = ("consumer_group", "topic")
-# PutMessageStatus.java: this broker counts what it has stored.
+# The status label of all counts (PutMessageStatus.java), since only stored messages are counted.
 PUT: Final = "PUT_OK"
 
 
@@ -46,7 +46,7 @@ class Measures:
         self._entries_in, self._entries_out, self._revived = Counts(), Counts(), Counts()
 
     def note_put(self, topic: str, messages: int, size_bytes: int) -> None:
-        # RocketMQ counts the mean size of a request's messages.
+        # As in RocketMQ, a batch is one observation, of the mean size of its messages.
         if not is_retry_topic(topic) and not topic.startswith(DLQ_PREFIX):
             self._sizes.observe((topic, truth(self._is_system(topic))), size_bytes // messages)
 
@@ -61,7 +61,7 @@ class Measures:
             self._rolled_back.add((topic,))
 
     def note_timer_in(self, topic: str, delay_ms: int) -> None:
-        """Counts a timer message, and its delay in whole seconds. As in RocketMQ, negative delays are left out."""
+        """Counts a timer message, and its delay in whole seconds. Like RocketMQ, leaves out delays of -1 s or less."""
         self._enqueued.add((*LOCAL_DISK, topic))
         if delay_ms > -SECOND_MS:
             self._delays.observe((*LOCAL_DISK, topic), max(0, delay_ms) // SECOND_MS)

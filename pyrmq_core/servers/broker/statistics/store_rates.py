@@ -1,6 +1,7 @@
-"""`StoreRates`: how many messages and bytes the store wrote and returned, sampled each second, and how long that took.
+"""`StoreRates`: counts and durations of the store's writes and reads, and rates from samples of each second.
 
-Source: store/StoreStatsService.java (5.4.0). The rates of 10, 60 and 600 s are texts, empty until that time has passed.
+Source: store/StoreStatsService.java (5.4.0). Rates over 10, 60 and 600 s are returned as texts. Until that much time
+has passed, the text is empty.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 SECONDS: Final = (10, 60, 600)
-# The counters of putMessageDistributeTime, each with the longest duration of a put, in ms, that it counts.
+# The names of the counters in putMessageDistributeTime, each with the longest put in ms that it counts.
 SPANS: Final = (
     ("[<=0ms]", 0),
     ("[0~10ms]", 9),
@@ -28,7 +29,7 @@ SPANS: Final = (
     ("[10s~]", 1 << 62),
 )
 SPAN_ENDS: Final = tuple(end for _, end in SPANS)
-# The ends of the finer time ranges, in ms, from which putLatency99 and putLatency999 are computed.
+# The upper bounds in ms of the finer ranges of put durations, from which putLatency99 and putLatency999 are computed.
 BUCKET_ENDS: Final = (
     *range(1, 21),
     *range(22, 51, 2),
@@ -136,7 +137,7 @@ class StoreRates:
         return self.rate(max(0, min(SECONDS[0], len(self._samples) - 1)), count) or 0.0
 
     def rate(self, seconds: int, count: Callable[[Totals], int]) -> float | None:
-        """Returns a counter's growth per second in the last `seconds`, or None if the samples do not reach back so far.
+        """Returns a counter's growth per second in the last `seconds`, or None if there are fewer samples.
 
         `count` selects the counter of a sample.
         """

@@ -27,7 +27,7 @@ PERIODS: Final = (MINUTE, HOUR, DAY)
 
 
 class Sample(NamedTuple):
-    """The values of a tally's counters at the time `at_ms`, each since the tally began."""
+    """The values of a tally's counters at the time `at_ms`, counted since the tally was created."""
 
     at_ms: int
     messages: int = 0
@@ -48,9 +48,9 @@ NO_FIGURE: Final = Figure()
 
 @dataclass(slots=True)
 class Tally:
-    """The counters of a topic or group since its start, and samples of them by period.
+    """The counters of a topic or group since they were created, and samples of them by period.
 
-    `is_system` is True for RocketMQ's own topics or groups, `is_tool` for the group of tools.
+    `is_system` is True for RocketMQ's own topics, `is_tool` for the group of RocketMQ's tools.
     """
 
     is_system: bool = False
@@ -61,7 +61,7 @@ class Tally:
     samples: dict[Period, deque[Sample]] = field(default_factory=dict)
 
     def take_sample(self, period: Period, now_ms: int) -> None:
-        """Adds the current counters to a period's samples. The first call puts a sample of zeros before them."""
+        """Adds the current counters to a period's samples. The first call also adds a sample of zeros before them."""
         samples = self.samples.get(period)
         if samples is None:
             samples = self.samples[period] = deque([Sample(now_ms - period.every_ms)], maxlen=period.kept)

@@ -1,7 +1,7 @@
-"""Syncs the store to the disk: at intervals (ASYNC_FLUSH), or before sends are answered (SYNC_FLUSH), many at once.
+"""`Flusher`: syncs the store to the disk, at intervals (ASYNC_FLUSH) or before sends are answered (SYNC_FLUSH).
 
-Syncs run in a worker thread. Appends and reads run in the loop's thread. Source: store/CommitLog.java,
-GroupCommitService and FlushRealTimeService (5.4.0).
+Syncs run in a worker thread, each for many sends. Appends and reads run in the event loop's thread. Source:
+store/CommitLog.java, GroupCommitService and FlushRealTimeService (5.4.0).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Flusher:
     """The service that syncs a store's log and queues to the disk, until its `run` is cancelled.
 
     After a failed sync no send may be acknowledged, and `failure` has the reason. Each sync also checks that the file
-    is still at its path, so that the removal of a log in use is noticed.
+    is still at its path, to notice if someone removed a file in use.
     """
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
@@ -35,7 +35,7 @@ class Flusher:
         self._log_seconds = config.flush_interval_commit_log / MILLISECONDS
         self._queue_seconds = config.flush_interval_consume_queue / MILLISECONDS
         self._timeout_seconds = config.sync_flush_timeout / MILLISECONDS
-        self._waiting: deque[tuple[int, trio.Event]] = deque()  # by the log's end they wait for, ascending
+        self._waiting: deque[tuple[int, trio.Event]] = deque()  # the log offset up to which each wait needs a sync
         self._requested = trio.Event()
         self._queue_turn = trio.Lock()
 
@@ -86,7 +86,7 @@ class Flusher:
             await self.flush_queues()
 
     async def flush_queues(self) -> None:
-        """Syncs the queues in another thread, then moves the checkpoint, from which recovery begins."""
+        """Syncs the queues in a worker thread, then writes the checkpoint from which recovery begins."""
         async with self._queue_turn:
             mark = self._store.synced_mark
             self._store.dispatch(mark.end if self._is_sync else self._store.end)
@@ -110,7 +110,7 @@ class Flusher:
         return True
 
     def failed(self, reason: str) -> None:
-        """Wakes all callers of `wait_flushed` after the store failed for `reason`, since no further sync is made."""
+        """Wakes all callers of `wait_flushed` after the store failed for `reason`, since no sync will follow."""
         log.critical("nothing more is stored until a new start recovers the store: %s", reason)
         while self._waiting:
             self._waiting.popleft()[1].set()

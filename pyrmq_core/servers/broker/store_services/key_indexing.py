@@ -1,8 +1,8 @@
-"""Updates the index of keys in steps between the event loop's other work, and answers look-ups, a few at a time.
+"""The update of the index of keys, in steps between the event loop's other work, and its look-ups, a few at a time.
 
-While messages are stored, a step is followed by a rest of ten times its length, so that the index takes at most a tenth
-of the loop's time. If the store is filled faster, the index lags, and catches up later. A look-up first adds to the
-index the messages that wait for it, without such rests.
+While messages are stored, each step is followed by a rest ten times as long, so that the index takes at most a tenth of
+the loop's time. If messages arrive faster, the index lags, and catches up later. Before a look-up, the waiting messages
+are added to the index without such rests.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ from pyrmq_core.servers.broker.store.message_store import MessageStore
 
 log = line_logger(__name__)
 
-# The rest after a step, as a multiple of its length, while messages are stored.
+# The rest after a step while messages are stored, as a multiple of the step's duration.
 REST: Final = 10
 LEAST_REST_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = 1.0
-# The most seconds that a look-up waits for its turn and for a late index, and the most seconds that it then searches.
+# The most seconds that a look-up waits until few others read.
 TURN_SECONDS: Final = 5.0
+# The most seconds of this wait for an index that lags.
 WAIT_SECONDS: Final = 3.0
+# The most seconds of its search.
 LOOK_UP_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.05
-# How many look-ups may read at a time, and how many may wait or read: a flood of them would take the loop's time, and
-# memory for answers.
+# How many look-ups may read at a time, and how many may wait or read. Otherwise many look-ups would take all time of
+# the loop, and much memory for answers.
 READING_AT_ONCE: Final = 4
 MOST_LOOK_UPS: Final = 256
 
@@ -44,8 +46,7 @@ MOST_LOOK_UPS: Final = 256
 class Found(NamedTuple):
     """The records with a key, in the order of the log.
 
-    `last_update` is the store time in ms and the log offset of the index's newest message, or zeros if nothing was
-    found.
+    `last_update` is the store time in ms and the log offset of the newest indexed message, or zeros without records.
     """
 
     records: list[bytes]
@@ -63,10 +64,13 @@ class KeyIndexing:
         self._arrived = trio.Event()
         self._said = ""
         self._look_ups = BoundedWork(READING_AT_ONCE, MOST_LOOK_UPS, TURN_SECONDS)
-        self._leaving: list[Callable[[], None]] = []  # the steps that remove old files
+        self._leaving: list[Callable[[], None]] = []  # the functions that remove old files
 
     def open(self, *, clean: bool) -> None:
-        """Opens the index files, and checks them unless the last stop was `clean`. On failure `catch_up` opens them."""
+        """Opens the index files, and checks them unless the last stop was `clean`. A failure is only logged.
+
+        `catch_up` tries again to open them.
+        """
         self._is_clean = clean
         self._index.begin()
         try:
@@ -80,7 +84,7 @@ class KeyIndexing:
     def close(self) -> None:
         """Syncs the index files. Raises `StoreError` if they can be neither synced nor removed.
 
-        If they could not be opened after a crash, they are removed, since the next start may open them without a check.
+        After a crash, files that could not be opened are removed, since the next start may open them without a check.
         """
         if self._index.is_open:
             self._index.close()
@@ -89,7 +93,7 @@ class KeyIndexing:
 
     @property
     def stored_bytes(self) -> int:
-        """The bytes of the index files that `remove_old` would keep, except the newest file."""
+        """The size of the index files that `remove_old` would keep, without the newest file."""
         return self._index.stored_bytes(self._store.start)
 
     async def remove_old(self) -> None:
@@ -157,8 +161,8 @@ class KeyIndexing:
     ) -> Found | None:
         """Returns the newest records with a key, at most `most`, or None if too many look-ups wait.
 
-        `key` is topic, word and type of index, and `times_ms` the first and the last store time. The records are in the
-        order of the log. The oldest of those that together exceed `most_bytes` are left out.
+        `key` is topic, key and type of index, and `times_ms` the first and the last store time. The oldest records are
+        left out if all together exceed `most_bytes`.
         """
         return await self._look_ups.run(partial(self._read, key, most, times_ms, most_bytes), self._wait_until_live)
 
@@ -190,9 +194,9 @@ class KeyIndexing:
                     await trio.lowlevel.checkpoint()
             except StoreError as error:
                 log.warning("a look-up in the index ends early: %s", error)
-        for offset in sorted(offsets, reverse=True):  # what does not fit is the oldest
+        for offset in sorted(offsets, reverse=True):  # so that the oldest records are left out
             record = self._store.reader.record(offset)
-            # Another topic's record with the same hash is no answer: the caller may read its own topic alone.
+            # Skips records of other topics with the same hash, which the caller may have no permission to read.
             if record is None or decode_java_utf8(unpack_record(record, 0).topic) != key[0]:
                 continue
             total += len(record)

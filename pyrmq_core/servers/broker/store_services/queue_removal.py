@@ -1,4 +1,4 @@
-"""Removes single queues, a few at a time: those that an administrator's request selects, and those of old lite topics.
+"""The removal of single queues: those that an administrator's request selects, and those of old lite topics.
 
 Source of the age at which a lite topic is removed: broker/lite/AbstractLiteLifecycleManager.java (5.5.0).
 """
@@ -23,7 +23,7 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 log = line_logger(__name__)
 
-# The queues that are deleted together: each time the rest of the store is synced first.
+# How many queues are deleted together, since each deletion first syncs the other queues.
 AT_ONCE: Final = 100
 MINUTE_MS: Final = 60_000
 EXPIRATION: Final = "lite.topic.expiration"
@@ -38,15 +38,15 @@ async def remove_queues(
 ) -> None:
     """Deletes the queues for which `is_gone` returns True, except those of RocketMQ's own topics.
 
-    Offsets in deleted queues of lite topics are deleted, too, and groups for which `has_members` returns True continue
-    at offset 0. Raises `StoreError` if the disk refuses the deletion.
+    For lite topics, the offsets in deleted queues are deleted, too. Groups for which `has_members` returns True then
+    continue at offset 0. Raises `StoreError` if the deletion fails.
     """
     queues = store.queues
     keys = [key for key in queues.by_key if not is_system_topic(key[0])]
     for at in range(0, len(keys), AT_ONCE):
-        part = [key async for key in InTurns(keys[at : at + AT_ONCE], 1) if is_gone(key)]  # each may read a record
+        part = [key async for key in InTurns(keys[at : at + AT_ONCE], 1) if is_gone(key)]  # `is_gone` may read a record
         if part:
-            await flusher.flush_queues()  # in a thread, so that deleting has little left to flush on the loop
+            await flusher.flush_queues()  # in a thread, since the deletion syncs the rest on the loop
         if expired := [key for key in part if key in queues.by_key and is_gone(key)]:
             names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in expired)
             log.info("queues without messages, without a topic or of old lite topics are deleted: %s", names)

@@ -1,9 +1,9 @@
-"""Removes the oldest files of the store: when they are old enough, when the disk fills, or to keep a size limit.
+"""The removal of the store's oldest files when they are old enough, when the disk fills, or to keep a size limit.
 
-First the messages of a segment of the commit log become unreadable, and the minimum offsets of their queues move. Then
-the segment's file is removed in a worker thread, and after it the queue files of removed messages. A crash between
-these steps leaves files that the next start serves or removes. The last segment always stays, and so does the last file
-of each queue, which has the next offset. Source: store/DefaultMessageStore.java, CleanCommitLogService and
+First the messages of a segment of the commit log become unreadable, and the minimum offsets of their queues rise. Then
+the segment's file is removed in a worker thread, and after it the queue files of removed messages. After a crash
+between these steps, the next start serves or removes the remaining files. The last segment is never removed, nor the
+last file of a queue, which has the next offset. Source: store/DefaultMessageStore.java, CleanCommitLogService and
 CleanConsumeQueueService (5.4.0).
 """
 
@@ -31,20 +31,20 @@ log = line_logger(__name__)
 
 MILLISECONDS: Final = 1000
 SOON_SECONDS: Final = 1.0
-# The number of rounds that remove old segments after a request to do so.
+# After an administrator's request, this many rounds remove old segments at any hour, not only at deleteWhen.
 ROUNDS_BY_HAND: Final = 20
-# The queues that are examined before other tasks run.
+# How many queues are examined before other tasks run.
 QUEUES_AT_ONCE: Final = 20
 
-# The broker's own work on messages: topic, the group whose offset is the progress, and the kind of the messages.
+# Topics that the broker itself reads: topic, the group whose offset is its progress, and a name of the messages.
 OWN_WORK: Final = ((HALF_TOPIC, TRANSACTION_GROUP, "half messages of transactions"),)
 
 
 class Retention:
     """The removal of one store's old files, and the watch over its disk. `run` works until cancelled.
 
-    `on_removed` is called after messages were removed. `other_bytes` returns the size of other files that are removed
-    with old messages. `now_ms` is the system's clock.
+    `on_removed` is called after messages were removed. `other_bytes` returns the size of other files, such as those of
+    the index of keys, that are removed with old messages. `now_ms` is the system clock.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Retention:
         self._other_bytes = other_bytes
         self._by_hand = 0
         self._wanted = trio.Event()
-        self._leaving: list[Callable[[], None]] = []  # the steps that remove a segment's file
+        self._leaving: list[Callable[[], None]] = []  # functions that remove a segment's file
         self._leaving_queues: dict[QueueKey, list[Callable[[], None]]] = {}  # functions that remove queue files
         self._tried = -float("inf")
         self._cleaned_start = 0  # the log's start when the queues were last cleaned
@@ -91,7 +91,7 @@ class Retention:
             except Exception:
                 log.exception("old files are not removed")
             interval = self._config.clean_resource_interval / MILLISECONDS
-            # A segment may be removed once the checkpoint, which is written every second, is beyond it.
+            # Checks soon again, since a segment can be removed once the checkpoint, written each second, is beyond it.
             with trio.move_on_after(min(interval, SOON_SECONDS) if self._is_above_size else interval):
                 await self._wanted.wait()
 
@@ -183,7 +183,7 @@ class Retention:
     async def _finish_removal(self) -> bool:
         """Removes the file of a segment that is no longer served. Returns True if no such file is left.
 
-        Otherwise no later segment may be removed, since a gap would hide the segments before it.
+        While there is one, no later segment may be removed, since a gap would hide the segments before it.
         """
         if not self._leaving:
             return True
@@ -235,7 +235,7 @@ def _call_all(calls: list[Callable[[], None]]) -> None:
 
 
 def unread_lines(store: MessageStore, offsets: GroupOffsets) -> list[str]:
-    """Returns a log line for each queue of half messages from which retention removed undecided transactions."""
+    """Returns a log line for each queue of half messages in which retention removed undecided transactions."""
     lines = []
     for topic, group, what in OWN_WORK:
         for queue_id in store.reader.queues_of(topic):

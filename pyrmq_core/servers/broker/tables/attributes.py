@@ -1,8 +1,8 @@
-"""Attributes of topics and groups, and the changes of a request: `+name=value` sets one, `-name` removes it.
+"""Attributes of topics and groups, and how requests change them: `+name=value` sets one, `-name` removes it.
 
-The attributes are those of 5.5.0. The cleanup policy
-COMPACTION is refused, as this broker has no queues for it. Sources: common/attribute/AttributeParser.java,
-AttributeUtil.java, TopicMessageType.java, common/TopicAttributes.java, SubscriptionGroupAttributes.java.
+The attributes are those of 5.5.0. The cleanup policy COMPACTION is refused, since this broker has no queues for it.
+Sources: common/attribute/AttributeParser.java, AttributeUtil.java, TopicMessageType.java, common/TopicAttributes.java,
+SubscriptionGroupAttributes.java.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyrmq_core.protocol.java.integers import MAX_LONG, parse_long
 from pyrmq_core.protocol.shown_values import shown
 
 MESSAGE_TYPE: Final = "message.type"
-# The type that no topic gets (5.4.0: unless enableMixedMessageType is on); its refusal has a code of its own.
+# A message type that is refused with a different code than unknown types. 5.4.0 allows it by enableMixedMessageType.
 MIXED: Final = "MIXED"
 FORMAT: Final = "+name=value sets an attribute, -name removes one"
 
@@ -33,8 +33,8 @@ ANY: Final = ("",)
 class Attribute:
     """The allowed values of an attribute of topics or groups: `texts`, or whole numbers from `least` to `most`.
 
-    With an empty text alone, any text is allowed.
-    An attribute that is not `is_changeable` can be set only when its topic or group is created.
+    The texts `ANY` allow any text. Without `is_changeable`, the attribute can be set only when its topic or group is
+    created.
     """
 
     texts: tuple[str, ...] = ()

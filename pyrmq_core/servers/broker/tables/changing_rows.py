@@ -1,4 +1,4 @@
-"""`ChangingRows`: a table whose snapshot copies no rows. A row is copied when it next changes."""
+"""`ChangingRows`: a table whose snapshots copy no rows. After a snapshot, a row is copied before it changes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ V = TypeVar("V")
 class ChangingRows(Generic[K, V]):
     """A table of rows (dicts or sets) by key, with cheap snapshots.
 
-    After a snapshot, a row is copied before it first changes. `make` copies a row, or creates an empty one.
+    `make` copies a row, or creates an empty one.
     """
 
     def __init__(self, make: Callable[..., V]) -> None:
         self._make = make
         self._rows: dict[K, V] = {}
-        self._unshared: dict[K, V] = {}  # rows that belong to no snapshot
+        self._unshared: dict[K, V] = {}  # the rows that are in no snapshot, and may change
 
     def find(self, key: K) -> V | None:
         """Returns a row for reading, or None for an unknown key."""
         return self._rows.get(key)
 
     def change(self, key: K) -> V:
-        """Returns a row for an immediate change. An unknown key gets an empty row."""
+        """Returns a row, which the caller must change before the next snapshot. An unknown key gets an empty row."""
         row = self._unshared.get(key)
         if row is None:
             before: Any = self._rows.get(key, ())
@@ -40,6 +40,6 @@ class ChangingRows(Generic[K, V]):
         return self._rows.items()
 
     def snapshot(self) -> dict[K, V]:
-        """Returns all rows as they are now, for reading. They never change."""
+        """Returns all rows as they are now. The caller must not change them, and later changes do not affect them."""
         self._unshared = {}
         return dict(self._rows)

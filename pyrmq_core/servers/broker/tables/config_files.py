@@ -1,4 +1,4 @@
-"""The JSON files under `<store>/config`. Each is replaced in one step, and its previous version kept as `.bak`.
+"""The JSON files under `<store>/config`. A write replaces a file in one step, and keeps the previous one as `.bak`.
 
 They are indented with tabs, as in common/ConfigManager.java (5.4.0). `.bak` is read if the file is missing, empty or
 unreadable.

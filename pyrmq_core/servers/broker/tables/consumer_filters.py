@@ -1,8 +1,9 @@
 """SQL92 expressions of consumer groups, from their heartbeats, and their file `consumerFilter.json`.
 
-An expression is compiled when the first pull needs it. It is kept for filterDataCleanTimeSpan after its group left, and
-a heartbeat with the same version restores it. Unlike in RocketMQ, the number and length of expressions are limited.
-Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java, filter/util/BloomFilter.java (5.4.0).
+An expression is compiled when the first pull needs it. It is kept for filterDataCleanTimeSpan after the last member of
+its group left, and a heartbeat with the same version reactivates it. Unlike in RocketMQ, the number and length of
+expressions are limited. Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java,
+filter/util/BloomFilter.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ class ConsumerFilter:
 
 
 class ConsumerFilters:
-    """SQL92 expressions by topic and group. Expressions of groups that have left are listed in the order of leaving."""
+    """SQL92 expressions by topic and group. Groups without members are listed in the order of leaving."""
 
     def __init__(self, files: Files, *, kept_ms: int) -> None:
         self._files = files
         self._kept_ms = kept_ms
         self._topics = ChangingRows[str, dict[str, ConsumerFilter]](dict)
         self._topics_of: dict[str, set[str]] = {}
-        self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # in a dict the first key is slow to find
+        self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # a dict would find its first key slowly
         self._count = 0
         self._chars = 0
         self.is_changed = False
@@ -83,7 +84,7 @@ class ConsumerFilters:
         return self._count
 
     def load(self, now_ms: int) -> None:
-        """Reads `consumerFilter.json`. All groups count as left until they send a heartbeat."""
+        """Reads `consumerFilter.json`. Treats every group as one without members until it sends a heartbeat."""
         members = load_config(self._files, FILE_NAME)
         try:
             rows = [
@@ -133,9 +134,9 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
-        """Adds a group's expression. Returns False if the table has no room for it.
+        """Adds a group's expression. Returns False if the table is full.
 
-        To make room, expressions of groups that have left are dropped, the earliest first.
+        To make room, expressions of groups without members are dropped, the earliest left first.
         """
         while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))
@@ -172,7 +173,7 @@ class ConsumerFilters:
             self.is_changed = True
 
     def _replace(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> None:
-        # A snapshot may hold the old object.
+        # The object is not changed, since a worker thread may be encoding a snapshot that contains it.
         self._topics.change(topic)[group] = consumer_filter
 
     def clean(self, now_ms: int) -> None:

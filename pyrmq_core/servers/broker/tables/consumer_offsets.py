@@ -22,23 +22,23 @@ from pyrmq_core.servers.broker.tables.config_files import encode_config, load_co
 
 FILE_NAME: Final = "consumerOffset.json"
 SEPARATOR: Final = "@"
-# The member of the file with the time at which it was made, which RocketMQ passes over.
+# The member with the time at which the file was written. RocketMQ ignores this member.
 SAVED_MS: Final = "savedMs"
-# The time after which members that ignore a reset may continue at other offsets. Java's members of 4.9 store the new
-# offset after 10 s.
+# How long a reset lasts after its first redirection. Then members that ignored it may continue at other offsets. Java's
+# clients of 4.9 store the new offset after 10 s.
 RESET_SECONDS: Final = 60.0
-# The most pairs of topic and group with resets. Beyond it a topic's deletion ends the oldest reset in a lite topic, or
-# resets no group.
+# The most pairs of topic and group with resets. With more, the deletion of a topic ends the oldest reset in a lite
+# topic to make room. If there is none, it resets no group.
 MOST_RESETS: Final = 10_000
 
 
 @dataclass(slots=True)
 class _Reset:
-    """A reset of a group's offset in one queue, to which the group's pulls are redirected.
+    """A reset of a group's offset in one queue. The group's pulls of the queue are redirected to `offset`.
 
-    `given_at` is the time of the first redirection. The reset `is_over` once a member pulls at `offset` or commits it.
-    `followers` are the ids of the members that did so. After a reset `by_deletion` of the topic, a pull at the offset
-    ends the reset even before a redirection.
+    `given_at` is the time of the first redirection. After it, the reset `is_over` once a member pulls at `offset` or
+    commits it. `followers` are the client ids of the members that have continued there. After a reset `by_deletion` of
+    the topic, a pull at `offset` ends the reset even before a redirection.
     """
 
     offset: int
@@ -52,9 +52,9 @@ class GroupOffsets:
     """Committed offsets by (topic, group) and queue id.
 
     The offset after each queue's last pull and the resets since the start are kept in memory only. `now` and the times
-    of resets are seconds on the event loop's clock. `saved_ms` is when the loaded file was written, in ms since 1970.
-    It is 0 without a file, and None if another broker program wrote the file. `on_commit` is called with group, topic
-    and queue id of each offset that is committed here.
+    of resets are seconds on the event loop's clock. `saved_ms` is the time in ms at which the loaded file was written.
+    It is 0 without a file, and None if RocketMQ's broker wrote the file. `on_commit` is called with group, topic and
+    queue id of each commit at this broker.
     """
 
     def __init__(self, files: Files) -> None:
@@ -90,13 +90,13 @@ class GroupOffsets:
         return None if offset < 0 else offset
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commits an offset, even one before the committed offset, as RocketMQ does."""
+        """Commits an offset. As in RocketMQ, it may be lower than the group's present offset."""
         self._queues(topic, group)[queue_id] = offset
         self.is_changed = True
         self.on_commit(group, topic, queue_id)
 
     def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Adopts a group's offsets, by queue id, that were committed at another broker. Other queues keep theirs."""
+        """Adopts a group's `offsets` from another broker, by queue id. Queues without one keep theirs."""
         before = self._committed.find((topic, group))
         if before is None or not before.items() >= offsets.items():
             self._queues(topic, group).update(offsets)
@@ -123,8 +123,8 @@ class GroupOffsets:
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Commits an offset, and redirects the group's pulls of the queue to it until a member continues there.
 
-        `moved_to` returns this redirection. Until then commits of other offsets are refused, since consumers do not
-        know of the reset yet.
+        `moved_to` returns the redirections. Until a member continues there, commits of other offsets are refused, since
+        the consumers do not know about the reset.
         """
         self.commit(group, topic, queue_id, offset)
         self._resets.setdefault((topic, group), {})[queue_id] = _Reset(offset)
@@ -134,8 +134,8 @@ class GroupOffsets:
     ) -> bool:
         """Returns True if a consumer may commit an offset. It may not while the queue is reset to another offset.
 
-        After a reset, `member`, the id of a client, may commit again once it has pulled at the new offset, or some time
-        later. `now` is in seconds on the event loop's clock.
+        The client with the id `member` may commit again once it has pulled at the new offset, or after RESET_SECONDS.
+        `now` is in seconds on the event loop's clock.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None:
@@ -150,23 +150,23 @@ class GroupOffsets:
     def was_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Returns True if the group's offset in the queue was reset since the broker's start.
 
-        Offsets that consumers committed at a slave are then outdated.
+        Offsets that consumers committed at a slave are then out of date.
         """
         return queue_id in self._resets.get((topic, group), {})
 
     def may_move(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns True during a reset of the queue and some time after it, while `moved_to` may redirect pulls."""
+        """Returns True while `moved_to` may redirect the group's pulls of the queue because of a reset."""
         resets = self._resets.get((topic, group))
         return resets is not None and (reset := resets.get(queue_id)) is not None and reset.given_at > -math.inf
 
     def moved_to(
         self, group: str, topic: str, queue_id: int, offset: int | None, now: float, member: str = ""
     ) -> int | None:
-        """Returns the offset to which a member's pull must be redirected after a reset, or None if the pull may go on.
+        """Returns the offset to which a member's pull must be redirected after a reset, or None if it may continue.
 
-        `offset` is that of the pull, or None if the pull was waiting when the group was reset. The first member that
-        pulls at the new offset ends the reset. A later pull of another member is redirected too, unless it is at an
-        offset from the new one to the committed one.
+        `offset` is the pull's offset, or None if the pull was waiting when the group was reset. The first member that
+        pulls at the new offset ends the reset. After that, pulls of each other member are redirected until one has an
+        offset between the new and the committed offset.
         """
         reset = self._current(group, topic, queue_id, now)
         if reset is None or member in reset.followers:
@@ -218,8 +218,8 @@ class GroupOffsets:
     def forget_topic(self, topic: str, going_on: Collection[str] = ()) -> None:
         """Removes the offsets of a deleted topic, and redirects the next pulls of the groups `going_on` to offset 0.
 
-        These groups still have members, which would otherwise keep their offsets, and skip the first messages of a new
-        topic of that name.
+        These groups still have members. Without the redirection they would continue at their old offsets, and skip the
+        first messages of a new topic of that name.
         """
         rows = {
             (topic, group): {*(self._committed.find((topic, group)) or ()), *self._pulled.get((topic, group), ())}
@@ -261,7 +261,7 @@ class GroupOffsets:
         self._topics.remove(group)
 
     def members(self) -> dict[str, Any]:
-        """Returns the members of the JSON object in `consumerOffset.json`. A table is an iterator over its rows."""
+        """Returns the members of the JSON object in `consumerOffset.json`. Its tables are iterators over their rows."""
         topics, committed = self._topics.snapshot(), self._committed.snapshot()
         return {
             "dataVersion": self.data_version.to_members(),

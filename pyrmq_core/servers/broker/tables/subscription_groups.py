@@ -35,13 +35,12 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 }
 
 GroupConfig = Mapping[str, Any]
-# The bit of the permission to read (common/constant/PermName.java), and the most pairs of group and topic with
-# forbidden permissions.
+# The bit of the permission to read (common/constant/PermName.java).
 READ: Final = 4
+# The most pairs of group and topic with forbidden permissions.
 MAX_FORBIDDEN: Final = 10_000
 
-# The ranges of a group's numbers: for the queues of its retry topic as for any topic, for the other numbers Java's int
-# and long.
+# The ranges of the numbers in a group's settings. Most are the ranges of Java's int and long.
 INT: Final = (-(2**31), 2**31 - 1)
 NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "brokerId": (0, 2**63 - 1),
@@ -52,7 +51,7 @@ NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "whichBrokerWhenConsumeSlowly": (0, 2**63 - 1),
 }
 FLAGS: Final = tuple(name for name, value in DEFAULTS.items() if isinstance(value, bool))
-# The most that a group's settings take as JSON; RocketMQ's take some hundred bytes.
+# The most bytes of a group's settings as JSON. RocketMQ's settings have some hundred bytes.
 MAX_GROUP_BYTES: Final = 64 * 1024
 
 
@@ -140,7 +139,7 @@ class GroupTable:
     ) -> None:
         """Replaces all groups and the table's version by those of another broker.
 
-        `forbidden` has by group and topic the bits of the permissions that the group lacks there.
+        `forbidden` has, by group and topic, the bits of the permissions that the group lacks for the topic.
         """
         self._groups = groups
         self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
@@ -151,9 +150,9 @@ class GroupTable:
         return not self._forbidden or not self._forbidden.get(group, {}).get(topic, 0) & READ
 
     def set_readable(self, group: str, topic: str, now_ms: int, *, is_readable: bool) -> None:
-        """Allows a group to read a topic (`is_readable`), or forbids it. Does nothing if that is so already.
+        """Allows a group to read a topic (`is_readable`), or forbids it. Does nothing if that changes nothing.
 
-        Raises `InvalidArgument` if too many topics are forbidden. `now_ms` is the change's time in the table's version.
+        Raises `InvalidArgument` if too many topics are forbidden. `now_ms` becomes the time in the table's version.
         """
         topics = self._forbidden.get(group, {})
         bits = topics.get(topic, 0)
@@ -172,7 +171,7 @@ class GroupTable:
         return list(self._groups)
 
     def members(self) -> dict[str, Any]:
-        # The rows are replaced, not changed.
+        # A copy of the references is enough, since rows are replaced and never changed.
         return {
             "dataVersion": self.data_version.to_members(),
             "forbiddenTable": dict(self._forbidden),

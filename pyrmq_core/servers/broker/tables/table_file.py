@@ -19,13 +19,13 @@ from pyrmq_core.servers.broker.tables.config_files import load_config, save_conf
 
 log = line_logger(__name__)
 
-# Returns the file's members as of the `snapshot` that returned this function; called in a worker thread.
+# Returns the file's members as they were when `snapshot` returned this function. It is called in a worker thread.
 Members: TypeAlias = Callable[[], Mapping[str, Any]]
 
 # A file that could not be written is written again after this time, or at the next change.
 RETRY_SECONDS: Final = 5.0
-# A thread that makes the text of a large table takes time from the loop. After a write that took more processor time
-# than this, a pause of the same length follows, or of ten times that length if no request waits for the file.
+# A thread that encodes a large table slows the event loop. So after a write that took more processor time than this,
+# the next one waits as long as it took, or ten times as long if no request waits for the file.
 SHORT_SECONDS: Final = 0.01
 UNASKED_PAUSES: Final = 9
 
@@ -34,8 +34,8 @@ class TableFile:
     """The JSON file of one table, which `run` writes in a worker thread after each change.
 
     `snapshot` is called in the event loop's thread, and returns a function that builds the file's members in the worker
-    thread. It must copy no more than references. `changes` is the number of all changes, `written_changes` of those in
-    the file. `on_written` is called after each write.
+    thread. To be quick, it may only copy references. `changes` is the number of all changes, and `written_changes` the
+    number of those in the file. `on_written` is called after each write.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TableFile:
         self._changed.set()
 
     async def written(self, changes: int | None = None) -> None:
-        """Waits until the file has the first `changes` changes of the table, by default all made so far.
+        """Waits until the file has the first `changes` changes of the table, by default all changes so far.
 
         Raises `StoreError` if writing them failed.
         """

@@ -1,8 +1,8 @@
-"""The broker's topics, those of `topics.json`, RocketMQ's own, and those that sends create.
+"""The broker's topics: those in `topics.json`, RocketMQ's system topics, and topics that sends create.
 
 Source: broker/topic/TopicConfigManager.java (5.4.0). A change takes effect in the table at once, and is written to
 `topics.json` in the background (`file`). `registration` reports it to the NameServers. A new topic is `unsaved` until
-the file has it, and no message to it is acknowledged before that.
+the file contains it. Before that, no send to it is acknowledged.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from pyrmq_core.servers.broker.tables.table_file import Members, TableFile
 from pyrmq_core.servers.broker.timers.timer_rules import TIMER_TOPIC
 
 FILE_NAME: Final = "topics.json"
-# Plain numbers: arithmetic on an IntFlag costs about a microsecond.
+# Converted to int, since arithmetic on an IntFlag takes about a microsecond.
 READ: Final = int(Permission.READ)
 WRITE: Final = int(Permission.WRITE)
 READ_WRITE: Final = READ | WRITE
 INHERITED: Final = READ_WRITE | int(Permission.INHERIT)
-# The name of a topic, or of a cluster or broker, which may be a host name. It becomes a folder, so it is never a path.
+# The name of a topic, which may be that of the cluster or broker, such as a host name. It becomes a folder's name, so
+# it must not be a path.
 FOLDER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.+-]{1,255}")
 MAX_DELAY_QUEUES: Final = 18
 REVIVE_QUEUES: Final = 8
@@ -54,12 +55,12 @@ class TopicTable:
 
     def __init__(self, files: Files, config: BrokerConfig) -> None:
         self.file = TableFile(files, FILE_NAME, self._snapshot, self._forget_saved)
-        self.unsaved: dict[str, int] = {}  # by topic: the number of the file's change that adds it
+        self.unsaved: dict[str, int] = {}  # by topic: the number of the change of `file` that added it
         self._config = config
         self._topics: dict[str, TopicConfig] = {topic.topic: topic for topic in system_topics(config)}
         self._system = frozenset(self._topics)
         self.data_version = DataVersion()
-        self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_CHANGES)  # the version's counter and the topic
+        self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_CHANGES)  # the version's counter, and the topic
 
     def load(self) -> None:
         """Loads `topics.json`. Raises `StoreError` if it cannot be read."""
@@ -104,7 +105,7 @@ class TopicTable:
         return TopicConfigTable(self.data_version, dict(self._topics))
 
     def changed_since(self, version: DataVersion) -> list[TopicConfig] | None:
-        """Returns the topics created or changed after a version, or None if that is too long ago to be known."""
+        """Returns the topics created or changed after a version, or None if not all these changes are recorded."""
         missing = self.data_version.counter - version.counter
         if not 0 <= missing <= len(self._recent):
             return None
@@ -135,7 +136,7 @@ class TopicTable:
     def for_send(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
         """Returns the settings of a topic that a send creates, or None if the topic must not be created.
 
-        They are copied from `default_topic`. If that is not allowed, a retry topic still gets one queue.
+        The settings are copied from `default_topic`. A retry topic for which that fails gets one queue.
         """
         inherited = self.inherit(topic, default_topic, queue_nums)
         if inherited is None and is_retry_topic(topic):
@@ -143,7 +144,7 @@ class TopicTable:
         return inherited
 
     def put(self, topic: TopicConfig, now_ms: int) -> bool:
-        """Creates or changes a topic at once. Returns False if nothing changed. `file.written` waits for the file."""
+        """Creates or changes a topic at once, and its file in the background. Returns False if nothing changed."""
         before = self._topics.get(topic.topic)
         if before == topic:
             return False
@@ -200,7 +201,7 @@ class TopicTable:
 
 
 def possible_topic(topic: TopicConfig) -> TopicConfig:
-    """Returns the topic, after checks. Raises `BodyError` if its name cannot be a folder's, or for too many queues."""
+    """Returns the topic unchanged. Raises `BodyError` if its name cannot be a folder's, or for too many queues."""
     if not FOLDER_NAME.fullmatch(topic.topic):
         raise BodyError(f"{topic.topic[:255]!r} cannot be a topic's name")
     for queues in (topic.read_queue_nums, topic.write_queue_nums):
@@ -228,6 +229,6 @@ def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
     yield topic(config.revive_topic, REVIVE_QUEUES)
     if config.trace_topic_enable:
         yield topic("RMQ_SYS_TRACE_TOPIC", 1)
-    if config.enable_slave_acting_master:  # RocketMQ's brokers read the addresses of their name from its route
+    if config.enable_slave_acting_master:  # RocketMQ's slaves read the addresses of their master from its route
         yield topic(f"{MEMBER_GROUP_PREFIX}{config.broker_name}", 1, int(Permission.INHERIT))
     yield topic(f"{config.broker_cluster_name}{REPLY_TOPIC_SUFFIX}", 1)

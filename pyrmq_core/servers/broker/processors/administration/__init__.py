@@ -1,1 +1,1 @@
-"""Requests of administrators' tools: figures, changes of settings, lists, look-ups and groups."""
+"""Requests of administrators' tools: figures, changes of settings, lists, look-ups, groups and access control."""

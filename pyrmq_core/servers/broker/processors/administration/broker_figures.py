@@ -1,4 +1,4 @@
-"""The broker's figures: all of them (28), one by its name and key (315), and the state of replication (907).
+"""Requests for the broker's statistics: all of them (28), one by its name and key (315), and the replication (907).
 
 Source: broker/processor/AdminBrokerProcessor.java prepareRuntimeInfo, ViewBrokerStatsData (5.4.0).
 """
@@ -34,16 +34,16 @@ from pyrmq_core.servers.broker.timers.service import Timers
 
 VERSION_NAME: Final = "V5_3_3"
 UNITS: Final = "KMGTPE"
-# The members of a slave's state that only a master has.
+# The members of the answer of a slave (907) that only a master can fill.
 NO_SLAVES: Final = {"haConnectionInfo": [], "inSyncSlaveNums": 0, "master": False, "masterCommitLogMaxOffset": 0}
-# Of the queues of Java's threads, by BrokerConfig.java's defaults: exporters parse them without a check.
+# The capacities of the queues of Java's thread pools (BrokerConfig.java). Exporters of metrics need them in the answer.
 QUEUE_CAPACITIES: Final = {"send": 10_000, "pull": 100_000, "litePull": 100_000, "query": 20_000, "ack": 100_000}
 SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class FigureRequests:
-    """The handlers of requests for the broker's figures, and for the state of replication."""
+    """The handlers of requests for the broker's statistics, and for the state of replication."""
 
     settings: LiveSettings
     identity: Identity
@@ -64,7 +64,7 @@ class FigureRequests:
         }
 
     async def runtime_info(self, _request: Command, _: Peer) -> Command:
-        """Returns the broker's figures as texts. Queue sizes of Java's thread pools are 0, except for held pulls."""
+        """Returns the broker's statistics as texts. Of the queues of Java's threads, only that of pulls is not 0."""
         spaces = await trio.to_thread.run_sync(self._spaces)
         table = {**self.figures.store.figures(), **self.figures.totals(), **self._state(), **self._disk(spaces)}
         table |= {
@@ -136,7 +136,7 @@ class FigureRequests:
             "commitLogMinOffset": store.start,
             "dispatchBehindBytes": store.end - store.readable_end if self.settings.config.is_slave else 0,
             "earliestMessageTimeStamp": store.reader.earliest_ms(),
-            # The tools of 4.9 need the member in this spelling.
+            # The tools of 4.9 need this spelling.
             "getTransferedTps": self.figures.store.figures()["getTransferredTps"],
             "pageCacheLockTimeMills": 0,
             "remainHowManyDataToFlush": readable_size(store.end - store.flushed),

@@ -1,4 +1,4 @@
-"""UPDATE_BROKER_CONFIG (25): changes settings of a running broker, either all of a request or none.
+"""UPDATE_BROKER_CONFIG (25): changes settings of a running broker, either all settings of a request or none.
 
 The changes take effect at once, and are written to the file of the option `-c`, if there is one. Source:
 broker/processor/AdminBrokerProcessor.java updateBrokerConfig, remoting/Configuration.java (5.4.0).
@@ -38,7 +38,7 @@ from pyrmq_core.servers.broker.transactions.transactions import Transactions
 log = line_logger(__name__)
 
 MAX_SETTINGS_BYTES: Final = 64 * 1024
-# The most characters of a refusal, since settings may be repeated in it.
+# The most characters of a refusal, which may repeat the settings.
 MAX_REMARK_CHARS: Final = 1000
 
 _NAMES: Final = """
@@ -57,7 +57,7 @@ _NAMES: Final = """
 CHANGEABLE: Final = frozenset(_NAMES.split())
 NAMES_SHOWN: Final = 1
 MAX_NAME_CHARS: Final = 60
-# The settings' own paths and configBlackList are never changed over the network (AdminBrokerProcessor.java).
+# These settings are never changed over the network (AdminBrokerProcessor.java).
 ALWAYS_BLACK: Final = frozenset(("brokerConfigPath", "rocketmqHome", "configBlackList"))
 
 
@@ -129,7 +129,7 @@ class SettingRequests:
 def _write(path: Path, properties: Mapping[str, str]) -> None:
     """Writes changed settings to a properties file, which keeps its other settings.
 
-    Removes the names of the changed settings with the prefix `rocketmq.broker.`, which would override them at a start.
+    Removes changed settings with the prefix `rocketmq.broker.`, since these would override the new ones at a start.
     """
     kept = {
         name: text
@@ -145,8 +145,7 @@ def is_black(config: BrokerConfig, properties: Mapping[str, str]) -> bool:
 
 
 def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig:
-    """Returns the settings with these changes. Raises `InvalidArgument` for a setting that cannot change, or a wrong
-    value.
+    """Returns the settings after changes. Raises `InvalidArgument` for a wrong value, or a setting that cannot change.
 
     Settings without an effect on this broker are ignored, as at its start.
     """

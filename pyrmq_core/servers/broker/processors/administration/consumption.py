@@ -4,9 +4,9 @@ They return a group's topics (343) or its subscription (345), the store times of
 offsets of groups (308) or the offsets of all groups (317). They copy a group's offsets to another group (314), and
 forbid a group to read a topic (353). Source: broker/processor/AdminBrokerProcessor.java (5.4.0).
 
-Three requests differ from RocketMQ's. 308 removes no offsets of the groups that it leaves out. 314 without a topic
-copies the offsets of all topics, and it refuses an unknown target group. 353 allows one topic again, not all topics of
-the group.
+Three answers differ from RocketMQ's. Request 308 deletes no offsets of the groups in `filterGroups`. Request 314
+without a topic copies the offsets of all topics, and is refused for an unknown target group. Request 353 allows one
+topic again, not all topics of the group.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ConsumptionRequests:
         return success(body=dumps(members))
 
     def time_spans(self, request: Command, _: Peer) -> Answer:
-        """Returns for each queue the store times in ms of its first, its last and its last consumed message.
+        """Returns for each queue the store times in ms of its first, last, and last consumed message.
 
         It also returns the age in ms of the first message that the group has not consumed, or 0.
         """
@@ -168,7 +168,7 @@ class ConsumptionRequests:
         return in_turn(self.long_work, partial(self._clone_offsets, header))
 
     async def _clone_offsets(self, header: CloneGroupOffset) -> Command:
-        with trio.CancelScope(shield=True):  # a copy is complete even if its caller disconnects
+        with trio.CancelScope(shield=True):  # the copy is finished even if its caller disconnects
             await take_all(self._cloning(header))
         return success()
 
@@ -215,7 +215,7 @@ class ConsumptionRequests:
             yield self.rows.encoded(row)
 
     def group_forbidden(self, request: Command, _: Peer) -> Answer:
-        """Returns whether a group may read a topic. First forbids or allows that if the request has `readable`."""
+        """Returns whether a group may read a topic. If the request has `readable`, first allows or forbids that."""
         header = UpdateGroupForbidden.from_command(request)
         if header.readable is None:
             return self._forbidden(header)

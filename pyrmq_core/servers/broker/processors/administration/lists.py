@@ -1,7 +1,8 @@
 """Requests with lists: topics (18) and groups (225) to create or change, system topics (305), and all producers (328).
 
-Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0). A whole list is checked
-before anything is changed. RocketMQ ignores all topics of a list if one of them is unchanged.
+Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0). A list is checked
+completely before anything is changed. RocketMQ ignores all topics of a list if one of them is unchanged, and this
+broker does not.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
 # The most topics or groups of a list, and the most bytes of its body.
 MAX_LISTED: Final = 1000
 MAX_LIST_BYTES: Final = 1 << 20
-# Each attribute may be added and removed. A topic's changes are read in one step: 60,000 changes take some 30 ms.
+# The most attribute changes of a topic: each attribute may be added and removed. They are read in one step, which would
+# stop the loop for 30 ms with 60,000 changes.
 MOST_ATTRIBUTES: Final = 2 * len(TOPIC_ATTRIBUTES)
 
 # A topic, and the changes of its attributes.
@@ -86,11 +88,11 @@ class ListRequests:
         except InvalidArgument as error:
             return refusal(ResponseCode.INVALID_PARAMETER, str(error))
         refusals: list[Command] = []
-        with trio.CancelScope(shield=True):  # a list is complete even if its caller disconnects
+        with trio.CancelScope(shield=True):  # the list is finished even if its caller disconnects
             async for topic in InTurns(listed):
                 config = changed_topic(
                     self.topics, *topic
-                )  # made again: another request may have changed the topic meanwhile
+                )  # computed again, since another request may have changed the topic
                 if isinstance(config, Command):
                     refusals.append(config)
                 elif self.topics.put(config, clock.now_ms()):
@@ -126,7 +128,7 @@ class ListRequests:
         return answer_in_turns(self.long_work, self._producer_groups())
 
     def _producer_groups(self) -> Iterator[bytes]:
-        since_ms = clock.now_ms() - clock.running_ms()  # the time at which the running time was 0
+        since_ms = clock.now_ms() - clock.running_ms()  # the system time when the monotonic clock was 0
         yield b'{"data":{'
         for number, group in enumerate(list(self.clients.producers)):
             yield (b"," if number else b"") + dumps(group) + b":["

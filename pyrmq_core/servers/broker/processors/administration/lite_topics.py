@@ -1,6 +1,6 @@
-"""The administrative requests about lite topics (200074 to 200079), as 5.5.0 answers them.
+"""Administrators' requests about lite topics (200074 to 200079), with the answers of 5.5.0.
 
-Groups are those whose attribute `lite.bind.topic` names the parent topic. Source:
+The groups of a parent topic are those whose attribute `lite.bind.topic` names it. Source:
 broker/processor/LiteManagerProcessor.java, broker/metrics/LiteConsumerLagCalculator.java, 5.5.0.
 """
 
@@ -192,7 +192,7 @@ class LiteTopicRequests:
     def _lags(self, group: str, topic: str) -> Iterator[tuple[int, QueueKey, int]]:
         """Yields the group's lag, the queue and the committed offset for each topic in which the group has offsets.
 
-        Lag and offset are 0 in each topic that is not a lite topic of `topic`.
+        Lag and offset are 0 if that is not a lite topic of `topic`, so that other tasks run between many such topics.
         """
         for name in self.offsets.topics_of(group):
             key, is_own = (name, 0), is_lite_queue(name) and owner_topic(name) == topic

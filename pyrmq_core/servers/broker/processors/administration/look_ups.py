@@ -1,7 +1,7 @@
 """Look-ups in the store: messages by key (12) and by log offset (33), and the entries of a queue (321).
 
-The index holds hashes, so an answer may have records with another key, which clients leave out. A look-up by unique key
-returns up to defaultQueryMaxNum messages, any other up to maxMsgsNumBatch. Sources:
+The index has hashes of keys, so an answer may have records with another key, which clients drop. A look-up by unique
+key returns up to defaultQueryMaxNum messages, any other up to maxMsgsNumBatch. Sources:
 broker/processor/QueryMessageProcessor.java, AdminBrokerProcessor.java queryConsumeQueue, store/DefaultMessageStore.java
 queryMessage (5.4.0).
 """
@@ -35,7 +35,7 @@ OFFSET: Final = re.compile(r"-?[0-9]{1,19}")
 NOT_FOUND: Final = "can not find message, maybe time range not correct"
 BUSY: Final = "too many look-ups by key wait for their turn; try again later"
 NOTHING: Final = Found([], (0, 0))
-# The most bytes of records in an answer: a frame has at most 16 MiB.
+# The most bytes of records in an answer, since a frame has at most 16 MiB.
 MAX_ANSWER_BYTES: Final = 15 << 20
 
 

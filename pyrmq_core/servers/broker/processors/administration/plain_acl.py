@@ -1,7 +1,7 @@
-"""Administration of plain ACL: requests 50 to 54 change and show the files of `plain_acl.yml`.
+"""Requests 50 to 54, which change and show the accounts in the files of plain ACL, such as `plain_acl.yml`.
 
 Source: broker/processor/AdminBrokerProcessor.java (updateAndCreateAccessConfig, ...), 4.9.7. With `aclEnable=false`
-they are refused. Request 54 shows secrets, to administrators and white addresses only.
+they are refused. Request 54 shows secrets, but only to administrators and exempt addresses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An administrator's requests to remove old segments (329), queues without messages (306) or without a topic (316).
 
-Source: broker/processor/AdminBrokerProcessor.java, store/queue/ConsumeQueueStore.java (5.4.0). All answer success.
+Source: broker/processor/AdminBrokerProcessor.java, store/queue/ConsumeQueueStore.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RetentionRequests:
         return success()
 
     async def clean_expired_queues(self, _request: Command, _: Peer) -> Command:
-        """Deletes the queues whose messages were all removed by retention. Such a queue begins at offset 0 again."""
+        """Deletes the queues of which retention removed all messages. Such a queue begins at offset 0 again."""
         return await self._delete_queues(self.store.queues.is_expired)
 
     async def clean_unused_topics(self, _request: Command, _: Peer) -> Command:

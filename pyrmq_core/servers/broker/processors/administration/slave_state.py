@@ -1,10 +1,10 @@
 """Requests that master, slave and NameServer send to each other.
 
-They fetch committed offsets (43), offsets of delay levels (45), the state of timers (60, 61) and the request modes of
-groups (402), report that the smallest id of a broker's name changed (905), and exchange the master's addresses (906).
-Source: broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0). The answer to 61 is an empty
-table. RocketMQ trusts any sender of 905 and 906. Here 905 only causes a query to the NameServer, and a slave accepts
-906 only while it acts for its master.
+A slave fetches committed offsets (43), offsets of delay levels (45), the state of timers (60, 61) and the request modes
+of groups (402). A NameServer reports that another broker of the name now has the smallest id (905). Master and slave
+exchange the master's addresses (906). The answer to 61 is an empty table. RocketMQ trusts any sender of 905 and 906.
+Here 905 only causes a query to the NameServer, and a slave accepts 906 only while it acts for its master. Source:
+broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SlaveRequests:
         _request: Command,
         _: Peer,
     ) -> Command:
-        """Returns the checkpoint of timers that is on disk. A slave returns its copy of the master's, or zeros.
+        """Returns the checkpoint of timers on disk. A slave returns its copy of the master's checkpoint, or zeros.
 
         A checkpoint that is not yet on disk could refer to deliveries that the log loses in a power cut.
         """
@@ -99,7 +99,7 @@ class SlaveRequests:
         return success()
 
     def exchange_ha_info(self, request: Command, _: Peer) -> Command:
-        """Returns this master's addresses. An acting slave saves the master's addresses from the request."""
+        """Returns a master's addresses, unless the request has some. An acting slave saves those in the request."""
         info = MasterInfo.from_command(request)
         if not self.settings.config.is_slave:
             own = MasterInfo(self.registration.ha_address, self.store.end, self.identity.address)

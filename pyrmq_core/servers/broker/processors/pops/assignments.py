@@ -1,8 +1,8 @@
 """QUERY_ASSIGNMENT (400), which returns the queues of a group's member, and SET_MESSAGE_REQUEST_MODE (401).
 
-The request mode says whether a group pulls or pops the messages of a topic. A member of a group that pops is assigned
-all queues of each broker, or its own queues and those of the next `popShareQueueNum` members. The queues are those of
-the topic's route at all brokers. If no NameServer answers, the answer has no list, and the client keeps its queues.
+The request mode (401) says whether a group pulls or pops the messages of a topic. A member of a group that pops is
+assigned all queues of the topic, or its own share and those of the next `popShareQueueNum` members. The topic's queues
+at all brokers come from its route. If no NameServer answers, the answer has no list, and the client keeps its queues.
 Source: broker/processor/QueryAssignmentProcessor.java (5.4.0).
 """
 
@@ -129,8 +129,8 @@ def assigned(
 ) -> Queues | None:
     """Returns the queues assigned to the member `client_id`, or None for an unknown strategy.
 
-    `queues` are all of the topic and `client_ids` those of all members, both sorted. A member that pops gets the queues
-    of more than one member, as `mode` says.
+    `queues` are all queues of the topic, and `client_ids` the ids of all members, both sorted. A member that pops gets
+    the shares of several members, as `mode` says.
     """
     allocate = STRATEGIES.get(strategy)
     if allocate is None:

@@ -22,9 +22,9 @@ class HeldRequest(LateAnswer):
     """An answer that waits at most `left_ms` milliseconds for a message.
 
     `attempt` returns the answer. Called with False, it may return None, and the request keeps waiting. At the end of
-    the time it is called with True, and must return an answer. `codes` are the hashes of tags that it selects (None:
-    any message). If it `is_ready`, it does not wait before the first attempt. `pass_on` is called if it was woken, but
-    its connection closes before it takes a message. By default it wakes the next request of the same waiter.
+    the time it is called with True, and must return an answer. `codes` are the hashes of tags that the request selects
+    (None: any message). With `is_ready`, the first attempt does not wait. `pass_on` is called if the request was woken,
+    but its connection closes before it takes a message. By default that wakes the next request of the same waiter.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class HeldRequest(LateAnswer):
         held = self._held
         if held is None:
             return
-        if held.wake is None:  # it was woken for a message that it does not take
+        if held.wake is None:  # it was woken for a message that it will not take
             self._pass_on()
         self._waits.drop(self._waiter, held)
 
@@ -84,7 +84,7 @@ class HeldRequest(LateAnswer):
 
 
 def in_turn(waits: PopWaits, peer: Peer, take: Callable[[], Answer]) -> Answer:
-    """Returns what `take`, the work of a pop, returns. Calls it at once, or when the pops before it had their turns."""
+    """Returns the result of `take`, the work of a pop. Calls it at once, or after the pops that wait already."""
     return take() if waits.turns.take_nowait() else _take_later(waits, peer, take)
 
 

@@ -1,9 +1,10 @@
 """POP_LITE_MESSAGE (200070), which pops from all lite topics of a client, and LITE_SUBSCRIPTION_CTL (200071).
 
 Source: broker/processor/PopLiteMessageProcessor.java, LiteSubscriptionCtlProcessor.java and
-broker/lite/LiteSubscriptionRegistryImpl.java (5.5.0), with the same codes. Unlike there, a COMPLETE_ADD counts for
-maxLiteSubscriptionCount and takes no lite topic of an exclusive group from another client, a client id keeps its group
-and topic, a broker without lite queues refuses subscriptions, and the locks of lite topics outlast a restart.
+broker/lite/LiteSubscriptionRegistryImpl.java (5.5.0), with the same codes. Unlike in RocketMQ, a COMPLETE_ADD counts
+for maxLiteSubscriptionCount, and takes no lite topic of an exclusive group from another client. A client id cannot
+change its group and topic. A broker without lite queues refuses subscriptions. The locks of lite topics outlast a
+restart.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ from pyrmq_core.servers.broker.tables.topics import WRITE
 
 ROUTE_SECONDS: Final = 3.0
 NOTIFY_SECONDS: Final = 3.0
-# The most changes in a request: Java's proxy sends one, and each may ask a NameServer.
+# The most changes in a request, since each may query a NameServer. RocketMQ's proxy sends one.
 MOST_CHANGES: Final = 100
 ALL_MESSAGES: Final = PullFilter()
 
@@ -125,7 +126,7 @@ class LiteGroupRequests:
         )
 
     def _pass_on(self, header: PopLiteMessage) -> None:
-        """Wakes pops of the group for what a pop that was woken leaves, as its connection is closed."""
+        """Marks the client's queues for the group's other pops, after its woken pop lost its connection."""
         client = self.clients.get(header.client_id)
         for queue in () if client is None else self.clients.marked(client):
             self.clients.ready(queue, header.consumer_group)
@@ -140,7 +141,10 @@ class LiteGroupRequests:
                 return None
 
     def _take(self, header: PopLiteMessage, wanted: PopMessage) -> PopOutcome:
-        """Takes messages from the queues that are ready for the client. `has_moved` says that some are left to try."""
+        """Takes messages from the queues that are ready for the client.
+
+        `has_moved` of the result is True if it took none and more queues are ready.
+        """
         outcome = PopOutcome(clock.now_ms(), ORDERED_REVIVE_QUEUE)
         client = self.clients.get(header.client_id)
         if client is None or (client.group, client.topic) != (header.consumer_group, header.topic):
@@ -189,7 +193,7 @@ class LiteGroupRequests:
         return success()
 
     def _fault(self, change: LiteChange) -> Command | None:
-        """Returns the refusal of a change that names something wrong, or adds to a group that may not consume."""
+        """Returns the refusal of a change with an invalid name, or of a subscription that is not allowed, or None."""
         fault = topic_fault(change.topic) or group_fault(change.group) or client_fault(change.client_id)
         if not fault and not all(map(LITE_TOPIC_NAME.fullmatch, change.lite_topics)):
             fault = LITE_TOPIC_RULE
@@ -249,7 +253,7 @@ class LiteGroupRequests:
         return self.pops.settings.config.max_lite_subscription_count
 
     async def _kept_here(self, change: LiteChange) -> list[str]:
-        """Returns the queues of the lite topics that are sent to this broker, or have messages here."""
+        """Returns the queues of those lite topics that producers send to this broker, or that have messages here."""
         config, bounds = self.pops.settings.config, self.pops.reviver.store.reader.bounds
         has_topic = change.topic in self.pops.topics
         brokers = await write_queues(config, self.registration, change.topic) if has_topic else []
@@ -269,13 +273,15 @@ class LiteGroupRequests:
         *,
         takes_over: bool = False,
     ) -> None:
-        """Subscribes a client to queues. In an exclusive group it `takes_over` those of other clients, or leaves them.
+        """Subscribes a client to queues.
 
-        A client that another one's queue is left to missed the notice of a takeover, so it gets that again.
+        An exclusive group allows one client for each queue. With `takes_over` the client gets queues of other clients,
+        which receive a notice of that. Without, it does not get them, and receives the notice itself, since it must
+        have missed an earlier one.
         """
         is_exclusive, resets = attributes.get(SUB_MODEL) == EXCLUSIVE, attributes.get(RESET_IN_EXCLUSIVE) == "true"
         async for queue in InTurns(queues):
-            if self.clients.get(client.client_id) is not client:  # it was removed meanwhile
+            if self.clients.get(client.client_id) is not client:  # the client was removed meanwhile
                 return
             is_new = queue not in client.queues
             if is_exclusive and takes_over:
@@ -305,9 +311,9 @@ class LiteGroupRequests:
                 client.peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
 
     def _start(self, group: str, queue: str, start: LiteStart | None) -> None:
-        """Moves the group's offset in a queue, as a subscription asks. A time is ignored, as in 5.5.0.
+        """Moves the group's offset in a queue to the start that a subscription requests. As in 5.5.0, ignores a time.
 
-        A queue without messages begins at 0 anyway, and an offset in each one that is named would fill the table.
+        In a queue without messages it commits no offset, since requests with arbitrary names could fill the table.
         """
         end = self.pops.reviver.store.reader.bounds((queue, 0))[1]
         committed, target = self.pops.offsets.committed(group, queue, 0), None
@@ -325,7 +331,7 @@ class LiteGroupRequests:
             self.pops.reviver.ordered.forget((group, queue, 0))
 
     async def mark_waiting(self, client: LiteClient) -> None:
-        """Marks those queues of a client's lite topics that have messages behind the group's offset."""
+        """Marks those queues of a client's lite topics that have messages from the group's offset on."""
         keys = self.pops.reviver.store.queues.keys_of(client.topic) if client.has_all else ()
         async for queue in InTurns([*client.queues, *(name for name, _ in keys if is_lite_queue(name))]):
             self._mark(client, queue)
@@ -341,7 +347,7 @@ def is_lite_topic(topic: TopicConfig) -> bool:
 
 
 async def write_queues(config: BrokerConfig, registration: BrokerRegistration, topic: str) -> list[str]:
-    """Returns the broker of each queue of a topic to which producers send. Without an answer it is an empty list."""
+    """Returns the broker's name of each queue to which producers of a topic send, or an empty list if it is unknown."""
     if not config.nameservers:
         return []
     try:
@@ -358,7 +364,7 @@ async def write_queues(config: BrokerConfig, registration: BrokerRegistration, t
 
 
 def is_assigned(queues: Sequence[str], lite_topic: str, broker_name: str) -> bool:
-    """Returns whether producers send messages of the lite topic to a broker, also if no queues are known."""
+    """Returns whether producers send messages of the lite topic to a broker. Returns True if `queues` is empty."""
     return not queues or queues[consistent_bucket(string_hash_code(lite_topic), len(queues))] == broker_name
 
 

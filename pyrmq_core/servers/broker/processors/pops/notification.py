@@ -1,8 +1,7 @@
-"""NOTIFICATION (200054), which waits for a message but takes none, and POLLING_INFO (200055), the number of waiting
-pops.
+"""NOTIFICATION (200054), which waits for a message without taking it, and POLLING_INFO (200055), which counts pops.
 
-Source: broker/processor/NotificationProcessor.java, PollingInfoProcessor.java (5.4.0), with the same checks as for a
-pop. A message wakes one waiting pop and one notification.
+Source: broker/processor/NotificationProcessor.java, PollingInfoProcessor.java (5.4.0), with the checks of a pop. A
+message wakes one waiting pop and one notification.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class NotificationRequests:
 
     async def _look_again(self, header: AwaitMessage, is_over: bool) -> Command | None:
         has_message = self.has_message(header)
-        is_over = is_over or not header.order  # an ordered one waits further for a locked queue
+        is_over = is_over or not header.order  # an ordered one keeps waiting while the queue is locked
         return MessageAwaited(has_message).to_command() if has_message or is_over else None
 
     def polling_info(self, request: Command, peer: Peer) -> Answer:
@@ -74,7 +73,7 @@ class NotificationRequests:
         return refused or popping_refusal(self.topics, self.groups, header, peer)
 
     def has_message(self, header: AwaitMessage) -> bool:
-        """Returns whether the group has a message to pop in the given or any queue, or in a retry topic."""
+        """Returns whether the group can pop a message from the requested queues or from a retry topic."""
         queues = [(header.topic, header.queue_id)] if header.queue_id >= 0 else self._queues_of(header.topic)
         for mark in () if header.order else (RETRY_V1, RETRY_V2):
             queues += self._queues_of(pop_retry_topic(header.topic, header.consumer_group, mark))

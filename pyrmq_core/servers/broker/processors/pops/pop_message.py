@@ -1,8 +1,8 @@
-"""POP_MESSAGE (200050): takes messages for a group, writes their checkpoints, or lets the pop wait for a message.
+"""POP_MESSAGE (200050): takes messages for a group and writes checkpoints of them, or lets the pop wait for a message.
 
-Source: broker/processor/PopMessageProcessor.java (5.4.0), in the same order and with the same codes. This broker also
-refuses an expression that cannot be parsed, a group that may not read the topic, an invisible time that is negative or
-too long for timers, and a group and topic whose retry topic would have too long a name.
+Source: broker/processor/PopMessageProcessor.java (5.4.0), with the same checks in the same order, and the same codes.
+This broker also refuses an invalid filter expression, a group that may not read the topic, an invisible time that is
+negative or too long for timers, and names that make the retry topic's name too long.
 """
 
 from __future__ import annotations
@@ -75,12 +75,13 @@ from pyrmq_core.servers.broker.tables.topics import READ, TopicTable
 
 log = line_logger(__name__)
 
-# The longest attempt id: one is kept for each queue.
+# The longest attempt id, since one is kept for each queue.
 MOST_ATTEMPT_CHARS: Final = 255
-# A pop that comes this long after its time is not looked at, and one that ends so soon does not wait.
+# A pop that is this late after the end of its waiting time is refused.
 TOO_LATE_MS: Final = 500
+# A pop whose waiting time ends so soon is answered at once.
 ENDS_SOON_MS: Final = 50
-# The default of priority.factor: the percentage of pops that take the highest queue first.
+# The default of the group attribute priority.factor, the percentage of pops that take the highest queue first.
 ALL_IN_ORDER: Final = 100
 NO_TRIES: Final[Mapping[int, int]] = {}
 WRONG_OFFSETS: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
@@ -89,7 +90,7 @@ PASSED_OVER: Final = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVI
 
 
 class Popped(NamedTuple):
-    """The messages that a pop took from one queue: their `offsets`, and their `records` as they lie in the log.
+    """The messages that a pop took from one queue: their `offsets`, and their `records` as in the log.
 
     `start` is the offset at which the pop began in the queue. In an ordered pop `tries` has, by offset, how often a
     message was popped before.
@@ -107,7 +108,7 @@ class Popped(NamedTuple):
 class PopOutcome:
     """The messages that one pop took, queue by queue. `rest` is the number of messages left in the queues.
 
-    `log_end` is the log's end after the checkpoints that the pop wrote, or 0 without any. `has_moved` is True if
+    `log_end` is the log's end after the checkpoints of the pop, or 0 without any. `has_moved` is True if the group's
     offsets moved past messages that the filter rejects.
     """
 
@@ -142,7 +143,7 @@ class PopRequests:
         return in_turn(self.reviver.waits, peer, partial(self._begin, request, header, ends_ms, peer))
 
     def _begin(self, request: Command, header: PopMessage, ends_ms: int, peer: Peer) -> Answer:
-        # All is checked here, since the pop may have waited for its turn.
+        # Everything is checked only now, since it may have changed while the pop waited for its turn.
         now_ms = clock.now_ms()
         if now_ms - ends_ms > TOO_LATE_MS:
             ip = self.settings.config.advertised_ip
@@ -164,7 +165,7 @@ class PopRequests:
         size_bytes = held_bytes(request, chosen.tags_codes)
         if not self.reviver.waits.held.has_room(peer, size_bytes):
             return self.answer(header, outcome, POLLING_FULL).to_command()
-        left_ms = min(ends_ms - now_ms, header.poll_time_ms)  # a client's clock may be ahead
+        left_ms = min(ends_ms - now_ms, header.poll_time_ms)  # the client's clock may be ahead
         waits, attempt = self.reviver.waits, partial(self.take_again, header, chosen)
         codes, is_ready = chosen.tags_codes, outcome.has_moved
         return HeldRequest(waits, waiter_of(header), attempt, peer, size_bytes, left_ms, codes=codes, is_ready=is_ready)
@@ -172,7 +173,7 @@ class PopRequests:
     async def take_again(self, header: PopMessage, chosen: PullFilter, is_over: bool) -> Command | None:
         """Returns the answer to a waiting pop, or None if there is still no message that its filter `chosen` selects.
 
-        If it `is_over`, its time has passed, and it gets an empty answer instead of None.
+        With `is_over` its waiting time has passed, and an empty answer is returned instead of None.
         """
         while True:
             await self.reviver.waits.turns.take()
@@ -184,7 +185,7 @@ class PopRequests:
                 return None
 
     def finish(self, header: PopMessage, outcome: PopOutcome) -> Command | Coroutine[Any, Any, Command]:
-        """Returns the answer to a pop, after its checkpoints are synced and copied if the settings require that.
+        """Returns the answer to a pop, once its checkpoints are synced and copied to slaves as the settings require.
 
         If messages are left in the queues, this wakes the next waiting pop.
         """
@@ -197,13 +198,13 @@ class PopRequests:
 
     async def _when_safe(self, answer: PopAnswer, end: int) -> Command:
         try:
-            await self.writer.wait_until_safe(end)  # after a time-out the checkpoints are stored all the same
+            await self.writer.wait_until_safe(end)  # a time-out is ignored, since the checkpoints are stored
         except RequestRefused as error:
             return refusal(error.code, str(error))
         return answer.to_command()
 
     def take(self, header: PopMessage, chosen: PullFilter, now_ms: int) -> PopOutcome:
-        """Takes messages for a pop, and writes a checkpoint for each queue that had some.
+        """Takes messages for a pop. Writes a checkpoint for each queue that had some, unless the pop is ordered.
 
         Raises `RequestRefused` if no checkpoint could be written.
         """
@@ -223,10 +224,10 @@ class PopRequests:
         return outcome
 
     def _queues(self, header: PopMessage, draw: int) -> Iterator[tuple[str, int]]:
-        """Yields the queues in the order of the pop, which the random number `draw`, from 0 to 99, varies.
+        """Yields the queues in the order in which a pop takes from them. `draw`, from 0 to 99, is a random number.
 
-        By default the retry topics come first in one of five pops. In a topic of the type PRIORITY
-        the highest queue is first, and the retry topics are last.
+        By default the retry topics are first in one of five pops. In a topic of the type PRIORITY the highest queue is
+        first, and the retry topics are last.
         """
         is_by_priority = not header.order and self._is_by_priority(header, draw)
         marks = () if header.order else (RETRY_V1, RETRY_V2)
@@ -273,10 +274,10 @@ class PopRequests:
             self.offsets.commit(*queue, offset)
             result = get_filtered(reader, (topic, queue_id), offset, most_here, chosen)
         if result.records:
-            next_offset = result.next_offset  # a lite topic's records have the offsets of their parent's queues
+            next_offset = result.next_offset  # a lite topic's records have offsets of their parent topic's queues
             in_lite = tuple(range(next_offset - result.count, next_offset)) if is_lite_queue(topic) else None
             offsets = in_lite or _offsets_of(result.records)
-            if header.order:  # the group's offset moves with the acknowledgements
+            if header.order:  # acknowledgements will move the group's offset
                 tries = ordered.take(queue, OrderedPop(pop_time_ms, header.invisible_ms, offsets, header.attempt_id))
             else:
                 key = PopKey(topic, group, queue_id, offset, pop_time_ms, self.settings.config.broker_name)
@@ -299,15 +300,15 @@ class PopRequests:
     def _offset(self, group: str, topic: str, queue_id: int, init_mode: int) -> int:
         """Returns the offset of the next message to pop. For a group without an offset it commits a first one.
 
-        This is the lowest offset. With `init_mode` MAX it is the last message's, unless the queue begins at offset 0 or
-        belongs to a retry topic.
+        The first offset is the lowest of the queue. With `init_mode` MAX it is that of the last message, unless the
+        queue begins at offset 0 or belongs to a retry topic.
         """
         if self.offsets.may_move(group, topic, queue_id):
             self.offsets.end_reset(group, topic, queue_id)
             self.reviver.ordered.forget((group, topic, queue_id))
         if (committed := self.offsets.committed(group, topic, queue_id)) is not None:
             return committed
-        self.reviver.ordered.forget((group, topic, queue_id))  # of a deleted topic
+        self.reviver.ordered.forget((group, topic, queue_id))  # a row may be left from a deleted topic
         start, end = self.reviver.store.reader.bounds((topic, queue_id))
         if init_mode != InitMode.MIN and not is_retry_topic(topic) and start > 0:
             start = max(0, end - 1)
@@ -339,7 +340,8 @@ class PopRequests:
     def _records(self, header: PopMessage, outcome: PopOutcome, popped: Popped) -> bytes:
         """Returns the records that a pop took from one queue.
 
-        Records of a retry topic get the name of the popped topic, and a receipt (POP_CK) of the retry topic's queue.
+        Records of a retry topic get the name of the popped topic, and a receipt (property POP_CK) that names the retry
+        topic's queue.
         """
         if popped.topic == header.topic:
             return popped.records
@@ -352,7 +354,7 @@ class PopRequests:
             try:
                 renamed = replace(record, topic=header.topic, properties=encode_properties(properties))
                 records.append(renamed.encode())
-            except InvalidArgument:  # with the receipt, the properties are too long
+            except InvalidArgument:  # the receipt makes the properties too long
                 records.append(popped.records[position : position + record.store_size])
             position += record.store_size
         return b"".join(records)
@@ -385,7 +387,7 @@ class PopRequests:
 
 
 def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
-    """Returns the refusal of a request, called `what` in its text, or None if the broker's settings allow reading."""
+    """Returns None if the broker's settings allow reading, or else a refusal, whose text names the request `what`."""
     if not settings.config.broker_permission & READ:
         return forbidden(f"the broker[{settings.config.advertised_ip}] {what} is forbidden", 1)
     return None
@@ -394,9 +396,9 @@ def broker_refusal(settings: LiveSettings, what: str) -> Command | None:
 def popping_refusal(
     topics: TopicTable, groups: GroupTable, header: PopMessage | AwaitMessage | GetPollingInfo, peer: Peer
 ) -> Command | None:
-    """Returns the refusal of a request about pops, or None if its topic, queue and group exist and may be read.
+    """Returns None if the topic, queue and group of a request about pops exist and may be read, or else a refusal.
 
-    A refusal for a wrong queue has the address of `peer`, the request's sender.
+    `peer` is the sender, whose address is in the refusal of a wrong queue.
     """
     topic: TopicConfig | None = topics.get(header.topic)
     if topic is None:

@@ -2,10 +2,10 @@
 
 An acknowledgement is written to the revive log for the time at which its message would become visible again. A change
 of the invisible time writes a new checkpoint for the message, and acknowledges it in the former checkpoint. As in
-RocketMQ, success does not mean that the receipt was still valid: a message that is visible again stays so.
+RocketMQ, success does not mean that the receipt was still valid. The message may be visible again already, and stay so.
 
-Source: broker/processor/AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java (5.4.0). Besides, these are
-refused: receipts of another broker, queues that the revive log does not have, and times too far ahead for timers.
+Source: broker/processor/AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java (5.4.0). Unlike RocketMQ, this
+broker refuses receipts of another broker, queues that the revive log does not have, and times too far ahead for timers.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.tables.topics import TopicTable
 from pyrmq_core.servers.broker.timers.timer_rules import BadTimer
 
-# A receipt has eight words; older clients leave out the last ones, which the request has as fields, too.
+# A receipt has eight words. Older clients leave out the last two, which the request also has as fields.
 FEWEST_WORDS: Final = 6
 MOST_RECEIPT_CHARS: Final = 1024
-# The entries of a batch that are written before other tasks run.
+# How many entries of a batch are processed before other tasks run.
 WRITTEN_AT_ONCE: Final = 64
 H = TypeVar("H", AckMessage, ChangeInvisibleTime)
 
@@ -231,7 +231,7 @@ class SettleRequests:
 
 
 def _at_lite_queue(header: H) -> H:
-    """Returns the header with the queue that keeps its lite topic as `topic`, unchanged if it has no lite topic."""
+    """Returns the header with the internal topic of its lite topic as `topic`. Without a lite topic it is unchanged."""
     return replace(header, topic=lite_queue_name(header.topic, header.lite_topic)) if header.lite_topic else header
 
 

@@ -1,1 +1,1 @@
-"""Pulls: `pull_message` answers them, `pull_filters` chooses the messages, `pull_advice` the next pull's broker."""
+"""Pulls: `pull_message` answers them, `pull_filters` selects messages, `pull_advice` selects the next pull's broker."""

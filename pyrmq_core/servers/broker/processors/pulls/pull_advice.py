@@ -1,4 +1,4 @@
-"""The choice of the broker that a consumer should pull from next, and which answers of a slave differ from a master's.
+"""The broker that a consumer should pull from next, and answers in which a slave differs from its master.
 
 Source: broker/processor/PullMessageProcessor.java (composeResponseHeader), store/DefaultMessageStore.java (getMessage,
 nextOffsetCorrection), 5.4.0.
@@ -20,7 +20,7 @@ from pyrmq_core.servers.broker.store.reading import GetResult, GetStatus
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 
 PERCENT: Final = 100
-# The outcomes for which a master moves the reader to another offset.
+# The results for which a master redirects the consumer to another offset.
 MOVES: Final = frozenset(
     (
         GetStatus.OFFSET_OVERFLOW_BADLY,
@@ -37,7 +37,7 @@ def memory_bytes() -> int:
 
 
 def suggested_broker(config: BrokerConfig, groups: GroupTable, log_end: int, group_name: str, result: GetResult) -> int:
-    """Returns the id of the broker to pull from next: with slaveReadEnable, a slave's for a consumer that lags far."""
+    """Returns the id of the broker to pull from next. With slaveReadEnable it is a slave's for consumers far behind."""
     if not config.slave_read_enable:
         return MASTER_ID
     is_behind = False
@@ -52,7 +52,7 @@ def suggested_broker(config: BrokerConfig, groups: GroupTable, log_end: int, gro
 def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
     """Returns the result of a pull at `offset`. On a slave, a pull outside the queue gets `offset` as its next offset.
 
-    Its master may have messages there, since a slave may lag, or may have begun to copy the log later.
+    The master may have messages there, since the slave may lag, or lack the beginning of the log.
     """
     if config.is_slave and result.status in MOVES:
         return replace(result, next_offset=offset)
@@ -60,7 +60,7 @@ def unmoved(config: BrokerConfig, result: GetResult, offset: int) -> GetResult:
 
 
 def is_unmoved(config: BrokerConfig, answer: Command, offset: int) -> bool:
-    """Returns True if a slave's answer leaves the consumer at `offset`, where a master would move it elsewhere."""
+    """Returns True if a slave's answer leaves the consumer at `offset`, where a master would redirect it."""
     if not config.is_slave or answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY:
         return False
     return PullAnswer.from_command(answer).next_begin_offset == offset

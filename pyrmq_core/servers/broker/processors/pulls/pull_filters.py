@@ -1,4 +1,4 @@
-"""The filter of a pull, by hashes of tags or SQL92, from the request itself or from the group's heartbeat.
+"""The filter of a pull: hashes of tags or an SQL92 expression, from the request itself or from the group's heartbeat.
 
 An SQL92 expression in the request that cannot be parsed is refused. Java's broker would then return every message.
 Source: broker/processor/PullMessageProcessor.java, broker/filter/ExpressionMessageFilter.java (5.4.0).
@@ -54,7 +54,7 @@ class PullFilters:
     filters: ConsumerFilters
 
     def filter_of(self, header: PullMessage) -> PullFilter | Command:
-        """Returns the pull's filter, or a refusal if the group, its subscription or the expression forbids the pull."""
+        """Returns the pull's filter, or a refusal if the group may not pull or has no valid subscription."""
         if header.sys_flag & SUBSCRIPTION:
             return filter_of_expression(self.settings.config, header.subscription, header.expression_type)
         group = self.clients.consumers.get(header.consumer_group)

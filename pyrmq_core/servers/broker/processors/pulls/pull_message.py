@@ -1,9 +1,9 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks a pull, reads its messages, or lets it wait for one.
 
-Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two things
-differ. First, after a reset every pull of the group is answered with the new offset until one member pulls from there,
-and then one pull of each other member. RocketMQ answers only a single pull with it. Second, a slave holds a pull at an
-offset that only its master may have, for up to shortPollingTimeMills, since Java's clients would repeat it at once.
+Source: broker/processor/PullMessageProcessor.java (5.4.0), with the same checks in the same order, and the same codes.
+Two things differ. After a reset of offsets, every pull of a group member is redirected to the new offset until the
+member pulls there. RocketMQ redirects only a single pull of the group. Besides, a slave holds a pull at an offset that
+only its master may have, for up to shortPollingTimeMills, since Java's clients would repeat it at once.
 
 A pull selects the queue of a lite topic by the field `liteTopic`, or by using the queue's name as the topic. As in
 5.5.0, its records have the queue and offset of the parent topic. In 5.5.0 a pull creates a queue of any name. Here no
@@ -101,7 +101,7 @@ class PullRequests:
         return answer
 
     async def _wait_for_copy(self, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> Command:
-        """Returns the answer to a pull, after a short wait for this slave to copy the message at its offset."""
+        """Waits a short time for this slave to copy the message at the pull's offset. Returns the pull's answer."""
         key, held_ms = (header.topic, header.queue_id), self.settings.config.short_polling_time_mills
         end = trio.current_time() + min(max(header.suspend_timeout_ms, 0), held_ms) / MILLISECONDS
         while (left := end - trio.current_time()) > 0:
@@ -143,9 +143,9 @@ class PullRequests:
         ).to_command()
 
     def _moved(self, header: PullMessage, peer: Peer, offset: int | None) -> Command | None:
-        """Returns the answer that moves a consumer to its group's reset offset, or None if there is no reset.
+        """Returns the answer that redirects a consumer to its group's reset offset, or None if that is not needed.
 
-        `offset` is None if the pull was held. If the group has members, only they are moved.
+        `offset` is the pull's offset, or None if the pull was held. If the group has members, only they are redirected.
         """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         if not self.offsets.may_move(group, topic, queue_id):
@@ -256,7 +256,7 @@ class _HeldPull(LateAnswer):
             if not is_filtered or trio.current_time() >= self._ends:
                 return answer
             following = PullAnswer.from_command(answer).next_begin_offset
-            if following <= header.queue_offset:  # a slave moves no reader: the same pull would be repeated at once
+            if following <= header.queue_offset:  # as at a slave: the same pull would be repeated at once
                 return answer
             nothing, self._header = answer, replace(header, queue_offset=following)
             await trio.lowlevel.checkpoint()
