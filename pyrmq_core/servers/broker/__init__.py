@@ -1,7 +1,7 @@
 """A broker that stores messages in RocketMQ's own files, and answers pulls from them.
 
-`server` starts and ends it, `broker` has its parts, `registration` keeps it registered with the NameServers, `roles`
-has the work of masters and of slaves, `upkeep` the periodic work, and `__main__` runs it as a process. The folders:
+`__main__` runs it as a process, `server` starts and stops it, and `broker` has its parts. `registration` keeps it
+registered with the NameServers, `roles` has the work of masters and of slaves, `upkeep` the periodic work. The folders:
 
 - `settings` has its settings, and says what happens to RocketMQ's other settings.
 - `processors` answers requests: one module for each family of requests, and the table of their codes.

@@ -58,8 +58,8 @@ class BoundedWork:
     ) -> T | None:
         """Runs `work` as soon as fewer than `at_once` tasks work, and returns its result.
 
-        Returns None, without running it, if too many tasks work or wait, or if it waited too long. Before that,
-        `ready` is awaited within the same time limit.
+        First awaits `ready`. Returns None, without running `work`, if too many tasks work or wait, or if both waits
+        together take longer than `turn_seconds`.
         """
         if self.tasks >= self.most:
             return None

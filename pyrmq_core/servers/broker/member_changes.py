@@ -27,7 +27,7 @@ class MemberChanges:
     notices: GroupNotices
 
     def note(self, groups: Iterable[str]) -> None:
-        """Schedules a notice to the clients of changed groups, unless a group broadcasts or disables notices.
+        """Schedules a notice to the clients of changed groups, except broadcasting groups and groups without notices.
 
         Marks the SQL92 filters of groups without clients as unused.
         """

@@ -126,7 +126,7 @@ class BrokerRegistration:
         """Sends the changed topics to the registered NameServers. Returns after all answers or a timeout.
 
         A failure is only logged. A NameServer gets all topics that changed since the version that it acknowledged last.
-        RocketMQ 4.9 gets them in one registration. 5.x gets a request for each topic, since it could take such a
+        One of 4.9 gets them in one registration. One of 5.x gets a request for each topic, since it could take such a
         registration for a complete one and remove all other topics (deleteTopicWithBrokerRegistration).
         """
         with trio.move_on_after(ANNOUNCE_SECONDS):

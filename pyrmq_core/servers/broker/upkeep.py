@@ -1,4 +1,4 @@
-"""A broker's periodic work beside serving: it writes tables, samples figures and removes silent clients."""
+"""A broker's periodic work: it writes tables, samples statistics and removes silent clients."""
 
 from __future__ import annotations
 

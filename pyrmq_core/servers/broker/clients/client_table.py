@@ -42,7 +42,7 @@ class ConsumerGroup:
 
 @dataclass(slots=True)
 class _Groups:
-    """A connection's producer and consumer groups. The values of the dicts are unused: they are ordered sets."""
+    """A connection's producer and consumer groups. The dicts are ordered sets, whose values are unused."""
 
     producers: dict[str, None] = field(default_factory=dict)
     consumers: dict[str, None] = field(default_factory=dict)

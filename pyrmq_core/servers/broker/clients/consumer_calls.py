@@ -10,7 +10,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 
-# The largest answer that is passed on.
+# The most bytes of an answer that is passed on.
 MAX_ANSWER_BYTES: Final = 4 << 20
 MAX_REMARK_CHARS: Final = 4096
 
@@ -44,9 +44,10 @@ class ConsumerCalls:
     waiting: dict[Peer, list[int]] = field(default_factory=dict)
 
     async def call(self, peer: Peer, request: Command, name: str, *, seconds: float) -> Command:
-        """Sends a request to a client and returns its answer, or an error response that contains the client's `name`.
+        """Sends a request to a client and returns its answer.
 
-        It returns the error if no answer arrives within `seconds`, the limits are reached, or the answer is too large.
+        Returns an error response, with the client's `name` in its text, if no answer arrives within `seconds`, the
+        limits are reached, or the answer is too large.
         """
         size = len(request.body)
         if busy := self._busy(peer, size):

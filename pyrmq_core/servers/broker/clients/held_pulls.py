@@ -50,8 +50,8 @@ class HeldLimits:
 class HeldPull:
     """A pull that waits for a message in the queue `key` with one of `tags_codes`, hashes of tags (None: any message).
 
-    `wake` is called once to answer it, and is None afterwards. It waits until `ends_tick`, in ticks of 10 ms. Pulls are
-    numbered in the order of their arrival.
+    The pull waits until `ends_tick`, in ticks of 10 ms. `wake` is called once to answer it, and is None afterwards.
+    `number` counts the pulls in the order of their arrival.
     """
 
     key: QueueKey
@@ -306,7 +306,7 @@ class HeldPulls:
             self._to_wake.append(held)
 
     async def run(self) -> None:
-        """Wakes the pulls that `wake` left over and those whose time is over, until cancelled."""
+        """Wakes the pulls that `wake` left over, and pulls whose waiting time has ended, until cancelled."""
         while True:
             with trio.move_on_at(self._deadlines.next):
                 await self._has_work.wait()

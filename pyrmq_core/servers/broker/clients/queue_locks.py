@@ -1,4 +1,4 @@
-"""Locks of queues (41, 42): one client of a group holds a queue, so that the group consumes it in order.
+"""Locks of queues (requests 41 and 42), by which only one client of a group reads a queue, to consume it in order.
 
 A lock ends when its client releases it or does not renew it for 60 s. Source:
 broker/client/rebalance/RebalanceLockManager.java (5.4.0).

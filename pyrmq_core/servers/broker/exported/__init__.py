@@ -1,1 +1,1 @@
-"""The broker's figures for Prometheus, under the names and labels of RocketMQ 5.x."""
+"""The broker's metrics for Prometheus, with the names and labels of RocketMQ 5.x."""

@@ -1,7 +1,7 @@
 """The broker's metrics, with the names and labels of RocketMQ 5.x.
 
 Source: broker/metrics/BrokerMetricsManager.java, ConsumerLagCalculator.java, store/metrics/
-DefaultStoreMetricsManager.java, 5.4.0. `measures` has the histograms and the counts that only this page shows.
+DefaultStoreMetricsManager.java, 5.4.0. The module `measures` has the counters that only these metrics show.
 docs/monitoring.md names the metrics that are left out. No metric has the label `message_type`, since this broker does
 not count by message type.
 """
@@ -237,7 +237,7 @@ class BrokerMetrics:
         yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
 
     def _pops(self) -> Iterator[Family]:
-        """Yields the unfinished entries in each queue of the revive log of pops, and by how many ms each is late."""
+        """Yields the number of unfinished entries of each revive queue, and by how many ms its revival is late."""
         reviver, now_ms = self.deliveries.reviver, clock.now_ms()
         late = {at: max(0, now_ms - (queue.next_ms or now_ms)) for at, queue in reviver.queues.items()}
         for name, text, values in (

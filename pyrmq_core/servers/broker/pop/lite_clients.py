@@ -1,5 +1,7 @@
 """`LiteClients`: the clients that subscribe to lite topics, and the queues in which messages may wait for them.
 
+Lite topics (5.5.0) are small topics below a parent topic, each with one queue.
+
 A queue is marked as ready when it gets a message, when an ordered pop unlocks it, and when a client subscribes. Up to
 16 subscribers of a group have a mark each. More share one mark, so that a message costs no more with a hundred thousand
 subscribers. A pop takes the marked queues in turn, and removes their marks. Of a group's clients the first to pop gets
@@ -27,9 +29,10 @@ MOST_MARKED: Final = 32
 
 @dataclass(eq=False, slots=True)
 class LiteClient:
-    """A client of a group, with the queues of its lite topics. With `has_all` it has all lite topics of `topic`.
+    """A client of a group, with the queues of its lite topics.
 
-    `peer` is the connection of its last subscription, and `renewed_ms` the monotonic time of that.
+    With `has_all` it subscribes to all lite topics of `topic`. `peer` is the connection of its last subscription, and
+    `renewed_ms` the monotonic time of that.
     """
 
     client_id: str
@@ -69,7 +72,10 @@ class LiteClients:
         return self._clients.get(client_id)
 
     def subscribers(self, queue: str, group: str | None = None) -> Iterator[LiteClient]:
-        """Yields the clients that get the messages of a queue, of one group or of all, the latest to pop last."""
+        """Yields the clients of a group, or of all groups, that get a queue's messages.
+
+        In each group, the client that popped most recently is the last one.
+        """
         groups = dict.fromkeys(self._groups(queue)) if group is None else (group,)
         return (client for name in groups for clients in self._places(queue, name) for client in clients)
 
@@ -157,7 +163,7 @@ class LiteClients:
         return list(dict.fromkeys(chain(islice(client.ready, MOST_MARKED), islice(queues, MOST_MARKED))))
 
     def take_ready(self, client: LiteClient) -> Iterator[str]:
-        """Yields the queues of `marked`, and drops the mark of each."""
+        """Yields the queues of `marked`, and removes the mark of each."""
         client.accessed_ms = clock.now_ms()
         for queue in self.marked(client):
             client.ready.pop(queue, None)

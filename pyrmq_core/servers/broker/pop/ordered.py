@@ -1,7 +1,7 @@
 """`OrderedQueues`: the messages that ordered pops took, queue by queue, and their file `consumerOrderInfo.json`.
 
-A queue is locked for other pops while one of these messages is neither acknowledged nor visible again. Members of a
-row:
+An ordered pop locks a queue for other pops while one of its messages is neither acknowledged nor visible again. The
+file has a row for each queue, with these members:
 
     popTime, i   time of the pop, and invisible time, in ms
     o            offset of the first message, then for each other message its distance from the first

@@ -1,7 +1,7 @@
 """`Revival`: finds the checkpoints in a queue of the revive log whose messages must become visible again.
 
-Entries are read in the order of the queue. A checkpoint is due once every acknowledgement for its time has been read:
-when the timers have delivered all entries up to that time, or when an entry of a later time was read. Messages that
+Entries are read in the order of the queue. A checkpoint is due once every acknowledgement for its time has been read.
+That is so if the timers have delivered all entries up to that time, or if a later entry was read. Messages that
 became visible again are acknowledged in the log, too. So a restarted broker, which reads from `done` on, repeats none.
 
 Source: broker/processor/PopReviveService.java (5.4.0), in which a checkpoint is due two seconds later.

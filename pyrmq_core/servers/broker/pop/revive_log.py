@@ -61,7 +61,7 @@ class ReviveLog:
     def restore_offsets(self, reader: StoreReader, offsets: GroupOffsets) -> int:
         """Moves groups' offsets past the messages that checkpoints show as popped. Returns how many it moved. Blocks.
 
-        Reads only checkpoints newer than the offsets' file, which a killed broker may have written before them.
+        Reads only checkpoints that were written after the offsets' file, which includes the effect of earlier ones.
         """
         if offsets.saved_ms is None:
             return 0

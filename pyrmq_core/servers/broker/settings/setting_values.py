@@ -17,8 +17,8 @@ from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 from pyrmq_core.servers.broker.store.batch_queue import BATCH_ENTRY_BYTES
 from pyrmq_core.servers.broker.store.consume_queue import ENTRY_BYTES
 
-# The prefix of those settings that RocketMQ also reads from JVM properties. These override its file of settings. Here
-# settings with this prefix are in the file itself.
+# The prefix of the JVM properties by which RocketMQ overrides settings of its file. Here these properties are in the
+# file, too.
 JVM_PREFIX: Final = "rocketmq.broker."
 RATIOS: Final = ("diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
 NUMBER: Final = re.compile(r"[+-]?[0-9]+")

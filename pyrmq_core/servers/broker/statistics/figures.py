@@ -21,7 +21,7 @@ SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 
 
 class Kind(NamedTuple):
-    """A statistic of RocketMQ: the dict of `BrokerFigures` that keeps it (`table`), and its counter in a `Tally`."""
+    """A statistic of RocketMQ, kept by the dict `table` of `BrokerFigures`, in the field `counter` of its tallies."""
 
     table: str
     counter: str

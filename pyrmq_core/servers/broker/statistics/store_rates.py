@@ -137,7 +137,7 @@ class StoreRates:
         return self.rate(max(0, min(SECONDS[0], len(self._samples) - 1)), count) or 0.0
 
     def rate(self, seconds: int, count: Callable[[Totals], int]) -> float | None:
-        """Returns a counter's growth per second in the last `seconds`, or None if there are fewer samples.
+        """Returns a counter's growth per second in the last `seconds`, or None if the samples cover less time.
 
         `count` selects the counter of a sample.
         """

@@ -26,7 +26,7 @@ class Flusher:
     """The service that syncs a store's log and queues to the disk, until its `run` is cancelled.
 
     After a failed sync no send may be acknowledged, and `failure` has the reason. Each sync also checks that the file
-    is still at its path, to notice if someone removed a file in use.
+    is still at its path, to notice the removal of a file in use.
     """
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:

@@ -30,9 +30,9 @@ log = line_logger(__name__)
 REST: Final = 10
 LEAST_REST_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = 1.0
-# The most seconds that a look-up waits until few others read.
+# The most seconds that a look-up waits before it may read.
 TURN_SECONDS: Final = 5.0
-# The most seconds of this wait for an index that lags.
+# The most seconds that it waits for a lagging index, or adds waiting messages to the index.
 WAIT_SECONDS: Final = 3.0
 # The most seconds of its search.
 LOOK_UP_SECONDS: Final = 5.0

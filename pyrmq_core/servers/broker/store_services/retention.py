@@ -41,7 +41,7 @@ OWN_WORK: Final = ((HALF_TOPIC, TRANSACTION_GROUP, "half messages of transaction
 
 
 class Retention:
-    """The removal of one store's old files, and the watch over its disk. `run` works until cancelled.
+    """The removal of one store's old files. While the disk is full, it also lets the store refuse messages.
 
     `on_removed` is called after messages were removed. `other_bytes` returns the size of other files, such as those of
     the index of keys, that are removed with old messages. `now_ms` is the system clock.

@@ -102,7 +102,7 @@ def parsed_changes(text: str) -> dict[str, str]:
 
 
 def listed_changes(owner: str, changes: object) -> dict[str, str]:
-    """Returns the attribute changes of a JSON object, with numbers as text. Raises `InvalidArgument` for other values.
+    """Returns the attribute changes of a JSON object, with numbers as text. Raises `InvalidArgument` for other types.
 
     `changes` is None if there are none. `owner` names the topic or group in an error.
     """

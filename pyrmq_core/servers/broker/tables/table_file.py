@@ -108,7 +108,7 @@ class TableFile:
             await self._requested.wait()
 
     def save(self) -> None:
-        """Writes the file in this thread, at start and stop. Raises `StoreError` if that fails."""
+        """Writes the file in the calling thread, at the broker's start and stop. Raises `StoreError` if that fails."""
         changes = self.changes
         self._save(self._snapshot())
         self._note_written(changes)

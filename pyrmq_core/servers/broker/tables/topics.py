@@ -115,7 +115,8 @@ class TopicTable:
     def inherit(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
         """Returns settings for a new topic, copied from `default_topic` with at most `queue_nums` queues.
 
-        Returns None if the default topic is unknown or not inheritable, or is TBW102 with autoCreateTopicEnable=false.
+        Returns None if the default topic is unknown or may not be inherited (permission INHERIT), or if it is TBW102
+        with autoCreateTopicEnable=false.
         """
         default = self._topics.get(default_topic)
         if default is None:
@@ -144,7 +145,7 @@ class TopicTable:
         return inherited
 
     def put(self, topic: TopicConfig, now_ms: int) -> bool:
-        """Creates or changes a topic at once, and its file in the background. Returns False if nothing changed."""
+        """Creates or changes a topic. Does not wait for the file. Returns False if nothing changed."""
         before = self._topics.get(topic.topic)
         if before == topic:
             return False
@@ -229,6 +230,6 @@ def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
     yield topic(config.revive_topic, REVIVE_QUEUES)
     if config.trace_topic_enable:
         yield topic("RMQ_SYS_TRACE_TOPIC", 1)
-    if config.enable_slave_acting_master:  # RocketMQ's slaves read the addresses of their master from its route
+    if config.enable_slave_acting_master:  # RocketMQ reads the brokers of this name from its route
         yield topic(f"{MEMBER_GROUP_PREFIX}{config.broker_name}", 1, int(Permission.INHERIT))
     yield topic(f"{config.broker_cluster_name}{REPLY_TOPIC_SUFFIX}", 1)

@@ -1,1 +1,1 @@
-"""Requests of administrators' tools: figures, changes of settings, lists, look-ups, groups and access control."""
+"""Requests of administrators' tools: statistics, changes of settings, lists, look-ups, groups and access control."""

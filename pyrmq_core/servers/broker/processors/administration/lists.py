@@ -1,8 +1,7 @@
 """Requests with lists: topics (18) and groups (225) to create or change, system topics (305), and all producers (328).
 
-Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0). A list is checked
-completely before anything is changed. RocketMQ ignores all topics of a list if one of them is unchanged, and this
-broker does not.
+A list is checked completely before anything is changed. RocketMQ ignores all topics of a list if one is unchanged. Here
+the others are changed. Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0).
 """
 
 from __future__ import annotations

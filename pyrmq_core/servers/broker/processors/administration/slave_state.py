@@ -1,7 +1,7 @@
 """Requests that master, slave and NameServer send to each other.
 
 A slave fetches committed offsets (43), offsets of delay levels (45), the state of timers (60, 61) and the request modes
-of groups (402). A NameServer reports that another broker of the name now has the smallest id (905). Master and slave
+of groups (402). A NameServer reports that the smallest id among brokers of one name has changed (905). Master and slave
 exchange the master's addresses (906). The answer to 61 is an empty table. RocketMQ trusts any sender of 905 and 906.
 Here 905 only causes a query to the NameServer, and a slave accepts 906 only while it acts for its master. Source:
 broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0).

@@ -1,10 +1,10 @@
-"""POP_LITE_MESSAGE (200070), which pops from all lite topics of a client, and LITE_SUBSCRIPTION_CTL (200071).
+"""POP_LITE_MESSAGE (200070) pops from a client's lite topics. LITE_SUBSCRIPTION_CTL (200071) changes which these are.
 
 Source: broker/processor/PopLiteMessageProcessor.java, LiteSubscriptionCtlProcessor.java and
-broker/lite/LiteSubscriptionRegistryImpl.java (5.5.0), with the same codes. Unlike in RocketMQ, a COMPLETE_ADD counts
-for maxLiteSubscriptionCount, and takes no lite topic of an exclusive group from another client. A client id cannot
-change its group and topic. A broker without lite queues refuses subscriptions. The locks of lite topics outlast a
-restart.
+broker/lite/LiteSubscriptionRegistryImpl.java (5.5.0), with the same codes. Unlike in RocketMQ, a COMPLETE_ADD (a
+client's complete list) counts for maxLiteSubscriptionCount, and takes no lite topic of an exclusive group from another
+client. A client id cannot change its group and topic. A broker without lite queues refuses subscriptions. The locks of
+lite topics outlast a restart.
 """
 
 from __future__ import annotations

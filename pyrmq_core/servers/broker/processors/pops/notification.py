@@ -1,4 +1,4 @@
-"""NOTIFICATION (200054), which waits for a message without taking it, and POLLING_INFO (200055), which counts pops.
+"""NOTIFICATION (200054) waits for a message, but takes none. POLLING_INFO (200055) counts waiting pops.
 
 Source: broker/processor/NotificationProcessor.java, PollingInfoProcessor.java (5.4.0), with the checks of a pop. A
 message wakes one waiting pop and one notification.

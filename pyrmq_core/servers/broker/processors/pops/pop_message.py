@@ -1,8 +1,8 @@
 """POP_MESSAGE (200050): takes messages for a group and writes checkpoints of them, or lets the pop wait for a message.
 
 Source: broker/processor/PopMessageProcessor.java (5.4.0), with the same checks in the same order, and the same codes.
-This broker also refuses an invalid filter expression, a group that may not read the topic, an invisible time that is
-negative or too long for timers, and names that make the retry topic's name too long.
+This broker also refuses an invalid filter expression, a group that may not read the topic, and an invisible time that
+is negative or too long for timers. It refuses names that make the retry topic's name too long.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ ENDS_SOON_MS: Final = 50
 ALL_IN_ORDER: Final = 100
 NO_TRIES: Final[Mapping[int, int]] = {}
 WRONG_OFFSETS: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
-SIZE_AND_OFFSET: Final = struct.Struct(">i16xq")  # of a record, and in its queue
+SIZE_AND_OFFSET: Final = struct.Struct(">i16xq")  # a record's size, and its offset in its queue
 PASSED_OVER: Final = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING)
 
 
@@ -243,7 +243,10 @@ class PopRequests:
             yield from self._all_queues(retry_topics, draw)
 
     def _is_by_priority(self, header: PopMessage, draw: int) -> bool:
-        """Returns True in a topic of type PRIORITY if `draw`, from 0 to 99, is below the group's priority.factor."""
+        """Returns True if the pop takes the highest queue first: if `draw` is below the group's priority.factor.
+
+        In a topic of another type than PRIORITY it returns False.
+        """
         topic, group = self.topics.get(header.topic), self.groups.known(header.consumer_group)
         if topic is None or group is None or topic.attributes.get("message.type") != "PRIORITY":
             return False

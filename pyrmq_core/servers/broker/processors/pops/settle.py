@@ -1,4 +1,5 @@
-"""ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053).
+"""Requests about popped messages: ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151), CHANGE_MESSAGE_INVISIBLETIME
+(200053).
 
 An acknowledgement is written to the revive log for the time at which its message would become visible again. A change
 of the invisible time writes a new checkpoint for the message, and acknowledges it in the former checkpoint. As in
