@@ -237,7 +237,7 @@ class BrokerMetrics:
         yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
 
     def _pops(self) -> Iterator[Family]:
-        """Yields the number of unfinished entries of each revive queue, and by how many ms its revival is late."""
+        """Yields for each queue of the pops' revive log the number of unfinished entries, and its delay in ms."""
         reviver, now_ms = self.deliveries.reviver, clock.now_ms()
         late = {at: max(0, now_ms - (queue.next_ms or now_ms)) for at, queue in reviver.queues.items()}
         for name, text, values in (

@@ -1,7 +1,7 @@
 """Pop consumption: checkpoints of popped messages, their acknowledgements, and revival.
 
     records        the entries of the revive log, as RocketMQ writes them
-    revival        which checkpoints of a revive queue are due
+    revival        which checkpoints in a queue of the revive log are due
     waits          pops that wait for a message
     revive_log     the writing of entries
     ordered        the queues that ordered pops lock

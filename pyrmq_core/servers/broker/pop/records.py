@@ -1,4 +1,6 @@
-"""The entries of the revive log: checkpoints of pops, and acknowledgements, which refer to a checkpoint by its key.
+"""The entries of the revive log, the topic with the state of pops: checkpoints and acknowledgements.
+
+An acknowledgement refers to a checkpoint by the key of that.
 
     member   of              content
     t, c     both            topic and group

@@ -1,9 +1,9 @@
 """`Reviver`: the task that makes popped messages visible again unless they were acknowledged in time.
 
-It reads the queues of the revive log. If a message was not acknowledged within its invisible time, the reviver stores
-it in the group's retry topic, with its number of tries raised by one. After retryMaxTimes tries it stores the message
-in the group's dead-letter topic, which RocketMQ's broker leaves to the proxy. After a disk error the reviver tries
-again, so that no message is lost.
+It reads the revive log, the topic with the checkpoints of pops. If a message was not acknowledged within its invisible
+time, the reviver stores it in the group's retry topic, with its number of tries raised by one. After retryMaxTimes
+tries it stores the message in the group's dead-letter topic, which RocketMQ's broker leaves to the proxy. After a disk
+error the reviver tries again, so that no message is lost.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ MAX_INT: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Reviver:
-    """The task that makes popped messages visible again. `queues` has the checkpoints of each revive queue."""
+    """The task that makes popped messages visible again. `queues` has the checkpoints by queue of the revive log."""
 
     settings: LiveSettings
     log: ReviveLog
@@ -86,7 +86,7 @@ class Reviver:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def next_queue(self) -> int:
-        """Returns the id of the revive queue in which the next pop writes its checkpoints, each queue in turn."""
+        """Returns the id of the revive log's queue for the next pop's checkpoints. The queues take turns."""
         return next(self.numbers) % self.log.queues
 
     def left(self, queue_id: int) -> int:

@@ -105,7 +105,7 @@ def if_any(rule: Rule) -> Rule:
 
 
 def listed(rule: Rule) -> Rule:
-    """Returns a rule that applies `rule` to each of several names separated by `;`."""
+    """Returns a rule that applies `rule` to each of several names separated by semicolons."""
     return lambda text: next((fault for name in text.split(";") if name and (fault := rule(name))), "")
 
 

@@ -105,7 +105,7 @@ class ConsumptionRequests:
     def time_spans(self, request: Command, _: Peer) -> Answer:
         """Returns for each queue the store times in ms of its first, last, and last consumed message.
 
-        It also returns the age in ms of the first message that the group has not consumed, or 0.
+        It also returns the age in ms of the first message that the group has not consumed, or 0 if there is none.
         """
         header = QueryConsumeTimeSpan.from_command(request)
         topic = self.topics.get(header.topic)

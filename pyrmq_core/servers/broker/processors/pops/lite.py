@@ -311,7 +311,7 @@ class LiteGroupRequests:
                 client.peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
 
     def _start(self, group: str, queue: str, start: LiteStart | None) -> None:
-        """Moves the group's offset in a queue to the start that a subscription requests. As in 5.5.0, ignores a time.
+        """Moves the group's offset in a queue as a subscription requests. As in 5.5.0, a start time is ignored.
 
         In a queue without messages it commits no offset, since requests with arbitrary names could fill the table.
         """
