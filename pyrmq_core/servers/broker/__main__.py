@@ -27,8 +27,7 @@ log = logging.getLogger("pyrmq_core.servers.broker")
 SWITCH_SECONDS: Final = 0.0005
 # The thresholds of the garbage collector. A waiting pull consists of about seven objects. With Python's defaults (700,
 # 10, 10) the collector visited all objects thirteen times while 40,000 pulls arrived, and requests waited up to 1.5 s.
-# With these thresholds it visits 30,000 young objects at a time, in a few milliseconds, and all objects after every
-# twenty million new ones.
+# With these thresholds it visits 30,000 young objects at a time, in a few milliseconds.
 OBJECTS_BEFORE_COLLECTIONS: Final = (10_000, 2, 700)
 
 

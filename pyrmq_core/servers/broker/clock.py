@@ -10,5 +10,4 @@ def now_ms() -> int:
 
 
 def running_ms() -> int:
-    """Returns the monotonic time in ms, for time-outs and locks."""
     return time.monotonic_ns() // 1_000_000

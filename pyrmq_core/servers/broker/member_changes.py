@@ -15,11 +15,6 @@ from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
 
 @dataclass(frozen=True, slots=True)
 class MemberChanges:
-    """The reactions to changed consumer groups.
-
-    The clients of a changed group get a notice. If a group has no clients left, its SQL92 filters are marked as unused.
-    """
-
     settings: LiveSettings
     clients: ClientTable
     groups: GroupTable

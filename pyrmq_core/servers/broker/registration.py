@@ -90,7 +90,6 @@ class BrokerRegistration:
 
     @property
     def ha_address(self) -> str:
-        """The address at which slaves fetch the log."""
         return self._header.ha_server_addr or ""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -108,7 +107,6 @@ class BrokerRegistration:
             await trio.sleep_forever()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Replaces the settings, of which brokerPermission and forceRegister may have changed."""
         self._config = config
 
     def register_now(self) -> None:

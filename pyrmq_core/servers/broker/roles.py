@@ -206,7 +206,6 @@ class MasterRole:
         return answer
 
     async def _take_offsets(self, ask: Ask) -> int:
-        """Adopts the slave's committed offsets that are greater than this broker's. Returns their number."""
         table, count = await trio.to_thread.run_sync(offset_rows, await ask(RequestCode.GET_ALL_CONSUMER_OFFSET)), 0
         async for (topic, group), row in InTurns(table.rows.items()):
             if owner_topic(topic) not in self.topics:

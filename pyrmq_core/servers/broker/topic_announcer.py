@@ -15,11 +15,6 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class TopicAnnouncer:
-    """The creation of topics, and their announcement to the NameServers.
-
-    An announcement ends when all registered NameServers have answered, or after a timeout.
-    """
-
     topics: TopicTable
     registration: BrokerRegistration
     nursery: trio.Nursery

@@ -10,7 +10,6 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 
-# The most bytes of an answer that is passed on.
 MAX_ANSWER_BYTES: Final = 4 << 20
 MAX_REMARK_CHARS: Final = 4096
 

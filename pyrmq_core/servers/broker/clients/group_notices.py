@@ -31,7 +31,6 @@ class GroupNotices:
         self._has_work = trio.Event()
 
     def changed(self, groups: Iterable[str]) -> None:
-        """Adds changed groups to those whose clients `run` notifies."""
         self._groups.update(dict.fromkeys(groups))
         if self._groups:
             self._has_work.set()

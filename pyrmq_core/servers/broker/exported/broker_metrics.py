@@ -54,7 +54,6 @@ class BrokerMetrics:
     long_work: BoundedWork
 
     def families(self) -> Iterator[Family]:
-        """Yields the current values of all metrics of the broker."""
         counted = iter(()) if self.counts.measures is None else self.counts.measures.families()
         return chain(
             self._throughput(),

@@ -125,7 +125,6 @@ class OrderedQueues:
 
     @property
     def lite_rows(self) -> int:
-        """The number of lite topics that a group has popped."""
         return sum(is_lite_queue(topic) for _, topic, _ in self._rows)
 
     def is_locked(self, queue: Queue, attempt_id: str | None, now_ms: int) -> bool:

@@ -81,7 +81,6 @@ class CheckPoint:
 
     @property
     def labels(self) -> tuple[str, str, str]:
-        """The values of this checkpoint's metric labels: group, topic, and the kind CK."""
         return self.key.group, self.key.topic, "CK"
 
     @property

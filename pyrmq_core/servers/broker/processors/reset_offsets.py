@@ -48,8 +48,6 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ResetRequests:
-    """The handler of an administrator's requests to reset the offsets of a group in a topic's queues."""
-
     settings: LiveSettings
     topics: TopicTable
     groups: GroupTable
@@ -134,7 +132,6 @@ class ResetRequests:
 
 
 async def _table(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """Returns the new offsets as JSON. A topic may have 65,535 queues, so other tasks run in between."""
     rows = [dump_queue_row(queue, offset) async for queue, offset in InTurns(offsets.items())]
     return b'{"offsetTable":{' + b",".join(rows) + b"}}"
 

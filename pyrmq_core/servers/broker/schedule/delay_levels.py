@@ -55,7 +55,6 @@ LOG_END: Final = "logEnd"
 SEARCHED_BYTES: Final = 64 << 20
 # The most messages of a level that are delivered before other tasks run.
 DELIVERIES_AT_ONCE: Final = 100
-# Delivery is tried again after this time when the store fails.
 RETRY_MS: Final = 1000
 FAR_MS: Final = 1 << 50
 # Properties of a batch record that do not belong to its messages.

@@ -79,8 +79,6 @@ def parse(name: str, text: str, kind: type) -> object:
 
 
 class Range(NamedTuple):
-    """The least and the greatest allowed number."""
-
     least: int = 0
     most: int = MAX_INT
 

@@ -14,7 +14,6 @@ from pyrmq_core.servers.broker.statistics.store_rates import StoreRates
 from pyrmq_core.servers.broker.statistics.tallies import MINUTE, Period, Tally
 
 # The most tallies in each of the five tables. With the samples of a day a tally takes some 10 KiB, so all take 250 MB.
-# Tallies that are idle for a day are removed.
 MAX_TALLIES: Final = 5_000
 KEY: Final = "{}@{}"
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"

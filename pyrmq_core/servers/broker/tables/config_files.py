@@ -38,7 +38,6 @@ def load_config(files: Files, name: str) -> dict[str, Any]:
 
 
 def save_config(files: Files, name: str, members: Mapping[str, Any]) -> None:
-    """Writes a config file. Raises `StoreError` if that fails."""
     files.save(f"{FOLDER}/{name}", encode_config(members))
 
 

@@ -182,7 +182,6 @@ class GroupOffsets:
         return None
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
-        """Ends a reset, so that the group's pulls of the queue are no longer redirected."""
         self._resets[topic, group][queue_id] = _Reset(0, given_at=-math.inf, is_over=True)
 
     def _current(self, group: str, topic: str, queue_id: int, now: float) -> _Reset | None:

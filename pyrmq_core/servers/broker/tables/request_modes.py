@@ -14,7 +14,6 @@ from pyrmq_core.servers.broker.store.disk.files import Files
 from pyrmq_core.servers.broker.tables.table_file import Members, TableFile
 
 FILE_NAME: Final = "messageRequestMode.json"
-# The most pairs of topic and group with a mode.
 MOST_MODES: Final = 10_000
 
 
@@ -26,7 +25,6 @@ class RequestModes:
         self._modes: dict[tuple[str, str], SetRequestMode] = {}
 
     def load(self) -> None:
-        """Loads the file. Raises `StoreError` if it cannot be read."""
         try:
             for topic, groups in (self.file.load().get("messageRequestModeMap") or {}).items():
                 for group, row in groups.items():

@@ -51,8 +51,6 @@ RECENT_CHANGES: Final = 1000
 
 
 class TopicTable:
-    """All topics of the broker by name."""
-
     def __init__(self, files: Files, config: BrokerConfig) -> None:
         self.file = TableFile(files, FILE_NAME, self._snapshot, self._forget_saved)
         self.unsaved: dict[str, int] = {}  # by topic: the number of the change of `file` that added it
@@ -63,7 +61,6 @@ class TopicTable:
         self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_CHANGES)  # the version's counter, and the topic
 
     def load(self) -> None:
-        """Loads `topics.json`. Raises `StoreError` if it cannot be read."""
         members = self.file.load()
         try:
             table = (members.get("topicConfigTable") or {}).values()

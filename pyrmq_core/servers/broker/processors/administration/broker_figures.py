@@ -43,8 +43,6 @@ SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 @dataclass(frozen=True, slots=True)
 class FigureRequests:
-    """The handlers of requests for the broker's statistics, and for the state of replication."""
-
     settings: LiveSettings
     identity: Identity
     store: MessageStore
@@ -100,7 +98,6 @@ class FigureRequests:
         return success(body=dumps(members))
 
     def _following(self) -> dict[str, object]:
-        """Returns the state of a slave's connection with its master, with 0 for unknown times, as in 5.4.0."""
         client, now = self.ha_client, trio.current_time()
         members: dict[str, object] = {
             "masterAddr": self.registration.master_ha_address,

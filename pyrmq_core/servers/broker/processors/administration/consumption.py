@@ -52,8 +52,6 @@ MAX_LONG: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class _Lag:
-    """The number of messages that groups have not consumed, and how many of these are pulled already."""
-
     consumed: int = 0
     pulled: int = 0
 

@@ -39,21 +39,17 @@ from pyrmq_core.servers.broker.tables.subscription_groups import (
 from pyrmq_core.servers.broker.tables.topics import TopicTable
 from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
 
-# The most topics or groups of a list, and the most bytes of its body.
 MAX_LISTED: Final = 1000
 MAX_LIST_BYTES: Final = 1 << 20
 # The most attribute changes of a topic: each attribute may be added and removed. They are read in one step, which would
 # stop the loop for 30 ms with 60,000 changes.
 MOST_ATTRIBUTES: Final = 2 * len(TOPIC_ATTRIBUTES)
 
-# A topic, and the changes of its attributes.
 ListedTopic = tuple[UpdateTopic, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class ListRequests:
-    """The handlers of requests that change or return lists of topics, groups and producers."""
-
     topics: TopicTable
     announcer: TopicAnnouncer
     groups: GroupTable

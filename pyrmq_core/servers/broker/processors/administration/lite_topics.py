@@ -61,8 +61,6 @@ MOST_NAMES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LiteTopicRequests:
-    """The handlers of an administrator's requests about lite topics."""
-
     settings: LiveSettings
     topics: TopicTable
     groups: GroupTable

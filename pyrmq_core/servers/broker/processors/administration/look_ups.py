@@ -41,8 +41,6 @@ MAX_ANSWER_BYTES: Final = 15 << 20
 
 @dataclass(frozen=True, slots=True)
 class LookUpRequests:
-    """The handlers of look-ups: of messages by key or log offset, and of the entries of a queue."""
-
     settings: LiveSettings
     store: MessageStore
     index: KeyIndexing

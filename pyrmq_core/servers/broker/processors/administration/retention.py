@@ -26,8 +26,6 @@ from pyrmq_core.servers.broker.tables.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class RetentionRequests:
-    """The handlers of an administrator's requests to remove old segments of the log and unused queues."""
-
     retention: Retention
     store: MessageStore
     flusher: Flusher

@@ -275,9 +275,8 @@ class LiteGroupRequests:
     ) -> None:
         """Subscribes a client to queues.
 
-        An exclusive group allows one client for each queue. With `takes_over` the client gets queues of other clients,
-        which receive a notice of that. Without, it does not get them, and receives the notice itself, since it must
-        have missed an earlier one.
+        An exclusive group allows one client for each queue. With `takes_over` other clients lose the queues, and
+        receive a notice. Without, the client does not get them, and receives the notice, since it must have missed it.
         """
         is_exclusive, resets = attributes.get(SUB_MODEL) == EXCLUSIVE, attributes.get(RESET_IN_EXCLUSIVE) == "true"
         async for queue in InTurns(queues):
