@@ -79,7 +79,7 @@ def read_rows(file: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
                     batch.drop_columns(["body"]).to_pylist() or [{}] * len(batch), bodies, strict=True
                 ):
                     yield {**row, "body": body.as_py()}
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:  # a damaged page is an OSError
         raise InvalidArgument(f"{name} cannot be read as Parquet: {error}") from error
 
 

@@ -124,12 +124,12 @@ def needed_from(entries: Entries, start: int, end: int) -> int:
     may lie before `start`. `entries` has at least the entries from `start` to before `end`.
     """
     records = ((offset, entries.get(offset)) for offset in range(start, end))
-    seen = (
-        record.seen
+    unseen = (
+        _unseen(record, offset).start
         for offset, record in records
         if isinstance(record, CommitRecord) and offset - record.seen <= LONGEST_LOOK_BACK
     )
-    return min(start, min(seen, default=start))
+    return min(start, min(unseen, default=start))
 
 
 def commits_between(entries: Entries, start: int, end: int) -> list[Commit]:
@@ -151,10 +151,19 @@ def _may_decide(record: Entry | None, offset: int) -> TypeGuard[CommitRecord]:
     )
 
 
+def _unseen(record: CommitRecord, offset: int) -> range:
+    """Returns the offsets before a record's own `offset` whose entries its committer may not have read.
+
+    A record that lies before the end that its committer saw shows that the manifest has lost entries since. Then any
+    recent entry may be unread.
+    """
+    return range(record.seen if record.seen <= offset else max(0, offset - LONGEST_LOOK_BACK), offset)
+
+
 def _is_first(entries: Entries, offset: int, record: CommitRecord) -> bool:
     if offset - record.seen > LONGEST_LOOK_BACK:
         return False
-    between = ((earlier, entries.get(earlier)) for earlier in range(record.seen, offset))
+    between = ((earlier, entries.get(earlier)) for earlier in _unseen(record, offset))
     return not any(
         _may_decide(earlier, at) and earlier.writer == record.writer and earlier.number >= record.number
         for at, earlier in between
@@ -166,7 +175,7 @@ def _all_ranges(entries: Entries, offset: int, record: CommitRecord) -> tuple[St
     if record.parts:
         of_commit = [
             entry
-            for earlier in range(record.seen, offset)
+            for earlier in _unseen(record, offset)
             if (entry := entries.get(earlier)) is not None and entry.commit == record.commit
         ]
         parts = [part for part in of_commit if isinstance(part, RangesPart)]

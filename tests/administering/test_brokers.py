@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 import trio
@@ -205,7 +206,8 @@ async def test_without_brokers_or_nameservers_the_error_says_so() -> None:
         with pytest.raises(InvalidArgument, match="knows none"):
             await admin.brokers.config("broker-a")
     async with Admin(nameserver="") as admin:
-        for call in (admin.nameservers.config, admin.brokers.list):
+        keep = partial(admin.topics.keep_manifest, "orders-committed", "orders", "broker-a")
+        for call in (admin.nameservers.config, admin.brokers.list, keep):
             with pytest.raises(Exception, match="no NameServer is named"):
                 await call()
 

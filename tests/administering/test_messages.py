@@ -8,7 +8,17 @@ from datetime import datetime
 
 import pytest
 
-from pyrmq_core import BrokerNotFound, ConsumeLater, InvalidArgument, Message, NoRoute, Producer, blocking
+from pyrmq_core import (
+    BrokerNotFound,
+    ConsumeLater,
+    InvalidArgument,
+    Message,
+    MessageQueue,
+    NoRoute,
+    Producer,
+    PullConsumer,
+    blocking,
+)
 from pyrmq_core.client.admin.message_tracks import TrackType
 from pyrmq_core.testing import Command, CutConnection, EmbeddedCluster, Peer, RequestCode
 from tests.support.consumer_jobs import Seen, consuming, fresh, made_topic, send
@@ -59,6 +69,12 @@ async def test_a_tenants_dead_letter_goes_back_to_its_group(cluster: EmbeddedClu
             assert letter.topic == f"%DLQ%{group}"
             await admin.messages.resend(group, letter)
             await seen.wait(2)
+        async with Producer("p", nameserver=cluster.nameserver, namespace=space) as producer:
+            sent = await producer.send(Message("orders", b"seen by two groups"))
+        async with PullConsumer("outside", nameserver=cluster.nameserver) as consumer:
+            await consumer.commit(MessageQueue(f"{space}%orders", sent.message_queue.broker_name, sent.message_queue.queue_id), 0)
+        message = await found(admin, "orders", sent.msg_id)
+        assert {track.group for track in await admin.messages.track(message)} == {group}
     assert {message.topic for message in seen.messages} == {"orders"}
 
 

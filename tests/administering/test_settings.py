@@ -126,6 +126,12 @@ def test_a_preview_has_the_checks_of_a_creation(admin: Admin, wrong: TopicConfig
         admin.create_topic(wrong.topic, queues=wrong.write_queue_nums, read_queues=wrong.read_queue_nums)
 
 
+def test_an_order_topic_without_queues_is_refused_before_it_is_there(admin: Admin) -> None:
+    with pytest.raises(InvalidArgument, match="queues=0 with order=True"):
+        admin.create_topic("ordered", queues=0, broker="broker-a", order=True)
+    assert "ordered" not in admin.topics.list()
+
+
 def test_the_preview_of_a_group_is_what_its_creation_makes(admin: Admin) -> None:
     admin.groups.create("billing", retry_max_times=5)
     preview = admin.groups.preview_create("billing", {"consume_enable": False}, broker="broker-a")

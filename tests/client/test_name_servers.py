@@ -1,10 +1,13 @@
 """Several NameServers: the chosen one is kept while it answers; when it fails or sends garbage, another is used."""
 
+from dataclasses import replace
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Client, Message, NoNameServer, Producer, ResponseError
+from pyrmq_core.client.routing.name_server_choice import NameServerChoice
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.protocol.framing.command import success
 from tests.support.scripted import (
@@ -67,6 +70,18 @@ async def test_a_silent_nameserver_gets_its_share_alone(stage: Stage, jumping_cl
         for _ in range(4):
             await client._session.routes.refresh("orders", timeout=3)
         assert trio.current_time() - began <= 1.6  # half of the three seconds, once at most
+
+
+async def test_no_nameserver_is_asked_again_before_each_was_asked(stage: Stage, jumping_clock: MockClock) -> None:
+    async with scripted_server(stage.table) as second, await two_nameservers(stage, second) as client:
+        nameservers = client._session.nameservers
+        nameservers._choice = NameServerChoice(nameservers.addresses, nameservers.addresses.index(second.address))
+        second.always(ROUTE, silence)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client._session.routes.refresh, "orders")
+            await second.wait_seen(ROUTE)
+            nameservers._choice = replace(nameservers._choice)  # other calls have switched, and back
+        assert (len(second.of(ROUTE)), len(stage.nameserver.of(ROUTE))) == (1, 1)
 
 
 async def test_a_refusal_is_an_answer(stage: Stage, client: Client) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core import Client, Message, NoNameServer, NoRoute, Producer, ResponseError
 from pyrmq_core.client.routes.route_table import Routes
@@ -372,3 +372,27 @@ async def _cancellable(routes: Routes, task_status: trio.TaskStatus[trio.CancelS
     with trio.CancelScope() as scope:
         task_status.started(scope)
         await routes.refresh("orders")
+
+
+async def test_a_cancelled_question_is_no_answer_for_those_behind_it(
+    stage: Stage, client: Client, jumping_clock: MockClock
+) -> None:
+    """The first fails, the second is cancelled: the third, which waited for both, asks by itself."""
+    stage.nameserver.on(ROUTE, silence, silence)
+
+    async def impatient() -> None:
+        with pytest.raises(NoNameServer):
+            await client._session.routes.refresh("orders", timeout=0.3)
+
+    async def patient() -> None:
+        assert await client._session.routes.refresh("orders") is not None
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(impatient)
+        await stage.nameserver.wait_seen(ROUTE)
+        scope = await nursery.start(_cancellable, client._session.routes)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(patient)
+        await stage.nameserver.wait_seen(ROUTE, 2)
+        scope.cancel()
+    assert len(stage.nameserver.of(ROUTE)) == 3

@@ -188,6 +188,7 @@ def record(number: int, seen: int, writer: str = "w") -> CommitRecord:
         ([record(0, 0), record(0, 0, "other")], [0, 1]),
         ([record(1, 0), record(0, 0)], [0]),  # a late one of an earlier batch
         ([record(0, 5)], [0]),  # the broker lost messages after the look
+        ([record(0, 5), record(0, 5), record(0, 9, "other")], [0, 2]),  # and after those of two attempts
     ],
 )
 def test_the_first_record_of_a_batch_counts(log: list[CommitRecord], counting: list[int]) -> None:

@@ -232,6 +232,8 @@ class Admin(SessionOwner[AdminSettings[Any]]):
         queues, reading = config.write_queue_nums, config.read_queue_nums
         if min(queues, reading) < (0 if queues == reading and broker is not None else 1):
             raise InvalidArgument(f"queues={queues}, read_queues={reading}: a topic has 1 at least")
+        if config.order and not queues:
+            raise InvalidArgument("queues=0 with order=True: an order topic has 1 at least")
         masters = await self._servers.masters(cluster)
         if broker is not None:
             if broker not in masters:

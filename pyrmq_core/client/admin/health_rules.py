@@ -218,9 +218,18 @@ def slaves_awaited(settings: Mapping[str, str]) -> int:
     """Returns the number of slaves for which a master with these settings waits before it answers a send."""
     if settings.get("brokerRole") != "SYNC_MASTER":
         return 0
-    if "inSyncReplicas" not in settings or int(settings.get("haSlaveFallbehindMax", -1)) >= 0:  # a broker of 4.9
-        return max(1, int(settings.get("inSyncReplicas", 1)) - 1)
-    return int(settings["inSyncReplicas"]) - 1
+    replicas, most_behind = _number(settings, "inSyncReplicas"), _number(settings, "haSlaveFallbehindMax")
+    if replicas is None or (most_behind is not None and most_behind >= 0):  # a broker of 4.9
+        return max(1, (replicas or 1) - 1)
+    return replicas - 1
+
+
+def _number(settings: Mapping[str, str], name: str) -> int | None:
+    """Returns a setting's number, or None if the broker does not list it, or lists another text."""
+    try:
+        return int(settings[name])
+    except (KeyError, ValueError):
+        return None
 
 
 def _place(row: BrokerStatus) -> str:

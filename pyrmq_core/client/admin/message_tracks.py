@@ -19,7 +19,7 @@ from pyrmq_core.errors import NoRoute, RocketMQError
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_dead_letter_topic
-from pyrmq_core.protocol.messages.namespaces import without_namespace
+from pyrmq_core.protocol.messages.namespaces import is_reachable, without_namespace
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.figures.topic_stats import QueryTopicGroups, TopicGroups
 from pyrmq_core.protocol.requests.groups.connections import ConsumerConnections
@@ -73,7 +73,8 @@ async def tracks_of(servers: AdminServers, queries: MessageQueries, message: Mes
         return TopicGroups.from_command(answer).groups
 
     gathered = await servers.gather(brokers.values(), groups_at)
-    groups = sorted({group for names in gathered.answers.values() for group in names})
+    every = {group for names in gathered.answers.values() for group in names}
+    groups = sorted(group for group in every if is_reachable(group, servers.namespace))
     tracks = await query_many(groups, lambda group: _track(servers, queries, brokers, message, group))
     return tuple(tracks[group] for group in groups)
 

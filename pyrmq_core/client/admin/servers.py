@@ -158,17 +158,20 @@ class AdminServers:
         were queried. `about` names the value in the error.
         """
         query, timeout = GetKvConfig(namespace, key).to_command(), min(self.timeout, KEEP_SECONDS)
+        if not self.session.nameservers.addresses:
+            await self.session.nameservers.ask(query, timeout=timeout)  # raises an error that says how to set one
 
         async def is_kept(address: str) -> bool | RocketMQError:
+            request = query
             try:
-                answer = await self.session.call(address, query, timeout=timeout)
+                answer = await self.session.call(address, request, timeout=timeout)
                 if answer.code == ResponseCode.SUCCESS:
                     return True
-                put = PutKvConfig(namespace, key, value).to_command()
                 if answer.code == ResponseCode.QUERY_NOT_FOUND:
-                    answer = await self.session.call(address, put, timeout=timeout)
+                    request = PutKvConfig(namespace, key, value).to_command()
+                    answer = await self.session.call(address, request, timeout=timeout)
                 if answer.code != ResponseCode.SUCCESS:
-                    raise response_error(answer, put.code, f"NameServer {address}", about)
+                    raise response_error(answer, request.code, f"NameServer {address}", about)
             except RocketMQError as error:
                 return error
             return False

@@ -111,7 +111,8 @@ class NameServers:
         failures: list[str] = []
         queried: set[str] = set()
         for left in range(len(self.addresses), 0, -1):
-            choice = self._choice
+            # Another task may have chosen a NameServer that this call has queried before.
+            choice = self._choice.next_but(queried)
             queried.add(choice.address)
             share = max(MIN_SHARE_SECONDS, (deadline - trio.current_time()) / left)
             try:

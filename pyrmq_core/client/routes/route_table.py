@@ -248,13 +248,14 @@ class Routes:
             query.lock.release()
 
     async def _put(self, query: _Query, topic: str, timeout: float) -> None:
-        query.route, query.error, query.timeout = None, None, timeout
         command = GetRouteInfo(topic, accept_standard_json_only=True).to_command()
+        route, failure = None, None
         try:
-            read = partial(self._read, query, topic)
-            query.route = await self._nameservers.ask_for(command, read, timeout=timeout)
+            route = await self._nameservers.ask_for(command, partial(self._read, query, topic), timeout=timeout)
         except RocketMQError as error:
-            query.error = error
+            failure = error
+        # All at the end: a query that is cancelled leaves the result of the query before it.
+        query.route, query.error, query.timeout = route, failure, timeout
         query.count += 1
 
     def _read(self, query: _Query, topic: str, answer: Command, address: str) -> TopicRouteData | None:

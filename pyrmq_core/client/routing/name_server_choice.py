@@ -5,7 +5,7 @@ Source: remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pyrmq_core.errors import InvalidArgument
@@ -50,6 +50,15 @@ class NameServerChoice:
     @property
     def address(self) -> str:
         return self.addresses[self.chosen]
+
+    def next_but(self, queried: Collection[str]) -> NameServerChoice:
+        """Returns this choice, or the first behind it whose address is not in `queried`, or this if all are."""
+        choice = self
+        for _ in self.addresses:
+            if choice.address not in queried:
+                return choice
+            choice = choice.next()
+        return self
 
     def next(self) -> NameServerChoice:
         return replace(self, chosen=(self.chosen + 1) % len(self.addresses))

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 
-from pyrmq_core import Message, MessageExt, OffsetRange, TopicPublishInfo, decode
+from pyrmq_core import InvalidArgument, Message, MessageExt, OffsetRange, TopicPublishInfo, decode
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.columnar.parquet import read_rows
 from pyrmq_core.testing import PASS, Command, CutConnection, Peer, RequestCode
@@ -371,6 +371,15 @@ def test_equal_bodies_are_unpacked_row_by_row(tmp_path: Path) -> None:
         for row in read_rows(file, "a.parquet"):
             assert row == {"body": body, "tags": "t"}
             assert pa.total_allocated_bytes() - before < 32 * 1024 * 1024
+
+
+def test_a_damaged_page_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"body": [b"a body"] * 50}), path)
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + b"\xff" * 16 + content[20:])
+    with path.open("rb") as file, pytest.raises(InvalidArgument, match=r"a\.parquet cannot be read as Parquet"):
+        list(read_rows(file, "a.parquet"))
 
 
 def test_the_mark_of_a_spreadsheet_is_no_name(cluster: EmbeddedCluster, terminal: Terminal, tmp_path: Path) -> None:

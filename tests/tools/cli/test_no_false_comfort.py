@@ -143,6 +143,7 @@ def test_a_master_that_waits_for_a_slave_which_does_not_follow() -> None:
         ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "3", "haMaxGapNotInSync": "1000"}, 2),
         ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "1", "haSlaveFallbehindMax": "1000"}, 1),
         ({"brokerRole": "SYNC_MASTER", "haSlaveFallbehindMax": "268435456"}, 1),  # 4.9
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "", "haSlaveFallbehindMax": "0"}, 1),
     ],
 )
 def test_slaves_that_a_master_awaits(settings: dict[str, str], slaves: int) -> None:
