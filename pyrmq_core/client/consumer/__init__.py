@@ -1,9 +1,9 @@
-"""Consumers: reading at offsets, by polls, and with a handler of messages.
+"""Consumers, which read queues at given offsets, are polled for messages, or call a handler with them.
 
-pull_consumer         `PullConsumer` reads queues at offsets, and `queue_offsets` queries brokers for offsets
-lite_pull_consumer    `LitePullConsumer` is polled, and `running_lite_pull` has its parts while it runs
-push_consumer         `PushConsumer` calls a handler, and `running_push` has its parts while it runs
-pop_consumer          `PopConsumer` takes single messages, each invisible to others for a time, and `pop` has its parts
+pull_consumer         `PullConsumer` reads queues at given offsets, and `queue_offsets` queries brokers for offsets
+lite_pull_consumer    `LitePullConsumer` is polled for messages, and `running_lite_pull` does its work
+push_consumer         `PushConsumer` calls a handler with messages, and `running_push` does its work
+pop_consumer          `PopConsumer` takes single messages, each invisible to others for a time, and `pop` does its work
 pull                  pull requests to brokers, single ones and for ranges of offsets
 rebalance             the division of queues among the members of a group
 consume               the path of messages from a pull to a handler or a poll

@@ -1,7 +1,6 @@
-"""Samples message bodies of a topic to infer its columns: the newest messages of each queue.
+"""Infers a topic's columns from a sample of message bodies: the newest messages of each queue.
 
-Bodies are parsed in a thread, one after another. The loop continues meanwhile, and an interrupt ends the sample at
-once.
+Bodies are parsed in a thread, so that the loop continues meanwhile. A cancelled call ends at once.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.readable import UnreadableRecord, iterate_readable
 
-# The most body bytes of a sample: the bodies are not kept, but reading them takes time.
+# The most body bytes that are read for a sample, since reading takes time.
 SAMPLE_BYTES: Final = 64 * 1024 * 1024
-# With a filter, so many messages of a queue are looked at for those that pass it; each further step back is longer.
+# With a filter, at most so many of a queue's newest messages are read, until enough of them pass. Each step back reads
+# eight times as many as the step before.
 MOST_BEHIND: Final = 1_000_000
 STEP_GROWTH: Final = 8
-# A larger body is taken as it is stored, so that it is counted, and not decompressed.
+# A larger body is not decompressed, but counts as a message of the sample.
 RULES: Final = BodyRules(verify_crc=False, keep_undecodable=True, max_body_bytes=MAX_BODY_BYTES)
 
 
@@ -80,7 +80,9 @@ class _SampleReading:
                         return
 
     def _add(self, pull: RawPull, within: OffsetRange) -> None:
-        """Adds a pull's bodies at the offsets `within`, in a thread. After an interrupt no further body is added."""
+        """Adds the bodies of the messages at the offsets `within`. It runs in a thread, and stops when its caller is
+        cancelled.
+        """
         for message in iterate_readable(pull, within, RULES):
             if self._is_abandoned.is_set():
                 return

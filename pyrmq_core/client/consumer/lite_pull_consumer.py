@@ -37,7 +37,7 @@ TopicListener = Callable[[str, Sequence[MessageQueue]], object]
 
 
 class TopicWatch:
-    """The listeners to call when a topic's queues change. The queues are queried every `interval` seconds."""
+    """The listeners that are called when a topic's queues change. The queues are queried every `interval` seconds."""
 
     def __init__(self, lookups: QueueOffsets, interval: float, problems: Problems) -> None:
         self._lookups = lookups
@@ -65,7 +65,7 @@ class TopicWatch:
                 self._problems.passed(COMPARISON, "topics")
 
     async def compare(self) -> None:
-        """Calls the listeners of topics whose queues changed. An unknown topic counts as unchanged."""
+        """Calls the listeners of topics whose queues changed. A topic that the NameServer does not know is skipped."""
         for topic, queues in (await self._lookups.current_queues(tuple(self._listeners))).items():
             if queues is None or topic not in self._listeners:
                 continue
@@ -74,18 +74,19 @@ class TopicWatch:
                 quietly(self._listeners[topic], topic, queues)
 
 
-# The longest time that other tasks of the loop wait for a task whose polls always find messages.
+# The longest time that other tasks wait for a task whose polls always return messages at once.
 TURN_SECONDS: Final = 0.001
 
 
 class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
-    """A consumer that is polled: for topics, as a member of its group, or for queues that are assigned by hand.
+    """A consumer that is polled: it subscribes to topics as a member of its group, or reads assigned queues.
 
     `async with LitePullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
     `client=` it shares one. Only one task at a time may call `poll`.
 
     With `auto_commit`, the messages of a poll count as consumed when the next poll begins, or when the block ends
-    without an exception: do the work of a poll before the next one, and every message is processed at least once.
+    without an exception. So finish the work of a poll before the next one: then every message is processed at least
+    once.
     """
 
     _KIND = "consumer"
@@ -108,8 +109,8 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         self._running: RunningLitePull | None = None
         self._changing = trio.Lock()
         self._is_polling = False
-        self._others_ran = -TURN_SECONDS  # when others last ran, on the loop's clock
-        self._received: int | None = None  # the last poll whose messages reached a thread, for the blocking face
+        self._others_ran = -TURN_SECONDS  # when other tasks last ran, by trio's clock
+        self._received: int | None = None  # for the blocking class: the last poll whose messages it received
 
     async def _opens(self, stack: AsyncExitStack) -> None:
         self._nursery = nursery = await stack.enter_async_context(open_owned_nursery())
@@ -117,7 +118,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     async def _closes(self, *, has_failed: bool) -> None:
         running, self._running = self._running, None
-        self._life.ended()  # makes a poll under way end
+        self._life.ended()  # ends a poll under way
         if running is not None:
             if not has_failed:
                 running.settle(self._received)
@@ -128,7 +129,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
         `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead. If the topic's brokers
         are known, one of them checks the expression now. Raises `ResponseError` if it cannot evaluate the expression,
-        and `InvalidState` after `assign`, since a consumer uses only one of the two.
+        and `InvalidState` after `assign`, since a consumer either subscribes or assigns.
         """
         self._life.check_running()
         wanted = filter_of(tags, sql)
@@ -141,7 +142,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
                 await running.subscribe(wrapped, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription. Messages of the topic that no poll returned are left to other members of the group."""
+        """Ends the subscription. Other members of the group receive the messages of the topic that no poll returned."""
         self._life.check_running()
         async with self._changing:
             self._check_mode(subscribes=True)
@@ -150,8 +151,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def assign(self, queues: Collection[MessageQueue], *, tags: str = "*", sql: str | None = None) -> None:
         """Makes the consumer read exactly these queues, whatever queues other members of the group read.
 
-        It takes no part in the group's rebalancing, but offsets are stored under the group. `tags` and `sql` filter
-        messages as in `subscribe`. Raises `InvalidState` after `subscribe`, since a consumer uses only one of the two.
+        The consumer takes no part in the group's rebalancing, but stores offsets under the group. `tags` and `sql`
+        filter messages as in `subscribe`. Raises `InvalidState` after `subscribe`, since a consumer either subscribes
+        or assigns.
         """
         self._life.check_running()
         wanted = filter_of(tags, sql)
@@ -177,9 +179,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return (*self._session.problems.present, *own)
 
     async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
-        """Returns up to `pull_batch_size` messages of one queue, in their order, or an empty list if none came in time.
+        """Returns up to `pull_batch_size` messages of one queue, in order, or an empty list after `timeout` seconds.
 
-        The messages of the previous poll count as consumed from now on. Queues take turns. When the consumer is closed
+        The messages of the previous poll count as consumed from now on. Queues take turns. If the consumer is closed
         during a poll, the poll raises `InvalidState` at once.
         """
         _, messages = await self._poll(timeout, None)
@@ -188,8 +190,8 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
         """Returns the messages of the next poll, and the number of the latest poll that returned messages.
 
-        `received` is the number of the last poll whose messages reached the caller. If a later poll has returned
-        messages since, these are returned again. None means that all messages reached the caller.
+        `received` is the number of the last poll whose messages reached the caller. The messages of a later poll are
+        then returned again. None means that all messages reached the caller.
         """
         if timeout != 0:
             seconds_of("timeout", timeout)
@@ -227,9 +229,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Sets the offset from which the next polls return the queue's messages. Messages pulled before are dropped.
 
-        Raises `InvalidArgument` if the queue is not assigned to this consumer, or `offset` is below the queue's minimum
-        or above its maximum, which is the offset of the next message. With `auto_commit` the new offset is committed at
-        the next interval.
+        Raises `InvalidArgument` if the queue is not assigned to this consumer, or if `offset` is below the queue's
+        minimum or above its maximum (the offset of the next message). With `auto_commit` the new offset is committed
+        within one interval.
         """
         offset_of("offset", offset)
         wrapped = self._own(queue)
@@ -246,12 +248,16 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await self._seek(wrapped, await self._lookups.min_offset(wrapped))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Makes the next polls return only messages of the queue stored from now on. Raises the errors of `seek`."""
+        """Makes the next polls return only messages that are stored in the queue from now on. Raises the errors of
+        `seek`.
+        """
         wrapped = self._own(queue)
         await self._seek(wrapped, await self._lookups.max_offset(wrapped))
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Stops pulling and returning messages of these queues until `resume`, or until rebalancing takes them away."""
+        """Stops pulling and returning messages of these queues until `resume`, or until rebalancing takes the queues
+        away.
+        """
         self._at_work().pause([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
@@ -261,8 +267,8 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
 
-        Returns when they are stored, and raises the first failure. The offset to store is that of the next message.
-        Raises `InvalidArgument` for a queue that this consumer does not read.
+        An offset to store is that of the next message to read. Returns when the offsets are stored, and raises the
+        first failure. Raises `InvalidArgument` for a queue that this consumer does not read.
         """
         await self._commit(offsets, None)
 
@@ -285,7 +291,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return await self._lookups.offset_at(self._wrapped(queue), first_millisecond(when))
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns the queues from which the topic may be read. Raises `NoRoute` if no NameServer knows it."""
+        """Returns the queues from which the topic may be read. Raises `NoRoute` if no NameServer knows the topic."""
         self._life.check_running()
         check_topic(topic)
         queues = await self._lookups.message_queues(with_namespace(topic, self._settings.namespace))
@@ -295,8 +301,8 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         """Calls `listener(topic, queues)` whenever the topic's queues change.
 
         The queues are queried and compared every `topic_metadata_check_interval` seconds. The listener is a plain
-        function, which runs on the library's event loop: it must return at once, and must not call the library's
-        blocking classes. A topic has one listener, and None removes it.
+        function that runs on the library's event loop: it must return at once, and must not call the library's blocking
+        classes. A topic has only one listener, and None removes it.
         """
         self._life.check_running()
         assert self._nursery is not None

@@ -1,6 +1,6 @@
-"""Reads manifests, the topics to which exactly-once writes append a commit record for each batch.
+"""Reads manifests, the topics to which exactly-once writes append a commit record for each batch of messages.
 
-A batch of messages is committed by its first valid record. This module reads the records, and decides which are valid.
+If several records name the same batch, only the first valid one commits it. This module decides which are valid.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, iterate_messages
 
-# The number of entries that are read first, in search of a record that lists the decided batches: with few writers the
-# last record lists them, with many one record in 32.
+# How many records are read at first, and then each time, to find one with a list of the latest batches. With few
+# writers the last record has it, with many writers one record in 32.
 FIRST_LOOK: Final = 2
 NEXT_LOOKS: Final = 64
 MOST_NAMED: Final = 10_000
@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """The committed batches whose records a manifest has from offset `start` to before offset `end`.
+    """The committed batches whose commit records are in a manifest from offset `start` to before offset `end`.
 
-    `passed_over` is the number of messages at these offsets that are no commit records.
+    `passed_over` is the number of other messages at these offsets.
     """
 
     start: int
@@ -54,7 +54,7 @@ class Commits:
 
     @property
     def rows(self) -> int:
-        """The number of rows in all these batches."""
+        """The number of messages in all these batches."""
         return sum(commit.rows for commit in self.commits)
 
 
@@ -62,8 +62,8 @@ class Commits:
 class ManifestEnd:
     """The end offset of a manifest's queue, and in `decided` the latest batch that each writer committed before it.
 
-    `without_decided` is the number of messages after the last commit record that has a list of these batches.
-    A reader has to read so many to find a list.
+    Some commit records contain a list of these batches. `without_decided` is the number of messages after the last such
+    record. A reader has to read these to find a list.
     """
 
     queue: MessageQueue
@@ -82,15 +82,16 @@ class ManifestReader:
         self._puller = puller
         self._lookups = lookups
         self._namespace = namespace
-        # The latest decided batches whose records were there, and the messages that were named in the log.
+        # By manifest, the number of each writer's latest batch that has a record, and the messages that were already
+        # logged.
         self._proven: dict[MessageQueue, dict[str, int]] = {}
         self._named: set[tuple[MessageQueue, int]] = set()
 
     async def queue(self, manifest: str) -> MessageQueue:
-        """Returns the queue of the topic `manifest`, which has one queue alone.
+        """Returns the single queue of the topic `manifest`.
 
-        Raises `NoRoute` if there is no manifest, `BrokerNotFound` while its broker is away, and `ManifestError` if it
-        has several queues.
+        Raises `NoRoute` if there is no manifest, `BrokerNotFound` if its broker is not registered, and `ManifestError`
+        if it has several queues.
         """
         try:
             queues = await self._lookups.message_queues(manifest)
@@ -98,7 +99,7 @@ class ManifestReader:
             reason, advice, _ = str(error).partition("; create the topic (")
             if not advice:
                 raise
-            raise NoRoute(  # without the advice: the first committed write creates the topic
+            raise NoRoute(  # without the advice to create the topic, which the first committed write does
                 f"{reason}. {manifest} would be the manifest of committed writes: either no write with "
                 "delivery=committed was made, or its manifestTopic names another one",
                 topic=manifest,
@@ -145,7 +146,8 @@ class ManifestReader:
     async def end(self, queue: MessageQueue, window: ReadWindow) -> ManifestEnd:
         """Returns the end offset of a manifest's `queue`, and the latest batch that each writer has committed.
 
-        A list of these batches in a commit record is ignored, with a warning, if it names a batch that has no record.
+        A commit record may list these batches. A list that names a batch without a commit record is ignored, with a
+        warning.
         """
         kept = (await self._lookups.offset_bounds([queue]))[queue]
         start, entries, looked_at, disbelieved = kept.end, dict[int, Entry](), FIRST_LOOK, set[int]()
@@ -182,8 +184,8 @@ class ManifestReader:
     ) -> CommittedBatches:
         """Returns the batches that the list `decided` names although the manifest has no record of them.
 
-        `entries` are the entries that have been read, and the others are read at the `earlier` offsets. A batch whose
-        record has expired is not returned.
+        `entries` are the records that were read already. Others are read at the offsets `earlier`. A batch whose record
+        has expired is not returned.
         """
         proven = self._proven.get(queue, {})
         claims = {
@@ -195,7 +197,7 @@ class ManifestReader:
         if offsets:
             records, _ = await self._entries(queue, [OffsetRange(offset, offset + 1) for offset in offsets], window)
             claims = dict(without_record(records, claims))
-        if any(last.offset < 0 for last in claims.values()):  # listed by an earlier release
+        if any(last.offset < 0 for last in claims.values()):  # an earlier release wrote this list
             records, _ = await self._entries(queue, [earlier], window)
             claims = dict(without_record(records, claims))
         return {writer: last for writer, last in claims.items() if not (last.offset < earlier.start > 0)}
@@ -256,7 +258,7 @@ async def read_proven(
 ) -> AsyncIterator[AsyncIterator[RawPull]]:
     """Reads committed ranges of queues. Checks that the first and last message of each range have the committed ids.
 
-    Raises `DataLost` for another id: the broker then lost messages, and stored others in their place.
+    Raises `DataLost` for another id, since the broker has then lost messages and stored others at their offsets.
     """
     wanted = [(part.queue, OffsetRange(part.start, part.end)) for part in ranges]
     ids = ids_by_queue(ranges)

@@ -1,8 +1,8 @@
 """The settings of push and lite pull consumers, which are parameters of the trio, blocking and asyncio classes.
 
 Names, defaults and bounds are those of client/consumer/DefaultMQPushConsumer.java and DefaultLitePullConsumer.java and
-of DefaultMQPushConsumerImpl.checkConfig, 5.4.0. Times are seconds and sizes bytes. Java polls 10 messages by default,
-pyrmq 32: as many as a broker returns at once.
+of DefaultMQPushConsumerImpl.checkConfig, 5.4.0. Times are in seconds and sizes in bytes. A lite pull polls 32 messages
+by default, as many as a broker returns at once, while Java polls 10.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyrmq_core.protocol.messages.names import check_topic
 
 MIB: Final = 1024 * 1024
 DEFAULT_MAX_RECONSUME_TIMES: Final = 16
-# Java's setter ignores a smaller interval; here it is refused.
+# Java's setter ignores a smaller interval. Here it raises an error.
 LEAST_AUTO_COMMIT_SECONDS: Final = 1.0
 
 QueueListener = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], None]

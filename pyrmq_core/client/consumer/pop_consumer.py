@@ -44,10 +44,10 @@ MOST_AT_ONCE = 1000
 class PopConsumer(SessionOwner[PopSettings[Any]]):
     """A consumer that takes single messages, as one of any number of workers of its group. No worker owns a queue.
 
-    A message that it takes is invisible to the other workers for a time. It is acknowledged, or comes again after that
-    time, on any worker. So a slow message holds up no other one. It needs brokers of 5.0 or later. It does not work
-    through a proxy, whose remoting port refuses pops (5.4.0). It sends no heartbeats, so brokers do not list it as a
-    member.
+    A message that it takes is invisible to the other workers for a time. If it is not acknowledged by then, it comes
+    again, to any worker. So a slow message delays no other message. The consumer needs brokers of 5.0 or later, and
+    does not work through a proxy, whose remoting port refuses pops (5.4.0). It sends no heartbeats, so brokers do not
+    list it as a member.
 
     `async with PopConsumer("workers", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
     `client=` it shares one. With a shared client, a request that still waits at a broker when this consumer ends may
@@ -101,12 +101,13 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
 
         Each message has to be acknowledged within `invisible` seconds, or comes again: see `PopDelivery`. `tags` is "*"
         or "TagA || TagB", `sql` an SQL92 expression over properties instead. With `order` the broker returns messages
-        of a queue in their order, and no later ones before they are acknowledged or visible again. With `lite` it
-        receives messages of the lite topics of `topic` to which it subscribes (`subscribe_lite`), each in its order.
+        of a queue in their order, and later ones only after these are acknowledged or visible again. With `lite` the
+        result has messages of the lite topics of `topic` to which this consumer subscribes (`subscribe_lite`), each in
+        its order.
 
         A message that came again `max_reconsume_times` times, and failed or was never acknowledged, moves to the
-        dead-letter topic. The messages of a cancelled call come again at once. Raises `NoRoute` for an unknown topic,
-        and `ResponseError` if a broker refuses (with code 3 if it is older than 5.0).
+        dead-letter topic. If the call is cancelled, its messages come again at once. Raises `NoRoute` for an unknown
+        topic, and `ResponseError` if a broker refuses (with code 3 if it is older than 5.0).
         """
         whole_number("max_messages", max_messages, 1, MOST_MESSAGES)
         wanted = self._options(topic, max_messages, invisible, tags, sql, order=order, lite=lite)
@@ -116,12 +117,12 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
     async def subscribe_lite(
         self, topic: str, lite_topics: str | Iterable[str], *, start: ConsumeFromWhere | int | None = None
     ) -> None:
-        """Subscribes to lite topics of `topic`, whose messages `receive` and `run` take with `lite=True` from now on.
+        """Subscribes to lite topics of `topic`. With `lite=True`, `receive` and `run` take their messages from now on.
 
-        Needs brokers of 5.5, and a group whose attribute `lite.bind.topic` names the topic. `start` moves the group's
-        offset in each lite topic: to the FIRST_OFFSET, the LAST_OFFSET, or a number. None
-        changes no offset. After a restart of a broker its messages may take 30 s to come. Raises `ResponseError`
-        if a broker refuses: with code 2018 if it has too many subscriptions.
+        It needs brokers of 5.5, and a group whose attribute `lite.bind.topic` names the topic. `start` moves the
+        group's offset in each lite topic: to the FIRST_OFFSET, the LAST_OFFSET, or a number. With None the offset does
+        not change. After a broker's restart its messages may come up to 30 s late. Raises `ResponseError` if a broker
+        refuses, with code 2018 if it has too many subscriptions.
         """
         check_subscribed_topic(topic)
         names, first = lite_names(lite_topics), lite_start(start)
@@ -136,7 +137,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
     async def lite_topics(self, topic: str) -> frozenset[str]:
         """Returns the lite topics of `topic` to which this consumer subscribes.
 
-        In a group with `lite.sub.model=Exclusive` a consumer loses a lite topic to the next one that subscribes to it.
+        In a group with `lite.sub.model=Exclusive`, a lite topic moves to the consumer that subscribed to it last.
         """
         return self._subscriptions().names(with_namespace(topic, self._settings.namespace))
 
@@ -154,12 +155,14 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
     ) -> None:
         """Receives messages until `stop`, and calls `handler(message)` for up to `at_once` of them at a time.
 
-        When the handler returns, the message is acknowledged. If it raises, the message is delivered again, later each
-        time, from 10 seconds to 2 hours (`ConsumeLater` chooses the delay), and after `max_reconsume_times` moved to
-        the dead-letter topic. While the handler works the message stays invisible, up to `consume_timeout` seconds.
+        When the handler returns, the message is acknowledged. If it raises, the message is delivered again after a
+        delay that grows from 10 seconds to 2 hours (`ConsumeLater` chooses another). After `max_reconsume_times` times
+        the message moves to the dead-letter topic. While the handler works the message stays invisible, up to
+        `consume_timeout` seconds.
+
         With `order` the messages of a queue are handled one after another, and a failed one comes again before later
-        ones. `lite` takes messages of the lite topics of `topic` to which this consumer subscribes, and those of each
-        lite topic in order. A plain function runs in worker threads. To consume several topics, call `run` for each.
+        ones. With `lite` the handler gets messages of the lite topics of `topic` to which this consumer subscribes, in
+        order within each. A plain function runs in worker threads. To consume several topics, call `run` for each.
         Failed requests are repeated. Raises `ResponseError` if a broker is older than 5.0 or refuses the filter
         expression.
         """
@@ -176,7 +179,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
 
         timeout, is_ordered = self._settings.consume_timeout, options.order
         running = RunningPop(receive, calls, topic, at_once, invisible, timeout, self._problems, order=is_ordered)
-        mark = HANDLING.set(self)  # the tasks and threads that call the handler inherit it
+        mark = HANDLING.set(self)  # inherited by the tasks and threads that call the handler
         scope, ended = trio.CancelScope(), trio.Event()
         self._runs[scope] = ended
         try:
@@ -191,10 +194,10 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
             ended.set()
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Ends every `run`, and waits until all have ended. In a handler it returns at once.
+        """Ends every `run`, and waits until all have ended. Returns at once if a handler calls it.
 
-        No more messages are received. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish,
-        then they are cancelled and their messages come again at once.
+        No more messages are received. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish.
+        After that they are cancelled, and their messages come again at once.
         """
         if timeout is not None:
             self._stop_timeout = max(0.0, timeout)

@@ -60,7 +60,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         self._manifests = ManifestReader(self._puller, self._lookups, self._namespace)
 
     async def topics(self) -> tuple[str, ...]:
-        """Returns all topics that the NameServer knows, with RocketMQ's system topics, or those of the namespace."""
+        """Returns all topics that the NameServer knows, also system topics. With a namespace, only those in it."""
         return await self._asking().topics()
 
     async def cluster_info(self) -> ClusterInfo:
@@ -68,14 +68,14 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().cluster_info()
 
     async def message_queues(self, topic: str, lite_topic: str | None = None) -> tuple[MessageQueue, ...]:
-        """Returns the readable queues of a topic, or the one queue of its `lite_topic`.
+        """Returns the readable queues of a topic, or the single queue of its `lite_topic`.
 
         Raises `NoRoute` for an unknown topic, and `ResponseError` if no queue may be read.
         """
         return await self._asking().message_queues(topic, lite_topic)
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """Returns the queues of each topic at this moment, or None for a topic that the NameServer does not know."""
+        """Returns the readable queues of each topic now, or None for a topic that the NameServer does not know."""
         return await self._asking().current_queues(topics)
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
@@ -87,7 +87,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().expected_brokers(topics)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the manifests, topics in which exactly-once writes record batches, or none without a NameServer."""
+        """Returns the topics in which exactly-once writes record their batches (manifests), or none without a
+        NameServer.
+        """
         return await self._asking().manifests()
 
     async def pull(
@@ -104,18 +106,20 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> PullResult:
         """Pulls once, and returns the broker's answer.
 
-        The broker may answer fewer than `max_messages` (32 at most by default). For a batch topic it answers the rest
-        of the batch that holds `offset`, whatever its size. It waits up to `wait` seconds for a first message. Continue
-        at `next_offset`, also without a message: messages with other tags are skipped, and an illegal offset is
-        corrected. `sql` is as in `read`.
+        The broker may return fewer than `max_messages` (32 at most by default). Of a batch topic it returns the rest of
+        the batch that contains `offset`, whatever its size. It waits up to `wait` seconds for a first message. `sql` is
+        as in `read`.
 
-        If the decompressed bodies take more than 256 MiB together, the result ends before the first one beyond that. A
-        pull that fails by the network is sent once more if the broker has another address by then, of a slave or a new
+        Continue at `next_offset` even if there is no message, since the broker skips messages with other tags and
+        corrects an illegal offset. If the decompressed bodies take more than 256 MiB together, the result ends before
+        that limit.
+
+        After a network failure, the pull is sent once more if the broker now has another address, of a slave or a new
         master.
         """
         rules = BodyRules(verify_crc, max_body_bytes=max_body_bytes)
         pulled = await raw_pull(self, queue, offset, max_messages=max_messages, tags=tags, sql=sql, wait=wait)
-        own = OffsetRange(offset, max(offset, pulled.next_offset))  # the answer of a batch topic has complete records
+        own = OffsetRange(offset, max(offset, pulled.next_offset))  # a batch topic's answer has complete batches
         decoded, left_out = await unpacked_messages(pulled, own, rules, allow_gaps=True)
         wanted = filter_of(tags, sql)
         messages = tuple(
@@ -137,9 +141,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Reads a range with many pulls at once: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
 
         The blocking form is without `async`. Decode each pull with `decode(pull, OffsetRange(pull.start,
-        pull.next_offset))`. This proves, unless there is a filter, that each offset has its message. Raises `DataLost`
-        for offsets that are no longer kept, but `BrokerNotFound` while their broker has no master. `sql` is an
-        expression over properties, instead of `tags`: check it with `check_sql` first.
+        pull.next_offset))`. Without a filter, this also checks that each offset has its message. Raises `DataLost` for
+        offsets that are no longer kept, but `BrokerNotFound` while their broker has no master. `sql` is an expression
+        over properties, instead of `tags`: check it with `check_sql` first.
         """
         check_range(queue, start, end)
         return self._pulling().read(queue, start, end, tags=filter_of(tags, sql), window=window)
@@ -154,7 +158,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """Reads a range as `read` does, in lists of pulls of about 6 MiB together, good for decoding by columns."""
+        """Reads a range as `read` does, but yields lists of pulls of about 6 MiB together, a good size for decoding by
+        columns.
+        """
         check_range(queue, start, end)
         return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
 
@@ -170,8 +176,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Reads several ranges, one after another, in lists of pulls as `read_joined` does.
 
         A list has pulls of one range, or, with `share_lists`, of several small ranges, in their order. Up to eight
-        ranges are pulled at once, each within the limits of `window`, or up to 64 small ranges that are within these
-        limits together. An error of a range is raised after all pulls before it.
+        ranges are pulled at once, each within the limits of `window`. Small ranges that fit into these limits together
+        are pulled at once up to 64. The error of a range is raised after all pulls before it.
         """
         wanted = tuple(ranges)
         for queue, offsets in wanted:
@@ -195,9 +201,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Reads a range as `pyarrow.RecordBatch`es in offset order (extra `arrow`).
 
-        `columns` are the names of the columns to build, or a schema, by default twelve. Raises the errors of `read` and
-        `decode`. The last four arguments are those of `decode`: bodies, if they are built, are compared with their CRC,
-        a larger body than `max_body_bytes` raises `BodyTooLarge`, missing offsets raise `DataLost`.
+        `columns` are the names of the columns to build, or a schema. The default is twelve columns. Raises the errors
+        of `read` and `decode`. The last four arguments are those of `decode`: bodies, if they are built, are compared
+        with their CRC, a larger body than `max_body_bytes` raises `BodyTooLarge`, and missing offsets raise `DataLost`.
         """
         check_range(queue, start, end)
         return read_rows(
@@ -229,8 +235,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
 
         The manifest, by default the topic `TOPIC-committed`, has a commit record for each batch. `start` and `end` are
         offsets in the manifest, by default its minimum and maximum. To continue later, begin at the `end` that
-        `read_manifest` returns. Messages are in order within each queue. Raises `NoRoute` without a manifest, and
-        `DataLost` if records of these offsets, or messages that they commit, are no longer kept.
+        `read_manifest` returns. Messages are in order within each queue. Raises `NoRoute` without a manifest. Raises
+        `DataLost` if commit records at these offsets, or messages that they commit, are no longer kept.
         """
         commits = await self.read_manifest(manifest or manifest_of(topic), start, end, window=window)
         async with read_proven(self._pulling(), ranges_to_read(commits.commits, topic), window) as pulls:
@@ -247,9 +253,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> Commits:
         """Returns the batches committed by the records from offset `start` to before `end` of a manifest.
 
-        If several records name the same batch of a writer, the first counts. Messages that are no commit records are
-        skipped and counted. `queue` selects a queue of a manifest that wrongly has several. Raises the errors of
-        `read_committed`, and `ManifestError` for a record in a newer format, for one that contradicts itself, and for
+        If several records name the same batch of a writer, only the first is valid. Messages that are no commit records
+        are skipped and counted. `queue` selects a queue of a manifest that wrongly has several. Raises the errors of
+        `read_committed`. Raises `ManifestError` for a record that contradicts itself or has a newer format, and for
         more than a million ranges.
         """
         self._pulling()
@@ -265,7 +271,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         queue: MessageQueue | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> ManifestEnd:
-        """Returns the end of a manifest, or of one `queue` of several, and each writer's latest committed batch."""
+        """Returns the end of a manifest, and each writer's latest committed batch. `queue` is as in `read_manifest`."""
         self._pulling()
         return await self._manifests.end(queue or await self._manifests.queue(manifest), window)
 
@@ -280,10 +286,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> BodySchema:
         """Returns the columns of a topic's bodies, inferred from the newest `sample` messages of each queue.
 
-        With `tags` or `sql`, as in `read`, these are the newest that pass the filter, among the newest million. At most
-        64 MiB of bodies are read, and none of more than 4 MiB. `on_progress` is called in another thread with the
-        number of bodies read so far, and an error that it raises ends the call. Raises the errors of `message_queues`
-        and `read`, but none for the content of a body.
+        With `tags` or `sql`, as in `read`, these are the newest messages that pass the filter, among the newest
+        million. At most 64 MiB of bodies are read. A body of more than 4 MiB is not parsed. `on_progress` is called in
+        another thread with the number of bodies read so far, and an error that it raises ends the call. Raises the
+        errors of `message_queues` and `read`, but none for the content of a body.
         """
         whole_number("sample", sample, 1)
         wanted = filter_of(tags, sql)
@@ -297,8 +303,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
         """Raises `ResponseError` if the queue's broker cannot evaluate the expression.
 
-        The error's code is 1 without enablePropertyFilter, and 23 if the text is not SQL92. Without this check, a
-        broker answers a bad expression with every message.
+        The error's code is 1 if the broker does not have enablePropertyFilter, and 23 if the text is not SQL92. Without
+        this check, a broker returns every message for an invalid expression.
         """
         await self._asking().check_filter(queue, SqlFilter(sql))
 
@@ -307,7 +313,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset of the next readable message. Messages are readable soon after their acknowledgement."""
+        """Returns the offset of the next message. A message becomes readable soon after its acknowledgement."""
         return await self._asking().max_offset(queue)
 
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -327,8 +333,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns the minimum and maximum offsets of many queues, queried together.
 
-        If many of the queues belong to one topic and broker, one request returns their offsets. A queue whose maximum
-        is still its offset in `reached` may be returned as an empty range, which saves the request for its minimum.
+        If many of the queues belong to one topic and broker, one request returns their offsets. If a queue's maximum is
+        the same as in `reached`, its result may be an empty range, which saves the request for its minimum.
         """
         return await self._asking().offset_bounds(queues, reached)
 
@@ -385,7 +391,7 @@ async def raw_pull(
 ) -> RawPull:
     """Pulls once, as `PullConsumer.pull` does, and returns the answer with its records as they are stored.
 
-    A broker filters by hashes of tags, so the caller has to compare the tags of each message.
+    A broker filters only by hashes of tags, so the caller has to compare the tags of each message.
     """
     if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
         raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
@@ -410,7 +416,7 @@ def check_range(queue: MessageQueue, start: int, end: int) -> None:
 
 
 class ArrowRules(TypedDict):
-    """Arguments of `decode_batches`: how to read bodies, and whether offsets may lack a message."""
+    """The arguments of `decode_batches`: how to read bodies, and whether offsets may lack a message."""
 
     keep_undecodable: bool
     verify_crc: bool

@@ -34,7 +34,8 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
     """A member of a consumer group that pulls its queues, and passes each message to a handler.
 
     `async with PushConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own, and with
-    `client=` it shares one. Subscribe, then `run` a handler or iterate over deliveries, only once for each consumer.
+    `client=` it shares one. Subscribe first. Then `run` a handler or iterate over deliveries, only once for each
+    consumer.
     """
 
     _KIND = "consumer"
@@ -66,7 +67,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         await self.stop(0 if has_failed else None)
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
-        """Subscribes to a topic, or changes its subscription. A running consumer reports it to its brokers at once.
+        """Subscribes to a topic, or changes its filter. A running consumer reports this to its brokers at once.
 
         `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead. If the topic's brokers
         are known, one of them checks the expression now. Raises `ResponseError` if it cannot evaluate the expression.
@@ -81,7 +82,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         await self._subscribe(wrapped, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription. Messages that no handler has yet are left to the group's other members."""
+        """Ends the subscription. The group's other members receive the messages that no handler has yet."""
         self._life.check_running()
         self._membership.unsubscribe(with_namespace(topic, self._settings.namespace))
         if self._running is not None:
@@ -92,19 +93,22 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
 
         When the handler returns, they are acknowledged. If it raises, they are delivered again later, up to
-        `max_reconsume_times` times, and then moved to the dead-letter topic. `ConsumeLater` chooses the delay. With
-        `orderly` the messages of a queue come one batch after another in their order, and after an exception the same
-        ones come again before any other (`SuspendCurrentQueue` chooses when). A plain function runs in worker threads.
-        When the call is cancelled, handlers are cancelled too, and acknowledged offsets are stored.
+        `max_reconsume_times` times, and then moved to the dead-letter topic. `ConsumeLater` chooses the delay.
+
+        With `orderly` the messages of a queue come one batch after another in their order. After an exception the same
+        messages come again before any other (`SuspendCurrentQueue` chooses when). A plain function runs in worker
+        threads. If the call is cancelled, handlers are cancelled too, and the offsets of acknowledged messages are
+        stored.
         """
         self._check_can_run()
         await self._run(handler, orderly=orderly, consume_timeout=self._settings.consume_timeout)
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Ends `run` or the iteration, and waits until it has ended. In a handler it returns at once.
+        """Ends `run` or the iteration, and waits until it has ended. Returns at once if a handler calls it.
 
-        No more messages are pulled. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish,
-        then they are cancelled and their messages are delivered again. Offsets are stored and the group is left.
+        No more messages are pulled. Running handlers have `timeout` seconds (`stop_timeout` by default) to finish.
+        After that they are cancelled and their messages are delivered again. Then the offsets are stored, and the
+        consumer leaves its group.
         """
         if timeout is not None:
             self._stop_timeout = max(0.0, timeout)
@@ -139,8 +143,8 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
     def deliveries(self, *, orderly: bool = False) -> Deliveries:
         """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
 
-        Up to `consume_threads` deliveries are open at once, with `orderly` only one per queue. Messages that were not
-        taken, or not settled, are delivered again.
+        Up to `consume_threads` deliveries are open at once, with `orderly` only one for each queue. A message whose
+        block did not begin, or raised an exception, is delivered again.
         """
         self._check_can_run()
         assert self._nursery is not None
@@ -158,12 +162,12 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         if self._has_run:
             raise self._runs_once()
         most_batches = 1 if is_iterated else MOST_BATCHES_A_RUN
-        # An exception that leaves a delivery's block goes on to the user's code.
+        # The user's code gets an exception that leaves a delivery's block, so it is not logged as a warning.
         calls = HandlerCalls(handler, self._settings.consume_threads, most_batches, warns=not is_iterated)
         topic = self._settings.trace_topic
         tracer = None if topic is None else ConsumerTracer(topic)
         self._has_run = True
-        mark = HANDLING.set(self)  # the tasks and threads that call the handler inherit it
+        mark = HANDLING.set(self)  # inherited by the tasks and threads that call the handler
         running: RunningPushConsumer | None = None
         try:
             async with (

@@ -53,7 +53,7 @@ class PushMember(MemberAnswers):
         self._orderly = orderly
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Calls the handler with the message and returns its outcome. No offset is committed."""
+        """Calls the handler with the message and returns the result. No offset is committed."""
         began = time.monotonic()
         receiver = Receiver(TagFilter(), self._settings.namespace)
         outcome = await self._calls.call([receiver.as_sent(message)])

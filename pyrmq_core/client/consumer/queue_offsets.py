@@ -1,4 +1,4 @@
-"""Queries brokers for queues and their offsets, many at once, for pull consumers and for planning reads."""
+"""Queries brokers for queues and their offsets, for many queues at once."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvList, KvTable
 from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, TopicList
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
-# The answer of 5.4.0 where there is no offset.
+# A broker of 5.4.0 answers this if there is no offset.
 NO_OFFSET: Final = -1
-# The most request timeouts for which a search by time reads messages of one millisecond.
+# The time limit for a search by time within messages of the same millisecond, in request timeouts.
 SEARCH_TIMEOUTS: Final = 20
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 
 class QueueOffsets:
-    """Queries of queues and offsets for one consumer group. Each query may take `timeout` seconds.
+    """Queries of queues and offsets for one consumer group. Each request may take `timeout` seconds.
 
     Group, topics and queues in arguments and results are without the `namespace`, and requests contain it.
     """
@@ -63,7 +63,7 @@ class QueueOffsets:
         self._group = with_namespace(consumer_group, namespace)
         self._timeout = timeout
         self._puller = Puller(client, consumer_group, namespace)
-        self._committed_topics: set[tuple[str, str]] = set()  # brokers and topics that have an offset of the group
+        self._committed_topics: set[tuple[str, str]] = set()  # brokers and topics with an offset of the group
         self._statistics = TopicStatistics(client, timeout=timeout, namespace=namespace)
 
     async def topics(self) -> tuple[str, ...]:
@@ -78,9 +78,8 @@ class QueueOffsets:
     async def cluster_info(self) -> ClusterInfo:
         """Returns the brokers that a NameServer knows, with their clusters.
 
-        A proxy refuses this request. The result then has only the brokers that the routes of all topics of this client
-        have, and none if the client has used no topic. A broker that is missing in one route may be away: each route is
-        up to 20 s old.
+        A proxy refuses this request. The result then has only the brokers that are in the routes of all topics of this
+        client, and none if the client has used no topic.
         """
         try:
             return await self._client.nameservers.ask_for(
@@ -97,12 +96,12 @@ class QueueOffsets:
         return _cluster_of_routes(list(current.values()))
 
     async def message_queues(self, topic: str, lite_topic: str | None = None) -> tuple[MessageQueue, ...]:
-        """Returns the readable queues of a topic, or the one queue of a lite topic.
+        """Returns the readable queues of a topic, or the single queue of a lite topic.
 
         Raises `NoRoute` if no NameServer knows the topic, and `ResponseError` if none of its queues may be read.
 
         The NameServer is queried each time, as in Java (MQAdminImpl.fetchSubscribeMessageQueues). A cached route may be
-        up to 30 s old, and lacks brokers that have created the topic since.
+        up to 30 s old, and lacks brokers that have created the topic since then.
         """
         if lite_topic is not None:
             name = lite_queue_name(topic, lite_topic)
@@ -119,7 +118,7 @@ class QueueOffsets:
         return queues.readable
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """Returns the queues of each topic at this moment, or None for a topic that the NameServer does not know."""
+        """Returns the readable queues of each topic now, or None for a topic that the NameServer does not know."""
         queues_of = await self.topic_queues(topics)
         return {topic: None if queues is None else queues.readable for topic, queues in queues_of.items()}
 
@@ -135,8 +134,7 @@ class QueueOffsets:
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
         """Returns the names of each topic's brokers: those in its order configuration or in any NameServer's route.
 
-        A broker without readable queues does not count. NameServers that do not answer are skipped, so a set may be
-        empty.
+        Brokers without readable queues are left out. NameServers that do not answer are skipped, so a set may be empty.
         """
         order = await self._kv_values(ORDER_TOPIC_CONFIG)
 
@@ -152,9 +150,8 @@ class QueueOffsets:
         return await query_many(topics, expected)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the manifests, the topics in which exactly-once writes record their batches.
-
-        The result is empty if no NameServer answers.
+        """Returns the topics in which exactly-once writes record their batches (manifests). Is empty if no NameServer
+        answers.
         """
         kinds, orders = await self._kv_values(MANIFEST_NAMESPACE), await self._kv_values(ORDER_TOPIC_CONFIG)
         on_wire = (name for name in manifests_in(kinds, orders) if is_reachable(name, self._namespace))
@@ -177,11 +174,11 @@ class QueueOffsets:
             return None
 
         addresses = self._client.nameservers.addresses
-        routes = await query_many(addresses if len(addresses) > 1 else (), route)  # a single address has answered above
+        routes = await query_many(addresses if len(addresses) > 1 else (), route)  # a single one was queried above
         return [data for data in routes.values() if data is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the queue's lowest offset. 5.4.0 answers -1 for an empty queue of a batch topic, which becomes 0."""
+        """Returns the queue's lowest offset. If 5.4.0 answers -1, for an empty queue of a batch topic, returns 0."""
         question = GetMinOffset(self._on_wire(queue_of(queue).topic), queue.queue_id, queue.broker_name)
         return max(0, await self._offset(queue, question))
 
@@ -196,20 +193,21 @@ class QueueOffsets:
             end = await self.max_offset(queue)
             if end > await self.min_offset(queue):
                 raise
-            return end  # 5.4.0 fails (NullPointerException) where a batch topic's queue has no messages
+            return end  # 5.4.0 fails (NullPointerException) for an empty queue of a batch topic
         if answer.version >= V5_0_0:  # older brokers ignore `boundaryType`
             offset = _offset_of(queue, answer)
-            # For a batch topic 5.4.0 returns the last record if all are earlier.
+            # For a batch topic 5.4.0 returns the last record if all records are earlier.
             return await self._first_at_or_after(queue, offset, when_ms) if await self._keeps_batches(queue) else offset
-        # 4.9 returns an earlier neighbour, or any message of an equal time, so messages before that time are read, too.
+        # 4.9 may return an earlier message, or any message of the given millisecond. So the search is for the
+        # millisecond before, and messages from there on are read.
         return await self._first_at_or_after(
             queue, await self._offset(queue, self._search(queue, when_ms - 1)), when_ms
         )
 
     async def committed(self, queue: MessageQueue, *, zero_if_young: bool = False) -> int | None:
-        """Returns the group's committed offset, or None without one.
+        """Returns the group's committed offset, or None if there is none.
 
-        With `zero_if_young`, the broker answers 0 instead of none if the queue's first message is still in memory.
+        With `zero_if_young`, the broker then answers 0 instead, if the queue's first message is still in memory.
         """
         request = QueryConsumerOffset(
             self._group,
@@ -226,7 +224,7 @@ class QueueOffsets:
             raise
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Commits the offset. Returns when the broker has it in memory. A broker may create an unknown group."""
+        """Commits the offset. Returns when the broker has it in memory. Lets the broker create an unknown group."""
         topic = self._on_wire(queue_of(queue).topic)
         request = UpdateConsumerOffset(self._group, topic, queue.queue_id, offset, queue.broker_name)
         try:
@@ -240,7 +238,8 @@ class QueueOffsets:
     async def _create_group(self, queue: MessageQueue) -> None:
         """Makes the queue's broker create the consumer group, by a query of the group's configuration.
 
-        A proxy refuses this query. Then a message that does not exist is sent back in its place (`give_back_nothing`).
+        A proxy refuses this query. In that case a message that does not exist is sent back instead
+        (`give_back_nothing`).
         """
         try:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))
@@ -269,7 +268,7 @@ class QueueOffsets:
         async def mean(queue: MessageQueue) -> float:
             pulled = await self._puller.pull(queue_of(queue), positions[queue], timeout=self._timeout)
             first = min((record.queue_offset for record in iterate_records(pulled.records)), default=pulled.start)
-            answered = max(1, pulled.next_offset - min(first, pulled.start))  # a record may begin before the position
+            answered = max(1, pulled.next_offset - min(first, pulled.start))  # a batch may begin before the offset
             return len(pulled.records) / answered
 
         return await query_many(positions, mean)
@@ -279,8 +278,8 @@ class QueueOffsets:
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns for each queue its range of kept offsets, from its minimum to before its maximum.
 
-        If many of the queues belong to one topic and broker, one request returns their offsets. A queue whose maximum
-        is still its offset in `reached` may be returned as an empty range, which saves the request for its minimum.
+        If many of the queues belong to one topic and broker, one request returns their offsets. If a queue's maximum is
+        the same as in `reached`, its result may be an empty range, which saves the request for its minimum.
         """
         wanted = tuple(queues)
         bounds = await self._statistics.bounds(wanted)
@@ -308,8 +307,8 @@ class QueueOffsets:
         """Returns for each queue the offset of the first message stored at or after its time, else its maximum.
 
         The times `when_ms` are milliseconds since 1970. A broker searches one queue for each request. If many of the
-        queues belong to one topic and broker, one request first finds those whose last message is older than their
-        time, which need no search.
+        queues belong to one topic and broker, one request first finds the queues whose last message is older than their
+        time. These need no search.
         """
         ends = await self._statistics.ends_before(when_ms)
         answers = await query_many(
@@ -323,9 +322,9 @@ class QueueOffsets:
     async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commits the offsets of many queues.
 
-        The first commit for a topic at a broker is sent alone. RocketMQ's brokers make the group's table without a lock
-        (broker/offset/ConsumerOffsetManager.java, commitOffset, 4.9.7 and 5.4.0), so of several first commits at once
-        some would be lost, although all are acknowledged.
+        The first commit for a topic at a broker is sent alone. RocketMQ's brokers create the table of a group's offsets
+        without a lock (broker/offset/ConsumerOffsetManager.java, commitOffset, 4.9.7 and 5.4.0). Several first commits
+        at once would be acknowledged, but some of them lost.
         """
         last_queues = {(queue.broker_name, queue.topic): queue for queue in offsets}
         first = {

@@ -1,10 +1,10 @@
 """Creates the retry topic of a group that only commits offsets. Without that topic, Java's tools do not see the group.
 
 `mqadmin consumerProgress` and the console query only the brokers in the route of `%RETRY%group`. A member's heartbeat
-makes brokers create that topic, but a member also gets a share of the group's queues, which a pull consumer would leave
-unread. A broker also creates the topic when a message is sent back (code 36), before it looks for the message, so a
-nonexistent message is sent back here. The consumer's own permission on the group is enough for this. Source:
-broker/processor/AbstractSendMessageProcessor.java (consumerSendMsgBack), 4.9.7 and 5.4.0.
+makes brokers create that topic. But a pull consumer is no member: as a member it would get a share of the group's
+queues, and not read them. A broker also creates the topic when a message is sent back (code 36), before it looks for
+the message. So this module sends back a message that does not exist, for which the consumer's permission on the group
+is enough. Source: broker/processor/AbstractSendMessageProcessor.java (consumerSendMsgBack), 4.9.7 and 5.4.0.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ TRY_AGAIN_SECONDS: Final = 30.0
 
 
 class RetryTopic:
-    """The retry topic of one group, and the requests that create it at brokers. Each may take `timeout` seconds."""
+    """The retry topic of one group, and the requests that create it at brokers. Each request may take `timeout`
+    seconds.
+    """
 
     def __init__(self, client: ClientSession, group: str, *, timeout: float, namespace: str | None) -> None:
         self._client = client
         self._timeout = timeout
         self._namespace = namespace
         self._group = with_namespace(group, namespace)
-        self._next_try: dict[str, float] = {}  # by broker, on trio's clock
+        self._next_try: dict[str, float] = {}  # by broker, by trio's clock
 
     async def ensure(self, queues: Iterable[MessageQueue]) -> None:
-        """Makes the queues' brokers create the group's retry topic, unless the topic's route has them already.
+        """Makes the queues' brokers create the group's retry topic, except brokers that the topic's route has already.
 
         A broker that fails is skipped for 30 s. The failure is logged, and not raised.
         """
@@ -61,7 +63,7 @@ class RetryTopic:
                     self._client, self._group, queue, timeout=self._timeout, namespace=self._namespace
                 )
         except RocketMQError as error:
-            # Tried again after a pause: otherwise each commit would wait for silent servers.
+            # A pause before the next try, since otherwise each commit would wait for servers that do not answer.
             self._next_try[broker_name] = trio.current_time() + TRY_AGAIN_SECONDS
             log.info("group %s may be hidden from tools at %s: %s", self._group, broker_name, error)
 
@@ -71,7 +73,7 @@ async def give_back_nothing(
 ) -> None:
     """Makes the queue's broker create the group's retry topic, and the group if its settings allow that.
 
-    It sends back a message that does not exist, which the broker refuses. `group` includes the namespace.
+    This sends back a message that does not exist, which the broker refuses. `group` includes the namespace.
     """
     request = ConsumerSendMsgBack(NOWHERE, group, 0, origin_topic=RETRY_PREFIX + group, broker_name=queue.broker_name)
     address = await client.master_address(queue, timeout=timeout, namespace=namespace)

@@ -1,4 +1,4 @@
-"""`RunningLitePull`: the parts of a lite pull consumer once it has a subscription or assigned queues.
+"""`RunningLitePull`: a lite pull consumer at work, once it has a subscription or assigned queues.
 
 Source: client/impl/consumer/DefaultLitePullConsumerImpl.java, 5.4.0. A consumer with assigned queues does not join its
 group: as a member it would be allocated a share of the topic's queues, which it would leave unread. Java's lite pull
@@ -37,7 +37,9 @@ from pyrmq_core.protocol.requests.client.get_consumer_running_info import PROP_C
 
 
 class OffsetsByHand:
-    """An offset store for `auto_commit=False`. Only `commit` changes offsets, and consumed messages do not."""
+    """An offset store for `auto_commit=False`. Only the user's `commit` changes its offsets, and consuming messages
+    does not.
+    """
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
@@ -99,7 +101,7 @@ class RunningLitePull(RunningMember):
         self._member = LitePullMember(self, settings)
 
     async def subscribe(self, topic: str, wanted: Filter) -> None:
-        """Adds a topic, or changes its filter. With the first topic the consumer joins the group and starts."""
+        """Adds a topic, or changes its filter. At the first topic the consumer joins the group and starts."""
         await self._learn_route(topic)
         subscription = self.membership.subscribe(topic, wanted)
         self.changed(subscription)
@@ -117,7 +119,7 @@ class RunningLitePull(RunningMember):
         await self.assigned.drop_others(self.membership.topics)
 
     async def assign(self, queues: Collection[MessageQueue], wanted: Filter) -> None:
-        """Replaces the assigned queues. Returns once reading has started, except at brokers that do not answer."""
+        """Replaces the assigned queues. Returns when reading has started, except from brokers that do not answer."""
         changed = wanted != self._filter_for_assigned
         self._filter_for_assigned = wanted
         for topic in dict.fromkeys(queue.topic for queue in queues):
@@ -147,7 +149,7 @@ class RunningLitePull(RunningMember):
             self._open_gates()
 
     def uncommitted(self) -> dict[MessageQueue, int]:
-        """Returns the offsets, by queue, that `commit` has not stored yet."""
+        """Returns the consumed offsets that `commit` has not stored yet, by queue."""
         reached = {assigned.queue: assigned.process_queue.offset_to_commit for assigned in self.assigned}
         return {queue: offset for queue, offset in reached.items() if self._committed.get(queue) != offset}
 
@@ -166,7 +168,7 @@ class RunningLitePull(RunningMember):
     async def leave(self) -> None:
         """Stores the offsets and leaves the group, within `LEAVING_SECONDS`.
 
-        Consume hooks get the messages of the last poll as failed, unless `settle` has recorded them as consumed.
+        Reports the messages of the last poll to hooks as failed, unless `settle` has recorded them as consumed.
         """
         self.hand_over.close()
         await super().leave()

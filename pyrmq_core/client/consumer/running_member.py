@@ -43,7 +43,7 @@ from pyrmq_core.protocol.requests.client.get_consumer_running_info import (
 )
 
 DIFFERENCES_SECONDS: Final = 30.0
-# The most seconds for leaving: storing offsets, telling the brokers.
+# The time limit for leaving the group: storing offsets, and notifying brokers.
 LEAVING_SECONDS: Final = 5.0
 
 
@@ -115,11 +115,11 @@ class RunningMember(ABC):
 
     @abstractmethod
     async def _correct(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Moves a queue to an offset that its broker reported, and pulls from there."""
+        """Moves a queue to an offset that its broker reported, and continues to pull there."""
 
     @abstractmethod
     def move(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Starts to consume these queues from other offsets after a reset of the group."""
+        """Continues to consume these queues at other offsets, after a reset of the group."""
 
     async def leave(self) -> None:
         """Stores the offsets and leaves the group, within `LEAVING_SECONDS`."""
@@ -130,15 +130,15 @@ class RunningMember(ABC):
     async def start_of(self, queue: MessageQueue) -> int:
         """Returns the offset at which to begin to read a queue.
 
-        First has the queue's broker check the topic's SQL filter, if there is one. Raises `InvalidState` if the topic
-        was unsubscribed meanwhile.
+        If the topic has an SQL filter, the queue's broker first checks it. Raises `InvalidState` if the topic was
+        unsubscribed meanwhile.
         """
         wanted = self._filter_of(queue.topic)
         if isinstance(wanted, SqlFilter) and (queue.broker_name, wanted.expression) not in self._checked:
             await self._lookups.check_filter(queue, wanted)
             self._checked.add((queue.broker_name, wanted.expression))
         offset = await self._starts.start_of(queue)
-        self._filter_of(queue.topic)  # raises if the topic was unsubscribed meanwhile
+        self._filter_of(queue.topic)  # raises `InvalidState` if the topic was unsubscribed meanwhile
         return offset
 
     def _filter_of(self, topic: str) -> Filter:
@@ -216,7 +216,9 @@ class MemberAnswers:
         return {entry.queue: entry.process_queue.offset_to_commit for entry in self._running.assigned.of_topic(topic)}
 
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo:
-        """Returns settings, subscriptions, queues and rates in Java's form, with `jstack` also the threads' stacks."""
+        """Returns settings, subscriptions, queues and rates in Java's form. With `jstack` adds the stacks of all
+        threads.
+        """
         running, settings = self._running, self._common
         common = {
             PROP_CONSUMER_START_TIMESTAMP: str(self._began_ms),

@@ -1,4 +1,4 @@
-"""`RunningPushConsumer`: the parts of a push consumer while it runs, started and stopped in order.
+"""`RunningPushConsumer`: a push consumer at work, whose parts are started and stopped in order.
 
 Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (start, shutdown), 5.4.0.
 """
@@ -80,7 +80,6 @@ class RunningPushConsumer(RunningMember):
             self._nursery.start_soon(task)
 
     async def finish_handlers(self, timeout: float) -> None:
-        """Waits for running handler calls, at most `timeout` seconds. No further call begins."""
         with trio.move_on_after(timeout):
             await self.service.finish()
 

@@ -1,6 +1,6 @@
-"""The parameters that all consumers have, and the only ones of a `PullConsumer`.
+"""The parameters that all consumers have. A `PullConsumer` has no others.
 
-A Spark worker loads this module, but not the larger `member_settings`.
+A Spark worker imports this module, but not the larger `member_settings`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Has brokers check the SQL92 filter expressions that they will evaluate.
+"""Makes brokers check the SQL92 filter expressions that they will evaluate.
 
-A broker that cannot read a pull's expression returns every message, so each broker checks an expression before the
-first pull. The client itself refuses no expression, since brokers of different releases accept different ones. Of an
-expression with an unreadable rest, a broker evaluates only the beginning, and the client logs a warning.
+A broker that cannot parse a pull's expression returns every message, so each broker checks an expression before the
+first pull. The client refuses no expression, since brokers of different releases accept different ones. If a broker
+would evaluate only the beginning of an expression, because it cannot parse the rest, the client logs a warning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHOWN_CHARS: Final = 200
 async def check_at_first_broker(
     session: ClientSession, group: str, topic: str, wanted: SqlFilter, *, timeout: float
 ) -> None:
-    """Has one of the topic's brokers check the expression. A topic without a route is not checked now.
+    """Makes one of the topic's brokers check the expression. Without a route, nothing is checked now.
 
     `group` and `topic` include the namespace. Raises `ResponseError` if the broker cannot evaluate the expression.
     """

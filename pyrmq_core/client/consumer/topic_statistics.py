@@ -1,9 +1,9 @@
 """`TopicStatistics`: the offsets of many queues by one request for each topic and broker (GET_TOPIC_STATS_INFO, 202).
 
-The offsets are those of GET_MIN_OFFSET and GET_MAX_OFFSET (AdminBrokerProcessor.getTopicStatsInfo of 5.4.0 and 4.9.7
-calls the same functions of the store). An answer may lack queues, since 4.9.7 lists only as many queues as the topic
-has for writing. A broker may refuse the request if the account lacks the right, and 5.4.0 refuses it if one queue's
-file cannot be read. A queue that the answer lacks needs a request of its own, whose answer names the fault.
+The offsets are those of GET_MIN_OFFSET and GET_MAX_OFFSET, since AdminBrokerProcessor.getTopicStatsInfo calls the same
+functions of the store (5.4.0 and 4.9.7). An answer may lack queues: 4.9.7 lists only as many as the topic has for
+writing. A broker refuses the request if the account lacks the right, and 5.4.0 if one queue's file cannot be read.
+Queues that are missing in the answer have to be queried one by one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pyrmq_core.protocol.framing.codes import PASSING_CODES
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, queue_rows
 
-# With fewer queues of a topic on a broker, each has its own request: for statistics a broker looks up a message of
-# every queue.
+# With fewer queues of a topic on a broker, each has its own request, since for statistics a broker reads a message of
+# every queue of the topic.
 MANY_QUEUES: Final = 4
-# Statistics are not used if the topic has more than this many times the wanted queues on the broker.
+# Statistics are not used if a topic has more than this many times as many queues on the broker as are wanted.
 FEW_OF_MANY: Final = 8
-# The time for which a broker that refused is not queried again.
+# After a refusal, the broker is not queried again for this time.
 REFUSED_SECONDS: Final = 60.0
-# The most answers that are kept, and their most bytes: an answer that equals a kept one is not parsed again.
+# The limits on cached answers, in number and bytes of each. An answer that equals the cached one is not parsed again.
 KEPT_ANSWERS: Final = 64
 KEPT_BYTES: Final = 512 * 1024
 
-# A topic, as callers name it, on a broker.
+# A topic, without the namespace, on a broker.
 TopicOnBroker: TypeAlias = tuple[str, str]
 Bounds: TypeAlias = dict[MessageQueue, OffsetRange]
 
@@ -49,7 +49,9 @@ class _KeptAnswer:
 
 
 class TopicStatistics:
-    """A reader of the offsets of many queues, with one request for each topic and broker, within `timeout` seconds."""
+    """A reader of the offsets of many queues, with one request for each topic and broker. A request may take `timeout`
+    seconds.
+    """
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None) -> None:
         self._client = client
@@ -60,11 +62,11 @@ class TopicStatistics:
         self._skipped_until: dict[TopicOnBroker, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
-        """Returns the minimum and maximum offsets of queues, without those that are better queried one by one.
+        """Returns the minimum and maximum offsets of queues, without queues that have to be queried one by one.
 
-        These are the queues of a topic and broker with few queues in `queues`, and queues that the broker's answer
-        lacks. Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for a
-        busy broker, since requests for single queues would fail as well.
+        The result lacks queues that the broker's answer lacks. It also lacks the queues of a topic and broker if
+        `queues` has only few of them. Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and
+        `ResponseError` for a busy broker, since queries of single queues would fail as well.
         """
         bounds: Bounds = {}
         for answered in await self._answers(queues):
@@ -74,7 +76,7 @@ class TopicStatistics:
     async def ends_before(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Returns the maximum offset of each queue that is empty or whose last message is older than `when_ms`.
 
-        Queues for which `bounds` returns nothing are left out, too.
+        The result lacks queues for which `bounds` returns nothing.
         """
         return {
             queue: kept.end

@@ -28,9 +28,10 @@ from pyrmq_core.protocol.requests.client.get_consumer_running_info import Proces
 
 log = logging.getLogger(__name__)
 
-# The time that handlers of a dropped queue have to finish before its offset is stored.
+# The time that running handlers of a dropped queue have to finish before its offset is stored.
 GRACE_SECONDS: Final = 1.0
-# The time after which a locked queue with a running handler is given up (RebalancePushImpl.UNLOCK_DELAY_TIME_MILLS).
+# The time after which a dropped queue is unlocked even if its handler still runs
+# (RebalancePushImpl.UNLOCK_DELAY_TIME_MILLS).
 LONGEST_HOLD_SECONDS: Final = 20.0
 # A queue counts as stalled if it was not pulled for this time (RebalanceImpl.PULL_MAX_IDLE_TIME).
 STALL_SECONDS: Final = 120.0
@@ -49,8 +50,9 @@ class Starts(Protocol):
 class AssignedQueue:
     """A queue that this consumer reads, with its pulled messages and the `Intake` that pulls them.
 
-    `in_handlers` is the number of messages that handlers have now, and `counts` the statistics of the topic.
-    `consumed_at_ms` is the time of the last handler calls, and `dropped_at` that of `drop`, by trio's clock.
+    `in_handlers` is the number of messages in handler calls now, and `counts` has the statistics of the topic.
+    `consumed_at_ms` is the Unix time at which a handler call last ended. `dropped_at` is the time of the first `drop`,
+    by trio's clock.
     """
 
     process_queue: ProcessQueue
@@ -68,7 +70,9 @@ class AssignedQueue:
         return self.process_queue.queue
 
     def drop(self) -> None:
-        """Stops pulling the queue, and ends every wait for its messages. Running handlers continue."""
+        """Stops pulling the queue, removes its waiting messages, and cancels `interruptible` blocks. Running handlers
+        continue.
+        """
         self.process_queue.drop()
         self.dropped_at = min(self.dropped_at, trio.current_time())
         self.scope.cancel()
@@ -77,7 +81,6 @@ class AssignedQueue:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Cancels the waits inside the `with` block when the queue is dropped."""
         with trio.CancelScope() as self._waiting:
             if self.process_queue.is_dropped:
                 self._waiting.cancel()
@@ -96,7 +99,7 @@ class AssignedQueue:
             intake.room_freed()
 
     def note_calls(self, calls: int, messages: int, failed: int, seconds: float) -> None:
-        """Adds handler calls to the statistics: their number, messages, failed messages, and total seconds."""
+        """Adds a number of handler calls to the statistics, with their messages, failed messages and total seconds."""
         self.consumed_at_ms = time.time_ns() // 1_000_000
         counts = self.counts
         counts.calls += calls
@@ -105,13 +108,15 @@ class AssignedQueue:
         counts.failed += failed
 
     def consumed(self, messages: Sequence[MessageExt], calls: int, seconds: float) -> None:
-        """Acknowledges the messages of successful handler calls, which took `seconds` together."""
+        """Records messages as consumed, after successful handler calls that took `seconds` together."""
         self.note_calls(calls, len(messages), 0, seconds)
         self.process_queue.finish(messages)
         self.left(len(messages))
 
     def info(self, *, is_locked: bool) -> ProcessQueueInfo:
-        """Returns the queue's state for administration tools. `is_locked` is for orderly consumers."""
+        """Returns the queue's state for administration tools. `is_locked` says if an orderly consumer has the queue's
+        lock.
+        """
         process_queue = self.process_queue
         held = len(process_queue)
         ago = trio.current_time() - self.intake.pulled_at
@@ -134,10 +139,11 @@ class AssignedQueue:
 
 
 class AssignedQueues:
-    """The queues that this consumer reads. `new_intake` creates for a new queue the `Intake`, which pulls its messages.
+    """The queues that this consumer reads.
 
-    `starts` decides the first offset of a queue, and `store` keeps its consumed offset. `on_added` is called with each
-    new queue, and `on_changed` with each topic whose queues changed. Only orderly consumers have `locks`.
+    `new_intake` creates the `Intake` that pulls a queue. `starts` decides the offset at which reading a queue begins,
+    and `store` keeps its consumed offset. `on_added` is called with each new queue, and `on_changed` with each topic
+    whose queues changed. Only orderly consumers have `locks`.
     """
 
     def __init__(
@@ -182,11 +188,11 @@ class AssignedQueues:
         return list(self._of_topics[topic].values()) if topic in self._of_topics else []
 
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Adds and drops queues of the topic, until this consumer reads exactly `wanted`. Returns True if it does now.
+        """Adds and drops queues of the topic, so that this consumer reads exactly `wanted`. Returns True if it does.
 
-        Otherwise it has to be called again: a handler still has messages of a dropped queue, another member has locked
-        a new queue, or the offset at which to start it could not be read. A queue whose pulling has stalled is dropped
-        and added again.
+        Returns False if the caller has to try again: a handler still has messages of a dropped queue, another member
+        has locked a new queue, or the offset at which to start it could not be read. A queue whose pulling has stalled
+        is dropped and added again.
         """
         kept = frozenset(wanted)
         async with self._changing:
@@ -209,10 +215,11 @@ class AssignedQueues:
         return not held
 
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
-        """Drops the queues that are keys of `offsets`, and stores their values as the group's offsets.
+        """Stores the group's new offset of each queue in `offsets`, and drops the queue. `update` adds it again at that
+        offset.
 
-        Queues that this consumer does not read are skipped. With `only`, a queue is also skipped if its process queue
-        is another one, because the queue was dropped and added again meanwhile.
+        Queues that this consumer does not read are skipped. With `only`, a queue is also skipped if `only` is not its
+        process queue any more, because it was dropped and added again meanwhile.
         """
         async with self._changing:
             moved = [self._table[queue] for queue in offsets if queue in self._table]
@@ -222,9 +229,10 @@ class AssignedQueues:
             await self._drop_all(moved, holds=False)
 
     async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
-        """Drops a queue's pulled messages, and continues to read it at another offset. Returns True if it did.
+        """Drops a queue's pulled messages, and continues to read it at another offset. Returns True.
 
-        Returns False, and changes nothing, if the queue is no longer assigned, or if its process queue is not `only`.
+        Returns False, and changes nothing, if this consumer does not read the queue, or if its process queue is not
+        `only`.
         """
         async with self._changing:
             before = self._table.get(queue)
@@ -306,8 +314,8 @@ class AssignedQueues:
     ) -> int:
         """Stops pulling, waits up to `grace` seconds for running handlers, stores the offsets, and releases locks.
 
-        With `holds`, a locked queue whose handler still works stays locked for up to 20 s. Otherwise the queue's next
-        consumer would overtake the handler. Returns the number of these queues, which the caller has to drop again
+        With `holds`, a queue whose handler still runs stays locked for up to 20 s, so that the queue's next consumer
+        does not overtake the handler. Returns the number of queues that stay locked. The caller has to drop them again
         later.
         """
         if not dropped:

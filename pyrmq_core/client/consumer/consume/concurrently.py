@@ -27,16 +27,16 @@ log = logging.getLogger(__name__)
 CONSUME_AGAIN_SECONDS: Final = 5.0
 TIMEOUT_DELAY_LEVEL: Final = 3
 LONGEST_SWEEP_SECONDS: Final = 30.0
-# The time for which a slow handler may hold back the later batches of its run.
+# The time after which batches that wait behind a slow handler call are taken from their worker.
 RECALL_SECONDS: Final = 0.01
 
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """A task that calls the handler with a `run` of batches of one `queue`. Both are None while it is idle.
+    """A task that calls the handler with a `run`, some batches of one `queue`. Both are None while the task is idle.
 
-    `began` is the time, in seconds of trio's clock, at which it took the batches. Cancelling `scope` ends a call that
-    takes longer than `consume_timeout`.
+    `began` is the time at which it took the batches, by trio's clock. Cancelling `scope` ends a call that takes longer
+    than `consume_timeout`.
     """
 
     scope: trio.CancelScope
@@ -48,7 +48,7 @@ class Worker:
 class ConcurrentService:
     """A service that calls the handler in up to `workers` tasks.
 
-    `send_back` sends failed messages back to the broker. Without it, as in a broadcasting group, they are dropped.
+    `send_back` sends failed messages back to the broker. It is None in a broadcasting group, where they are dropped.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class ConcurrentService:
         return max(1, min(most, waiting // (self._batch_size * (free + 1))))
 
     async def _recall_from_slow_runs(self) -> None:
-        """Puts batches that wait behind a slow handler call back into their queue, so that other threads take them."""
+        """Puts batches that wait behind a slow handler call back into their queue, for other workers."""
         while True:
             await self._runs_begun.park()
             while any(worker.run is not None and worker.run.has_waiting for worker in self._workers):
@@ -172,7 +172,8 @@ class ConcurrentService:
                 now = trio.current_time()
                 for worker in self._workers:
                     queue, run = worker.queue, worker.run
-                    # With hooks a run has a single batch, which was reported to them already.
+                    # `context` is set if there are hooks. The run's only batch was then reported to them, and cannot be
+                    # recalled.
                     if queue is None or run is None or run.context is not None:
                         continue
                     if now - worker.began >= RECALL_SECONDS:
@@ -200,7 +201,7 @@ class ConcurrentService:
         for batch, outcome in zip(handled, outcomes, strict=True):
             process_queue.finish(batch[: len(batch) - len(outcome.failed)])
         for outcome in failed:
-            # The next owner of a dropped queue consumes the failed messages and all later messages.
+            # The next owner of a dropped queue consumes these messages again, so they are not sent back.
             if not outcome.left and not process_queue.is_dropped:
                 await self._give_back(
                     assigned, outcome.failed, 0 if outcome.later is None else outcome.later.delay_level
@@ -208,7 +209,7 @@ class ConcurrentService:
         assigned.left(len(messages))
 
     async def _give_back(self, assigned: AssignedQueue, messages: Messages, delay_level: int) -> None:
-        """Sends failed messages back to the broker. If that fails, they are consumed here again after 5 s."""
+        """Sends failed messages back to the broker. If that fails, this consumer handles them again after 5 s."""
         process_queue = assigned.process_queue
         again: list[MessageExt] = []
         for message in messages:
@@ -243,8 +244,8 @@ class ConcurrentService:
     async def _timed_out(self, worker: Worker) -> None:
         """Settles a run of batches in which a handler call took longer than `consume_timeout` and was cancelled.
 
-        Its finished batches are acknowledged, and later ones go back into the queue. The messages of the cancelled call
-        are sent back to the broker, unless their queue is dropped.
+        Batches before that call are acknowledged, and batches after it go back into the queue. The messages of the
+        cancelled call are sent back to the broker, unless their queue is dropped.
         """
         assigned, run = worker.queue, worker.run
         worker.queue = worker.run = None

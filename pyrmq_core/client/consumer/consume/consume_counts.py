@@ -13,7 +13,7 @@ from typing import Final
 
 from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumeStatus
 
-SAMPLES: Final = 13  # the samples of a minute, one each 5 s
+SAMPLES: Final = 13  # one sample each 5 s, for a minute
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class ConsumeCounts:
         counts.pulled += messages
 
     def sample(self, now: float) -> None:
-        """Records the counts at time `now` in seconds. Rates are computed from two such samples."""
+        """Records the counts at time `now` in seconds. `statuses` computes rates since the oldest recorded time."""
         self._samples.append((now, {topic: replace(counts) for topic, counts in self._topics.items()}))
 
     def statuses(self, now: float) -> Mapping[str, ConsumeStatus]:

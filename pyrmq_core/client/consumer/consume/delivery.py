@@ -20,7 +20,7 @@ class Delivery:
     """One received message, for `async with delivery as message:`. It is acknowledged when the block ends.
 
     If the block raises an exception, the message is delivered again. The exception is then raised to the caller, except
-    `ConsumeLater` and `SuspendCurrentQueue`, which only decide about the message.
+    `ConsumeLater` and `SuspendCurrentQueue`, which only choose when the message is delivered again.
     """
 
     def __init__(self, message: MessageExt) -> None:
@@ -73,9 +73,8 @@ class Deliveries:
         self._open: set[Delivery] = set()
 
     async def deliver(self, messages: Sequence[MessageExt]) -> None:
-        """Passes the messages to the iterating task one by one.
-
-        A message is passed once the `async with` block of the message before it has ended.
+        """Passes the messages to the iterating task, each after the `async with` block of the message before it has
+        ended.
         """
         for index, message in enumerate(messages):
             delivery = Delivery(message)
@@ -104,7 +103,7 @@ class Deliveries:
             raise StopAsyncIteration from None
 
     def close(self) -> None:
-        """Ends the iteration now. Messages whose block did not begin are delivered to the group again."""
+        """Ends the iteration now. A message whose `async with` block did not begin is delivered to the group again."""
         self._send.close()
         self._receive.close()
         for delivery in list(self._open):

@@ -1,7 +1,7 @@
 """`HandOver`: the messages that `LitePullConsumer.poll` returns, from one queue after another.
 
-Returned messages count as consumed when the next poll begins, and not before: after a crash they are delivered again.
-Java's lite pull counts them when they are returned (DefaultLitePullConsumerImpl.java, poll).
+Returned messages count as consumed only when the next poll begins, so after a crash they are delivered again. Java's
+lite pull consumer counts them as consumed when they are returned (DefaultLitePullConsumerImpl.java, poll).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pyrmq_core.model import MessageExt, MessageQueue
 class HandOver:
     """The queues that have messages for the next polls, and the messages that the last poll returned.
 
-    Each poll takes the messages of one queue, in turn. `number` is the number of polls that returned messages.
+    Each poll takes messages of one queue, and the queues take turns. `number` is the number of polls that returned
+    messages.
     """
 
     def __init__(self, batch_size: int, observer: PollObserver) -> None:
@@ -67,9 +68,11 @@ class HandOver:
             await self._arrival.wait()
 
     def settle(self, received: int | None = None) -> None:
-        """Ends the last poll. Its messages count as consumed, or go back into the queue if no caller received them.
+        """Ends the last poll. Its messages count as consumed, or go back into the queue if they did not reach the
+        caller.
 
-        `received` is the `number` of the last poll whose messages reached the caller. None means that all polls did.
+        `received` is the `number` of the last poll whose messages reached the caller. None means that all polls reached
+        it.
         """
         returned, self._returned = self._returned, None
         if returned is None:
@@ -85,7 +88,9 @@ class HandOver:
         self.arrived(assigned)
 
     def close(self) -> None:
-        """Ends a poll that waits for messages. If the last poll is not settled, hooks get its messages as failed."""
+        """Ends a poll that waits for messages. Reports the messages of the last poll to hooks as failed, if it is not
+        settled.
+        """
         self.is_closed = True
         self._arrival.set()
         returned, self._returned = self._returned, None

@@ -1,7 +1,8 @@
 """`HandlerCalls`: calls a user's handler, and returns the messages that it did not consume, with the reason.
 
 An `async` handler runs on the loop, a plain function in worker threads. A *run* is several short batches that one
-worker passes to the handler one after another, because changing threads costs as much as many calls of a fast handler.
+worker passes to the handler one after another. This saves thread switches, each as costly as many calls of a fast
+handler.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ Handler = Callable[[Messages], Awaitable[object]] | Callable[[Messages], object]
 # The consumer whose handler runs in the present task or thread.
 HANDLING: Final[ContextVar[object]] = ContextVar("pyrmq_handling", default=None)
 
-# The time after which a thread takes no further batch of its run: other threads may be idle.
+# A thread takes no further batch after this time, because other threads may be idle.
 RUN_SECONDS: Final = 0.005
-# The most seconds for which a fast handler without checkpoints holds the loop.
+# The most seconds for which calls of a fast async handler keep other tasks from running.
 SLICE_SECONDS: Final = 0.002
 MOST_BATCHES_A_RUN: Final = 64
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one handler call: the messages that `failed`, and the exception that is the `reason`, or None.
+    """The result of one handler call: the messages that `failed`, and the `reason`, which is an exception or None.
 
-    `later` and `suspend` are this exception if it is a `ConsumeLater` or `SuspendCurrentQueue`. If `left` is True, the
-    handler did not get the messages, and they are not sent back to the broker for a retry.
+    `later` and `suspend` are the same exception, if it is a `ConsumeLater` or `SuspendCurrentQueue`. If `left` is True,
+    the handler did not get the messages, and they are not sent back to the broker for a retry.
     """
 
     failed: Messages = ()
@@ -64,8 +65,8 @@ CONSUMED: Final = Outcome()
 class CallRun:
     """Batches that one worker passes to the handler one after another. `outcomes` has the results of the ended calls.
 
-    `context` is for the hooks. `seconds` is the total time of the ended calls. After a cancellation, `is_abandoned` is
-    True, and the result of a call under way is ignored.
+    `context` is passed to hooks. `seconds` is the total time of the ended calls. If `is_abandoned`, the result of a
+    call that still runs in a thread is ignored.
     """
 
     batches: list[Messages]
@@ -90,7 +91,7 @@ class CallRun:
 
     def recall(self) -> list[Messages]:
         recalled: list[Messages] = []
-        with suppress(IndexError):  # the thread may take the last batch at this moment
+        with suppress(IndexError):  # the thread may take the last batch meanwhile
             while True:
                 recalled.append(self._waiting.pop())
         if recalled:
@@ -101,9 +102,9 @@ class CallRun:
 class HandlerCalls:
     """A caller of the user's handler. A plain function runs in worker threads, at most `threads` of them at once.
 
-    `batches_a_run` is the number of batches to pass to the handler one after another. It is the number that the handler
-    lately finished in a few milliseconds, at most `most_batches`. Exceptions of the handler are logged as warnings with
-    `warns`, else at the level INFO.
+    `batches_a_run` is the number of batches that a worker may pass to the handler one after another: as many as the
+    handler recently finished in a few milliseconds, at most `most_batches`. Exceptions of the handler are logged as
+    warnings with `warns`, else at the level INFO.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class HandlerCalls:
         """Calls the handler with the run's batches, one after another, and adds each result or error to `run.outcomes`.
 
         After SLICE_SECONDS on the loop, or RUN_SECONDS in a thread, no further call begins, and the other batches stay
-        in the run. If this is cancelled, a thread ends its present call but takes no further batch.
+        in the run. If the task is cancelled, the thread ends its present call but takes no further batch.
         """
         if self.is_async:
             longest = SLICE_SECONDS
@@ -209,9 +210,9 @@ class Stoppable(Protocol):
 
 
 async def stop_consumer(consumer: Stoppable, timeout: float | None, is_handler: bool) -> None:
-    """Stops a consumer and waits until it has stopped. Does not wait if its own handler calls this (`is_handler`)."""
+    """Stops a consumer and waits until it has stopped, unless its own handler calls this (`is_handler`)."""
     if is_handler:
-        HANDLING.set(consumer)  # set in this task alone: the consumer then knows not to wait for its own handler
+        HANDLING.set(consumer)  # makes `stop` not wait for the handler that calls it
     await consumer.stop(timeout)
 
 

@@ -1,7 +1,7 @@
 """A consumer's hooks: functions of the user before and after each call of its handler.
 
-They are passed to a consumer as `hooks=`, and called as `hook_calls` describes. Each call has a context before it and a
-context after it, which share their `properties`. Source: client/hook/ConsumeMessageHook.java, 5.4.0.
+They are the consumer's parameter `hooks`. Their exceptions are logged and change nothing (`hook_calls`). Source:
+client/hook/ConsumeMessageHook.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final, Protocol
 from pyrmq_core.client.hook_calls import check_hooks, methods_of, quietly
 from pyrmq_core.model import ConsumeReturnType, MessageExt, MessageQueue
 
-# common/MixAll.java: the property that names the end of a call.
+# The key in `properties` of the status with which a call ended (common/MixAll.java).
 CONSUME_CONTEXT_TYPE: Final = "ConsumeContextType"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumeContext:
-    """The messages of one call of the handler, all of one queue (client/hook/ConsumeMessageContext.java).
+    """One call of the handler, with its messages, all of one queue (client/hook/ConsumeMessageContext.java).
 
-    `queue`, the messages' topics and the group are without the namespace. After the call, `status` is its result,
-    `success` whether the messages count as consumed, `seconds` its time, and `error` the handler's exception. The
-    contexts before and after a call share the dict `properties`, in which a hook may keep values in between.
+    `queue`, the messages' topics and the group are without the namespace. `status`, `success` (whether the messages
+    count as consumed), `seconds` and the handler's `error` are set after the call. A hook may keep values in the dict
+    `properties`, which the contexts before and after the call share.
     """
 
     consumer_group: str
@@ -46,8 +46,7 @@ class ConsumeContext:
     ) -> ConsumeContext:
         """Returns the context after the call. If `success` is None, only the status SUCCESS counts as success.
 
-        The status TIME_OUT means that the handler took longer than the limit. `success` says if its messages count as
-        consumed.
+        The status TIME_OUT means that the handler took longer than the limit.
         """
         self.properties[CONSUME_CONTEXT_TYPE] = status.name
         succeeded = status is ConsumeReturnType.SUCCESS if success is None else success
@@ -70,7 +69,7 @@ CONSUMER_HOOKS: Final = (("consume_message_before", "consume_message_after"),)
 class ConsumerHooks:
     """A consumer's hooks, called in their order.
 
-    Its truth value is False without hooks. A caller then needs no `ConsumeContext`.
+    The object is false if there are no hooks, so that callers need not create a `ConsumeContext`.
     """
 
     def __init__(self, hooks: Sequence[ConsumeMessageHook]) -> None:

@@ -1,7 +1,7 @@
 """`Intake`: pulls one assigned queue, and puts its messages into the process queue, from which handlers take them.
 
-A consumer that lags far reads ahead with many pulls at once (`Puller.read`). At the queue's end the broker holds one
-pull until a message is stored. Pulling stops while the process queue is full, and pauses after failures.
+A consumer that lags far reads ahead with many pulls at once (`Puller.read`). When no more messages are stored, one pull
+waits at the broker until a message arrives. Pulling stops while the process queue is full, and pauses after failures.
 Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage), 5.4.0.
 """
 
@@ -30,14 +30,14 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 log = logging.getLogger(__name__)
 
-# Reading ahead pays if more messages follow; by default a broker returns at most 32 at once.
+# The consumer reads ahead if more than this many messages follow. By default a broker returns at most 32 for a pull.
 READ_AHEAD_MESSAGES: Final = 64
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
-# The most messages of pulls that are received together, before the next pulls are sent together: a write for each pull
-# costs as much as ten messages.
+# The answers to pulls are received together up to this many messages, and the next pulls are then sent in one write: a
+# write for each pull would cost as much as ten messages.
 JOINED_MESSAGES: Final = 256
 READ_AHEAD_PATIENCE_SECONDS: Final = 1.0
-# The messages that a queue reads at a proxy before the next queue may read.
+# The most messages that are read from one queue through a proxy before another queue may be read.
 TURN_MESSAGES: Final = 1000
 QUICK_ANSWER_SECONDS: Final = 0.1
 FIRST_PAUSE_SECONDS: Final = 0.2
@@ -50,8 +50,8 @@ PULL: Final = "pulling"
 class IntakeSettings:
     """The settings of pulling that all queues of a consumer share. Times are in seconds.
 
-    If there is no message, a broker may hold a pull for `hold`. The pull fails if `timeout` more passes without an
-    answer, so that a hanging broker is noticed. `interval` is the pause after a pull.
+    A broker may hold a pull for up to `hold` while it has no message. If the answer is `timeout` later than that, the
+    pull fails. `interval` is the pause after a pull.
     """
 
     batch_size: int = 32
@@ -63,8 +63,8 @@ class IntakeSettings:
         """Returns two times in seconds: how long the broker may hold the next pull, and the pull's timeout after that.
 
         `failures` is the number of failed pulls in a row. After a failure the broker does not hold the pull, so that a
-        hanging broker is soon noticed. The timeout is then doubled, and after two failures quadrupled, for slow
-        connections.
+        hanging broker is soon noticed. For slow connections, the timeout is then doubled, and after two failures
+        quadrupled.
         """
         if failures == 0:
             return self.hold, self.timeout
@@ -108,10 +108,10 @@ class Gate:
 
 
 class Intake:
-    """A task that pulls one assigned queue, and puts its messages into `process_queue`, which holds at most `limits`.
+    """A task that pulls one assigned queue, and puts its messages into `process_queue` until that exceeds `limits`.
 
     `receiver` decodes and filters the messages. `arrivals` receives reports of new messages and of corrected offsets.
-    `pulled_at` is the time of the broker's last answer, on the loop's clock.
+    `pulled_at` is the time of the last pull or of its answer, by trio's clock.
     """
 
     def __init__(
@@ -129,7 +129,9 @@ class Intake:
         self.receiver = receiver
         self.limits = limits
         self.pulled_at = trio.current_time()
-        self.is_held_back = False  # pulls stopped by flow control or a closed gate are no stall
+        # True while flow control, a closed gate or a lock makes pulling wait, so that the queue does not count as
+        # stalled.
+        self.is_held_back = False
         self._puller = puller
         self._settings = settings
         self._arrivals = arrivals
@@ -162,14 +164,15 @@ class Intake:
             self._room.set()
 
     def pull_anew(self, receiver: Receiver | None = None) -> None:
-        """Cancels the present pull or pause, and pulls again at once, with the filter of `receiver` if it is set."""
+        """Cancels the present pull or pause, and pulls again at once. `receiver`, if set, replaces the old one."""
         self.receiver = receiver or self.receiver
         self._current.cancel()
 
     async def _pull_some(self) -> None:
         """Sends one pull, which the broker holds while there is no message, and reads ahead if many more are stored.
 
-        At a proxy only one queue of the client is pulled at a time, except for pulls held until a message is stored.
+        Through a proxy, only one queue of the client is pulled at a time. Only pulls that the proxy may hold run side
+        by side.
         """
         hold, timeout = self._settings.times(self._failures)
         turn = self._puller.turn(self.process_queue.queue)
@@ -197,9 +200,10 @@ class Intake:
             turn.release()
 
     async def _pull_once(self, hold: float, timeout: float) -> int:
-        """Pulls once, and passes the messages on. Without a message the broker holds the pull for up to `hold` seconds.
+        """Pulls once, and passes the messages on. The broker may hold the pull for `hold` seconds while it has no
+        message.
 
-        The pull fails if there is no answer `timeout` seconds later. Returns the queue's maximum offset if enough
+        The pull fails if there is no answer `timeout` seconds after that. Returns the queue's maximum offset if enough
         messages are left to read ahead, otherwise 0.
         """
         process_queue = self.process_queue
@@ -223,7 +227,7 @@ class Intake:
             self._say_gone(pull.start, pull.next_offset)
         reached = self._deliver(pull)
         if hold and pull.status is PullStatus.NO_NEW_MSG and self.pulled_at - began < QUICK_ANSWER_SECONDS:
-            await trio.sleep(QUICK_ANSWER_SECONDS)  # the broker does not hold pulls
+            await trio.sleep(QUICK_ANSWER_SECONDS)  # prevents a busy loop if the broker does not hold pulls
         more = pull.max_offset - reached
         return pull.max_offset if pull.status is PullStatus.FOUND and more > READ_AHEAD_MESSAGES else 0
 
@@ -256,7 +260,7 @@ class Intake:
                         if pull.status is PullStatus.OFFSET_ILLEGAL:
                             await self._follow(pull)
                         if self._deliver(pull) < pull.next_offset:
-                            return  # the rest is pulled again when there is room
+                            return  # the other messages are pulled again when there is room
                     if not waits and not process_queue.has_room(limits):
                         return
                     await self._wait_for_room()
@@ -266,11 +270,11 @@ class Intake:
     async def _follow(self, moved: RawPull) -> Never:
         """Continues at the offset to which the broker moved the group, after a reset or because old messages expired.
 
-        A queue that is being dropped only stores that offset in place of its own. The pause keeps a broker that moves
-        every pull from causing a busy loop.
+        If the queue was dropped before, only the offset is stored. A short pause prevents a busy loop with a broker
+        that moves the group at every pull.
         """
         process_queue = self.process_queue
-        if 0 < process_queue.position < moved.min_offset:  # a new group, at 0, misses nothing
+        if 0 < process_queue.position < moved.min_offset:  # a new group that begins at 0 misses nothing
             self._say_gone(process_queue.position, moved.min_offset)
         was_dropped = process_queue.is_dropped
         process_queue.correct(moved.next_offset)

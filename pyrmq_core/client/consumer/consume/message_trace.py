@@ -1,9 +1,8 @@
 """Message trace of a consumer: reports each message before and after its handler to the trace topic.
 
-`ConsumerTracer` is a hook that the consumer adds itself, and `TraceDispatcher` sends its records. Trace messages are
-not traced, nor messages whose broker switched their trace off. Brokers before 5.0 store no region with a message. The
-record then has none, as with Java's consumer of 4.9.7 (that of 5.4.0 writes no record). Source:
-client/trace/hook/ConsumeMessageTraceHookImpl.java.
+`ConsumerTracer` is a hook that the consumer adds itself, and `TraceDispatcher` sends its records. It does not trace
+trace messages, nor messages whose broker switched their trace off. A record has no region if the broker is older than
+5.0. Source: client/trace/hook/ConsumeMessageTraceHookImpl.java.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class TracedCall:
 class ConsumerTracer(TraceDispatcher):
     def consume_message_before(self, context: ConsumeContext) -> None:
         traced = tuple(message for message in context.messages if self._is_traced(message))
-        if not traced or not self.has_room(2 * len(traced)):  # records before and after the call
+        if not traced or not self.has_room(2 * len(traced)):  # one record before the call, one after it
             return
         call = TracedCall(unique_ids(1)[0], traced)
         context.properties[TRACE_CONTEXT] = call
@@ -51,7 +50,7 @@ class ConsumerTracer(TraceDispatcher):
             )
 
     def consume_message_after(self, context: ConsumeContext) -> None:
-        """Records how the call ended. Its time is divided evenly among its messages."""
+        """Records how the call ended. The call's duration is divided evenly among its messages."""
         call = context.properties.get(TRACE_CONTEXT)
         if not isinstance(call, TracedCall):
             return

@@ -1,7 +1,7 @@
-"""Observers of a consumer's handler calls and polls, which report them to its hooks. Polls are also counted.
+"""Observers, which report a consumer's handler calls or polls to its hooks. Polls are also counted.
 
-For a lite pull consumer, the time from the end of one poll to the beginning of the next counts as a handler call. Java
-calls both hooks before the poll returns.
+In a lite pull consumer, the time from the end of one poll to the beginning of the next is reported as a handler call.
+Java reports it as begun and ended before the poll returns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyrmq_core.protocol.messages.namespaces import without_namespace
 
 
 class CallObserver:
-    """An object that reports handler calls to the hooks of one consumer. `group` is without the namespace."""
+    """An object that reports one consumer's handler calls to its hooks. `group` is without the namespace."""
 
     def __init__(self, hooks: ConsumerHooks, group: str, namespace: str | None) -> None:
         self.has_hooks = bool(hooks)
@@ -50,7 +50,7 @@ def _status(outcome: Outcome) -> ConsumeReturnType:
 
 
 class PollObserver:
-    """An object that reports polls to the hooks of one consumer, and counts them. `group` is without the namespace."""
+    """An object that reports one consumer's polls to its hooks, and counts them. `group` is without the namespace."""
 
     def __init__(self, hooks: ConsumerHooks, group: str, namespace: str | None) -> None:
         self._hooks = hooks

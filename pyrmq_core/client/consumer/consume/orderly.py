@@ -1,7 +1,7 @@
 """`OrderlyService`: passes the messages of each queue to a handler in their order, one batch after another.
 
-In a clustering group a queue is consumed only while its broker holds the lock for this client. A failed batch is tried
-again before any later message. Source: client/impl/consumer/ConsumeMessageOrderlyService.java, 5.4.0.
+In a clustering group a queue is consumed only while its broker keeps the queue locked for this client. A failed batch
+is tried again before any later message. Source: client/impl/consumer/ConsumeMessageOrderlyService.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_SUSPENSION_SECONDS: Final = 30.0
 class OrderlyService:
     """A service that calls the handler with one batch of a queue at a time, for at most `workers` queues at once.
 
-    Broadcasting consumers have no `locks`, because each reads every queue. `most_tries` is None without a limit.
+    Broadcasting consumers have no `locks`, because each reads every queue. `most_tries` is None if there is no limit.
     """
 
     def __init__(
@@ -151,13 +151,14 @@ class OrderlyService:
         return again
 
     async def _is_dead(self, message: MessageExt) -> bool:
-        """Sends a message that has no tries left to the group's retry topic, and returns True if it is stored there.
+        """Sends a message without tries left to the group's retry topic, and returns True if it is stored there.
 
-        The broker moves it to the dead-letter topic. Returns False for a message with tries left.
+        The broker then moves it to the dead-letter topic. A message with tries left is not sent, and the result is
+        False.
         """
         if self._send_back is None or self._most_tries is None or message.reconsume_times < self._most_tries:
             return False
-        # Sent without a delay, since 4.9 would apply it to a dead letter as well.
+        # A 4.9 broker would apply a delay to a dead letter as well.
         return await self._send_back.send_to_retry_topic(message, 0)
 
     def _suspension_of(self, outcome: Outcome) -> float:
@@ -169,7 +170,7 @@ class OrderlyService:
     async def _renew_locks(self, locks: QueueLocks) -> None:
         await trio.sleep(FIRST_RENEWAL_SECONDS)
         while True:
-            # A lost queue whose handler still hangs is left out: its next owner locks it.
+            # A dropped queue is not locked again, even if its handler still runs, since its next owner needs the lock.
             if own := [assigned.queue for assigned in self._arrived if not assigned.process_queue.is_dropped]:
                 await locks.lock(own)
             await trio.sleep(RENEW_SECONDS)

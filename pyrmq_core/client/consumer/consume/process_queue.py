@@ -16,7 +16,7 @@ from pyrmq_core.model import MessageExt, MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class FlowLimits:
-    """The most that one process queue holds: messages, bytes of bodies, and the span of offsets (None: no limit)."""
+    """The limits above which a process queue is full: messages, bytes of bodies, span of offsets (None: no limit)."""
 
     messages: int = 1000
     bytes: int = 100 * 1024 * 1024
@@ -26,9 +26,9 @@ class FlowLimits:
 class ProcessQueue:
     """The pulled messages of one queue, until they are consumed.
 
-    `position` is the offset of the next pull, and `waiting` the messages that no handler has yet, in their order. A
-    queue that was dropped accepts no more messages, although the answer to its last pull may still arrive. `corrected`
-    is the offset to which the broker moved the group, for example by a reset, or None.
+    `position` is the offset of the next pull. `waiting` has the messages that no handler has yet, in their order. A
+    dropped queue accepts no more messages, although the answer to its last pull may still arrive. `corrected` is the
+    offset to which the broker moved the group, for example after a reset, or None.
     """
 
     __slots__ = (
@@ -51,8 +51,8 @@ class ProcessQueue:
         self.corrected: int | None = None
         self.bytes = 0
         self.waiting: deque[MessageExt] = deque()
-        self._outstanding: deque[int] = deque()  # the offsets that were put in, from the lowest that is not consumed
-        self._consumed: set[int] = set()  # offsets of consumed messages that still wait for a lower one
+        self._outstanding: deque[int] = deque()  # offsets of pulled messages, from the lowest unconsumed one on
+        self._consumed: set[int] = set()  # consumed offsets above the lowest unconsumed one
 
     def __len__(self) -> int:
         return len(self._outstanding) - len(self._consumed)
@@ -61,7 +61,7 @@ class ProcessQueue:
     def offset_to_commit(self) -> int:
         """The lowest offset that is not consumed, or `position` if all pulled messages are consumed.
 
-        Once the broker has moved the group to another offset (`corrected`), it is that offset, even if handlers still
+        If the broker has moved the group to another offset (`corrected`), it is that offset, even while handlers still
         finish messages.
         """
         if self.corrected is not None:
@@ -95,12 +95,12 @@ class ProcessQueue:
         return [waiting.popleft() for _ in range(min(most, len(waiting)))]
 
     def give_back(self, messages: Sequence[MessageExt]) -> None:
-        """Puts messages back to the front, so that `take` returns them again. Does nothing if the queue is dropped."""
+        """Puts messages back in front, so that `take` returns them next. Does nothing if the queue is dropped."""
         if not self.is_dropped:
             self.waiting.extendleft(reversed(messages))
 
     def finish(self, messages: Sequence[MessageExt]) -> None:
-        """Records that messages are consumed. Ignores those that were consumed already."""
+        """Records that messages are consumed. Ignores messages that were consumed before."""
         outstanding, consumed = self._outstanding, self._consumed
         if not consumed and [message.queue_offset for message in messages] == [*islice(outstanding, len(messages))]:
             self.bytes -= sum([len(message.body) for message in messages])

@@ -1,8 +1,8 @@
 """`QueueLocks`: the locks at brokers that reserve queues for one orderly consumer of a group (requests 41, 42).
 
-A broker's lock lasts 60 s. This client renews it every 20 s, and relies on it for 30 s. A lock that is not released
-blocks its queue for the group until the 60 s end. So this client has to learn of every lock that it gets: a request
-under way goes on even if its caller is cancelled, and a lock that is granted too late is released. Source:
+A lock lasts 60 s at its broker. This client renews it every 20 s, and relies on it for 30 s. A lock that is not
+released blocks its queue for the group until the 60 s end. So the client receives the answer to each lock request, even
+if the caller is cancelled, and releases a lock that is no longer wanted. Source:
 client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock), ProcessQueue.java, 5.4.0.
 """
 
@@ -34,7 +34,7 @@ LOCK: Final = "locking queues at"
 
 
 class QueueLocks:
-    """The locks on queues that brokers hold for one client of a group. Times are in seconds of the loop's clock."""
+    """The locks on queues that brokers keep for one client of a group."""
 
     def __init__(self, client: ClientSession, group: str, problems: Problems) -> None:
         self._client = client
@@ -42,7 +42,7 @@ class QueueLocks:
         self._problems = problems
         self._not_given_back = RareLine()
         self._locked_at: dict[MessageQueue, float] = {}
-        self._wanted: dict[MessageQueue, None] = {}  # locks requested, and neither refused nor released since
+        self._wanted: dict[MessageQueue, None] = {}  # locks that were requested, and neither refused nor released
         self.changed = trio.Event()
 
     @property
@@ -57,8 +57,8 @@ class QueueLocks:
     async def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
         """Requests the locks and returns the queues that are now locked for this client.
 
-        If the broker does not answer, a queue keeps its lock until the lock expires. A queue that another client has
-        locked loses its lock here at once. A cancelled call ends after `LOCK_TIMEOUT_SECONDS` at most.
+        If the broker does not answer, an earlier lock is relied on until it expires. If another client has locked the
+        queue, the lock is given up at once. A cancelled call still waits for the answers, up to `LOCK_TIMEOUT_SECONDS`.
         """
         locked: set[MessageQueue] = set()
         self._wanted.update(dict.fromkeys(queues))

@@ -1,4 +1,4 @@
-"""Decodes pulled records into the messages that handlers receive: filtered, and with their original topics. Pure.
+"""Decodes pulled records into the messages that handlers receive, filtered and with their original topics. Pure.
 
 Sources: client/impl/consumer/PullAPIWrapper.java (processPullResult), DefaultMQPushConsumerImpl.java
 (resetRetryAndNamespace), 5.4.0.
@@ -22,10 +22,10 @@ RULES: Final = BodyRules(verify_crc=True, max_body_bytes=MAX_BODY_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """A decoder of the records pulled from one queue into the messages that pass the subscription's `filter`.
+    """A decoder, which turns the records pulled from one queue into the messages that pass the subscription's `filter`.
 
-    Topics of these messages are without the consumer's `namespace`, and a message of the retry topic has its original
-    topic. `rules` say how bodies are checked and decompressed.
+    It removes the consumer's `namespace` from topics, and gives a message of the retry topic its original topic.
+    `rules` say how bodies are checked and decompressed.
     """
 
     filter: Filter
@@ -35,8 +35,9 @@ class Receiver:
     def messages(self, pull: RawPull, *, allow_gaps: bool = False) -> tuple[list[MessageExt], int]:
         """Returns the messages of a pull that pass the filter, in offset order, and the offset of the next pull.
 
-        That offset is lower than the pull's own next offset if the decompressed bodies are too large together. Raises
-        `RecordError` for unreadable records, and `DataLost` for offsets without a message unless `allow_gaps`.
+        If the decompressed bodies are too large together, the result ends early, and its offset is lower than the
+        pull's next offset. Raises `RecordError` for unreadable records, and `DataLost` for offsets without a message
+        unless `allow_gaps`.
         """
         own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
         messages, left_out = messages_of(pull, own, self.rules, allow_gaps=allow_gaps)

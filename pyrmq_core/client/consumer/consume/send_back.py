@@ -1,7 +1,7 @@
 """`SendBack`: sends messages back to a broker, which delivers them again or moves them to the dead-letter topic.
 
-A request (36) makes the message's broker store it again. If that fails, or the message lies in a batch record, a copy
-is sent to the group's retry topic like any message. Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java
+The request CONSUMER_SEND_MSG_BACK (36) makes the broker store the message again. If it fails, or for a message in a
+batch record, a copy is sent to the group's retry topic. Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java
 (sendMessageBack), ConsumeMessageOrderlyService.java (sendMessageBack), 5.4.0.
 """
 
@@ -42,7 +42,7 @@ DEAD_LETTER: Final = -1
 
 
 class SendBack:
-    """The path by which failed messages of one group go back to their brokers, to be delivered again.
+    """A sender of one group's failed messages back to their brokers, which deliver them again.
 
     `max_reconsume_times` is the number of tries after the first.
     """
@@ -57,9 +57,9 @@ class SendBack:
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
         """Sends a message back. Returns whether it is stored, for another try or in the group's dead-letter topic.
 
-        `queue` is the queue from which the message was pulled. With `delay_level` 0 the broker chooses by the number of
-        tries, -1 moves the message to the dead-letter topic. A message of a batch record is sent to the retry topic,
-        since its broker could return only the whole batch.
+        `queue` is the queue from which the message was pulled. With `delay_level` 0 the delay grows with the number of
+        tries, and -1 moves the message to the dead-letter topic. A message of a batch record is sent to the retry
+        topic, since the broker could only store the complete batch again.
         """
         if message.sys_flag & BATCH_RECORD:
             return await self.send_to_retry_topic(message, _level(message, delay_level))
@@ -82,9 +82,10 @@ class SendBack:
         return True
 
     async def send_to_retry_topic(self, message: MessageExt, delay_level: int) -> bool:
-        """Sends a copy, with one more try counted, to the group's retry topic. Returns whether it is stored.
+        """Sends a copy of the message, with one more try counted, to the group's retry topic. Returns whether it is
+        stored.
 
-        The broker moves a message with too many tries to the dead-letter topic.
+        If the message has had too many tries, the broker moves the copy to the dead-letter topic.
         """
         try:
             await self._sender.send(

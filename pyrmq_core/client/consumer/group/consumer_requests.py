@@ -1,8 +1,8 @@
 """Passes brokers' requests to the consumer of the group that a request names.
 
-A client without a consumer of the group answers as Java's ClientRemotingProcessor does: it refuses requests for
+If the client has no consumer of the group, it answers as Java's ClientRemotingProcessor does. It refuses requests for
 the running info (307) and direct consumption (309), answers the status request (221) with an empty table, and does not
-answer notifications (40) and resets (220). The connection refuses an unreadable body, with the fault as the remark.
+answer notifications (40) and resets (220).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyrmq_core.protocol.requests.client.reset_consumer_offset import ResetConsu
 
 log = logging.getLogger(__name__)
 
-# A broker waits 10 s for the result; Java's listener may take any time.
+# The limit on a direct consumption. A broker waits only 10 s for the result, and Java's listener may take any time.
 CONSUME_SECONDS: Final = 60.0
 CONSUMED_AT_ONCE: Final = 16
 
@@ -50,8 +50,8 @@ class ConsumerMember(Protocol):
 class ConsumerRequests:
     """The client's consumers by group, and the handlers of the requests that brokers send to them.
 
-    These requests are notices of changed members (40), resets (220), and requests for offsets (221), running info (307)
-    and direct consumption (309).
+    The requests are notices of changed members (40), resets of offsets (220), queries of offsets (221) and of the
+    running info (307), and direct consumption of a message (309).
     """
 
     def __init__(self, *, consume_seconds: float = CONSUME_SECONDS) -> None:

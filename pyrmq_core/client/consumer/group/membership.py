@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 PASSIVELY: Final = "CONSUME_PASSIVELY"
 ACTIVELY: Final = "CONSUME_ACTIVELY"
-# Limits the reports about a broker that returns a different text each time.
+# The most differences that are logged, in case a broker returns a different text each time.
 MOST_REPORTS: Final = 100
 LEAST_SECONDS: Final = 1.0
 
@@ -83,7 +83,7 @@ class Membership:
         self._note()
 
     def renew_version(self, topic: str) -> None:
-        """Gives a subscription a newer version, as Java's clients do when the consumer's queues change."""
+        """Gives a subscription a newer version, as Java's clients do when the queues of the consumer change."""
         subscription = self._subscriptions.get(topic)
         if subscription is not None:
             self._subscriptions[topic] = Subscription(
@@ -106,11 +106,11 @@ class Membership:
             await self._client.heartbeats.send_round()
 
     def announce_soon(self) -> None:
-        """Makes `run` send a heartbeat. Changes at about the same time share one heartbeat."""
+        """Makes `run` send a heartbeat, which reports all changes made until then."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Sends heartbeats to all brokers after changes, at most once a second, as long as the consumer runs."""
+        """Sends heartbeats to all brokers after changes, at most one a second, until it is cancelled."""
         while True:
             await self._changed.wait()
             self._changed, began = trio.Event(), trio.current_time()
@@ -124,10 +124,9 @@ class Membership:
             await self._client.heartbeats.remove(consumer=self._group)
 
     async def report_differences(self) -> None:
-        """Logs where this consumer's subscriptions differ from those that brokers keep for its group, each once.
+        """Logs, once each, the differences of this consumer's subscriptions from those that brokers keep for its group.
 
-        A broker keeps the newest subscription to a topic for all members. So members with different subscriptions lose
-        messages.
+        A broker keeps the newest subscription to a topic for all members, so members with different ones lose messages.
         """
         for broker in self._client.routes.brokers:
             if broker.master is None:
@@ -163,7 +162,7 @@ class Membership:
         question = Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": self._group})
         answer = await self._client.call(address, question)
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return {topic: own.data() for topic, own in self._subscriptions.items()}  # this group is unknown there
+            return {topic: own.data() for topic, own in self._subscriptions.items()}  # the group is unknown there
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, question.code, address)
         table = load_object(answer.body, "consumer connections").get("subscriptionTable")

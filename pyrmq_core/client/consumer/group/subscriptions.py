@@ -24,7 +24,7 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 class Subscription:
     """A subscribed topic, with its namespace, and the filter for it. `version_ms` is the time of the last change.
 
-    Brokers keep the subscription with the highest version for the whole group, so all members should have equal ones.
+    Brokers use the subscription with the highest version for the complete group, so all members need equal ones.
     """
 
     topic: str
@@ -57,7 +57,7 @@ def filter_of(tags: str, sql: str | None) -> Filter:
 
 
 def check_subscribed_topic(topic: str) -> None:
-    """Raises `InvalidArgument` for an invalid topic name, RocketMQ's own topics, and retry topics."""
+    """Raises `InvalidArgument` for an invalid topic name, a system topic (but the trace topic), and a retry topic."""
     check_topic(topic)
     if is_system_topic(topic) and topic != TRACE_TOPIC:
         raise InvalidArgument(f"topic {topic} is RocketMQ's own; consumers cannot subscribe to it")

@@ -1,1 +1,1 @@
-"""The offsets of a group's queues: where reading starts, how far messages are consumed, and where this is stored."""
+"""The consumed offset of each queue: where reading starts, how it advances, and where it is stored."""

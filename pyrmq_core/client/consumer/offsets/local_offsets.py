@@ -1,8 +1,8 @@
 """`LocalOffsetStore`: keeps a broadcasting consumer's offsets in a local file (LocalFileOffsetStore.java).
 
-The file is read and written in a worker thread. If the client has an instance name, the file's folder is named as in
-Java, `ip@instance`, and is found again at the next start. Without an instance name the folder has the client id, which
-is new at each start, so the consumer then begins without stored offsets.
+The file is read and written in a worker thread. If the client has an instance name, the file's folder is named
+`ip@instance`, as in Java, so the next start finds the offsets. Without an instance name the folder is named after the
+client id, which is new at each start, so the consumer begins without stored offsets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class LocalOffsetStore(OffsetsInMemory):
             return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Writes the file and syncs it to disk, if any offset has changed. `confirmed` makes no difference."""
+        """Writes the changed offsets to the file, if there are any, and syncs it to disk. `confirmed` makes no
+        difference.
+        """
         async with self._lock:
             changed = self._changed(queues, confirmed=confirmed)
             if not changed:

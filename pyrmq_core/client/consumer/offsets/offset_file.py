@@ -1,12 +1,12 @@
 """The file of a broadcasting consumer's offsets, with Java's path and format. Every function here blocks.
 
 The file is `<directory>/<client id>/<group>/offsets.json`, and its previous version has the suffix `.bak`. Java can
-read both. Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java (string2File).
+read both, except offsets beyond 32 bits (5.4.0). Source: client/consumer/store/LocalFileOffsetStore.java,
+common/MixAll.java (string2File).
 
-The table's keys are queues. Java's fastjson writes such a key as a JSON object, which standard JSON does not allow.
-This module also reads keys that are strings: the text of that object, or of `MessageQueue.toString`, which Jackson
-writes. 5.4.0 does not read back an offset beyond 32 bits. Source: client/consumer/store/OffsetSerializeWrapper.java,
-5.4.0 and 4.9.7.
+The keys of the table of offsets are queues. Java's fastjson writes such a key as a JSON object, although JSON requires
+a string. This module also reads strings as keys: the text of that object, or of `MessageQueue.toString`, which Jackson
+writes. Source: client/consumer/store/OffsetSerializeWrapper.java, 5.4.0 and 4.9.7.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _queue_of(name: str) -> MessageQueue:
 
 DEFAULT_FOLDER: Final = ".rocketmq_offsets"
 FILE_NAME: Final = "offsets.json"
-# The mark of an escaped name, of which Java has none: the name itself cannot be a folder's name.
+# The first character of an escaped name, for a client id or group that cannot be a folder's name. Java escapes nothing.
 ESCAPED: Final = "="
 
 
@@ -75,7 +75,7 @@ class OffsetFile:
         return self._read()[0]
 
     def merge(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Writes the offsets of these queues to the file, which keeps its offsets of all other queues.
+        """Writes the offsets of these queues to the file. The offsets of all other queues stay in it.
 
         Raises `StoreError` if the file cannot be read or written. The old offsets can then still be read.
         """
@@ -86,8 +86,8 @@ class OffsetFile:
     def writing(self, offsets: Mapping[MessageQueue, int], *, keep_previous: bool) -> Iterator[str]:
         """Writes the file in steps, and yields the name of each step before it, so that tests can stop there.
 
-        At any step, either the old or the new offsets can be read. `keep_previous` is False for a damaged file, which
-        must not replace the backup.
+        After any step, either the old or the new offsets can be read. `keep_previous` is False for a damaged file,
+        which must not replace the backup.
         """
         fresh = self.path.with_name(f"{FILE_NAME}.tmp")
         try:
@@ -134,9 +134,9 @@ class OffsetFile:
 
 
 def folder_name(name: str) -> str:
-    """Returns the folder of a client id or group: the name itself, as in Java, or an escaped name.
+    """Returns the folder's name for a client id or group: the name itself, as in Java, or an escaped name.
 
-    A name is escaped if it would lead out of the folder, if some system refuses it, or if it looks like an escaped
+    A name is escaped if it leads out of the folder, has characters that a system may refuse, or looks like an escaped
     name.
     """
     is_plain = name.isprintable() and name not in ("", ".", "..") and not set(name) & {"/", "\\"}
@@ -153,7 +153,9 @@ def _default_folder() -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Creates a folder and its parents, and syncs each parent, since a power cut may otherwise remove them."""
+    """Creates a folder and its parents. Syncs each parent to disk, since a power cut may otherwise remove the new
+    folder.
+    """
     if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)

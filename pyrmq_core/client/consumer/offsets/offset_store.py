@@ -1,7 +1,8 @@
 """`OffsetStore`: stores how far each queue is consumed. `RemoteOffsetStore` stores it at the brokers.
 
-Source: client/consumer/store/OffsetStore.java, RemoteBrokerOffsetStore.java (5.4.0). Java sends every offset every 5 s.
-Here an offset is sent when it has changed, and once a minute, since a crashed broker loses its last offsets.
+Java sends every offset every 5 s. Here an offset is sent when it has changed, and once a minute, since a crashed broker
+loses the offsets that it received last. Source: client/consumer/store/OffsetStore.java, RemoteBrokerOffsetStore.java
+(5.4.0).
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ class OffsetStore(Protocol):
         """
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Stores the changed offsets of these queues.
+        """Stores the changed offsets of these queues. A failure is logged, and the next call stores the offset again.
 
-        A failure is logged, and the offset is stored the next time. With `confirmed` the call returns when the store
-        has acknowledged the offsets, and also stores offsets that were sent before but never acknowledged.
+        With `confirmed` the call returns when the store has acknowledged the offsets, including offsets that were sent
+        before but never acknowledged.
         """
 
     def forget(self, queue: MessageQueue) -> None: ...
@@ -61,7 +62,7 @@ class RemoteOffsetStore(OffsetsInMemory):
         super().__init__()
         self._lookups = lookups
         self._problems = problems
-        # One commit of a queue at a time: a late commit must not overwrite a newer commit.
+        # By broker: commits follow one another, since a late commit would overwrite a newer one.
         self._locks: dict[str, trio.Lock] = {}
         self._all_sent_at: float | None = None
 
@@ -71,8 +72,8 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def stored(self, queue: MessageQueue) -> int | None:
         """Returns the group's committed offset at the broker, or None if there is none.
 
-        If the group has committed none, a broker may answer 0 all the same: a 4.9 broker does so for every queue, a
-        later one for a queue that still has its first message.
+        Some brokers answer 0 if the group has committed none: 4.9 does so for every queue, 5.x for a queue that still
+        has its first message.
         """
         before = self.known(queue)
         offset = await self._lookups.committed(queue, zero_if_young=True)
@@ -80,14 +81,13 @@ class RemoteOffsetStore(OffsetsInMemory):
             return None
         self._adopt(queue, offset, before)
         if offset == 0:
-            self._send_again([queue])  # the broker then has an offset of the group, as after a Java client
+            self._send_again([queue])  # the next `persist` commits it, as a Java client does
         return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
         """Sends the changed offsets as one-way requests, or with `confirmed` as requests that brokers answer.
 
-        In each call, the first request to each broker is one that it answers: a refused one-way request would go
-        unnoticed.
+        The first request to each broker is always one that the broker answers, so that a refusal is noticed.
         """
         now = trio.current_time()
         if self._all_sent_at is None:
@@ -106,7 +106,9 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def _persist_at(
         self, broker_name: str, queues: list[MessageQueue], confirmed: bool, permits: trio.Semaphore
     ) -> None:
-        """Stores the changed offsets of one broker's queues: first one alone, and the others if the broker answered."""
+        """Stores the changed offsets of one broker's queues: the first one alone, and the others if the broker
+        answered.
+        """
         async with self._locks.setdefault(broker_name, trio.Lock()):
             changed = list(self._changed(queues, confirmed=confirmed).items())
             if changed and await self._commit(*changed[0], True, permits):
@@ -133,15 +135,15 @@ class RemoteOffsetStore(OffsetsInMemory):
             return True
 
 
-# The default start by TIMESTAMP: this long before the consumer was made.
+# Without a timestamp, a start by TIMESTAMP begins this long before the consumer was created.
 DEFAULT_AGE: Final = timedelta(minutes=30)
 
 
 class StartOffsets:
     """The rule for the offset at which a consumer begins to read an assigned queue.
 
-    It is the stored offset, or without one the offset by `where`: the first, the last, or that of the time `timestamp`.
-    Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
+    It is the stored offset. If there is none, `where` decides: the first offset, the last, or that of the time
+    `timestamp`. Source: client/impl/consumer/RebalancePushImpl.java, computePullFromWhereWithException (5.4.0).
     """
 
     def __init__(
@@ -157,16 +159,12 @@ class StartOffsets:
         self._when_ms = first_millisecond(datetime.now(UTC) - DEFAULT_AGE if timestamp is None else timestamp)
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Returns the queue's stored offset, or without one the offset by the consumer's `consume_from_where`.
-
-        Raises `RocketMQError` if an offset cannot be read from its broker or file.
-        """
         stored = await self._store.stored(queue)
         if stored is not None:
             return stored
         match self._where, is_retry_topic(queue.topic):
             case (ConsumeFromWhere.FIRST_OFFSET, _) | (ConsumeFromWhere.LAST_OFFSET, True):
-                # The lowest offset may be higher than 0: the broker then answers the first pull with the lowest offset.
+                # If the lowest offset is higher than 0, the broker answers the first pull with it.
                 return 0
             case (ConsumeFromWhere.LAST_OFFSET, False) | (ConsumeFromWhere.TIMESTAMP, True):
                 return await self._lookups.max_offset(queue)

@@ -1,7 +1,7 @@
 """`OffsetsInMemory`: the consumed offsets of queues, and for each the value that was last sent to a broker or file.
 
-An offset counts as changed if it differs from the value sent last. So an offset that advances while it is being sent is
-sent again the next time. Source: client/consumer/store/ControllableOffset.java (5.4.0).
+An offset counts as changed if it differs from the value sent last. So an offset that advances during a send is sent
+again by the next one. Source: client/consumer/store/ControllableOffset.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pyrmq_core.model import MessageQueue
 
 
 class ConsumedOffset:
-    """The consumed offset of one queue, the value last `sent` to the broker or file, and the last `confirmed` one.
+    """The consumed offset of one queue, with the values last `sent` to a broker or file and last `confirmed` by it.
 
-    `sent` and `confirmed` are None while a send is under way, when it is unknown which value is stored.
+    Both are None during a send, when it is unknown which value is stored.
     """
 
     __slots__ = ("confirmed", "is_frozen", "offset", "sent")
@@ -26,7 +26,6 @@ class ConsumedOffset:
         self.confirmed: int | None = None
 
     def begin_sending(self) -> int:
-        """Returns the offset to send. Until the send ends, `sent` and `confirmed` are None."""
         self.sent = self.confirmed = None
         return self.offset
 
@@ -45,10 +44,10 @@ class OffsetsInMemory:
         self._offsets: dict[MessageQueue, ConsumedOffset] = {}
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Sets the consumed offset of the queue in memory, except after `freeze`.
+        """Sets the consumed offset of the queue in memory. Does nothing after `freeze`.
 
-        With `increase_only` an offset that is lower than the present one changes nothing. Otherwise the offset may go
-        back, and is sent the next time even if it equals the value that was sent last.
+        With `increase_only` a lower offset is ignored. Otherwise the offset may go back, and it is sent the next time
+        even if it equals the value that was sent last.
         """
         entry = self._offsets.get(queue)
         if entry is None:
@@ -59,7 +58,7 @@ class OffsetsInMemory:
                 entry.sent = entry.confirmed = None
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Sets the queue's offset, which `update` then does not change until `forget` is called."""
+        """Sets the queue's offset. `update` then does not change it until `forget` is called."""
         entry = self._offsets.setdefault(queue, ConsumedOffset(offset))
         entry.offset, entry.is_frozen = offset, True
 
@@ -80,11 +79,11 @@ class OffsetsInMemory:
         return {queue: entry for queue, entry in entries.items() if entry.is_changed(confirmed=confirmed)}
 
     def _adopt(self, queue: MessageQueue, stored: int, before: int | None) -> None:
-        """Sets the offset in memory to the offset that the broker or file has, unless a newer one waits to be stored.
+        """Sets the offset in memory to the `stored` offset of the broker or file, unless a newer one has to be stored.
 
-        `before` is the offset that was in memory when reading the `stored` one began. If the offset in memory has
-        changed since, it is kept. Java's OffsetStore.readOffset does this too, since a later pull would otherwise
-        commit the older value in memory.
+        `before` is the offset that was in memory when reading the stored offset began. If it has changed since, it
+        stays. Java sets the offset in memory, too (OffsetStore.readOffset), since a pull would otherwise commit the
+        older value.
         """
         entry = self._offsets.get(queue)
         if entry is None and before is None:

@@ -1,1 +1,1 @@
-"""Consuming by pop: single messages with a receipt and an invisible time, for any number of workers."""
+"""Consuming by pop: any number of workers take single messages, each with a receipt and an invisible time."""

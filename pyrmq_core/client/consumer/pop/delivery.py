@@ -1,4 +1,4 @@
-"""`PopDelivery`: one popped message, until it is acknowledged, given back, or its invisible time ends."""
+"""`PopDelivery`: one popped message, until it is acknowledged or given back, or its invisible time ends."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pyrmq_core.protocol.requests.pop.receipt import Receipt
 
 log = logging.getLogger(__name__)
 
-# The time for giving a message back behind an exception or a cancellation.
+# The time limit for giving a message back after an exception or a cancellation.
 LEAVING_SECONDS: Final = 3.0
-# The looks in one invisible time for messages that have spent half of it.
+# How often within one invisible time it is checked which messages have spent half of it.
 LOOKS: Final = 6
 
 
@@ -53,7 +53,7 @@ class PopDelivery(AsyncOnly):
 
     async def ack(self) -> None:
         """Acknowledges the message. If its invisible time has ended, another worker may have received it."""
-        try:  # a turn of the loop less for each message
+        try:  # saves a round of the loop for each message
             self._turn.acquire_nowait()
         except trio.WouldBlock:
             await self._turn.acquire()
@@ -74,8 +74,8 @@ class PopDelivery(AsyncOnly):
     async def give_back(self, delay: float | None = None) -> None:
         """Has the message delivered again after `delay` seconds.
 
-        The default grows with the number of deliveries, from 10 seconds to 2 hours, and is 1 second for an ordered pop.
-        A message that was delivered again `max_reconsume_times` times moves to the dead-letter topic instead.
+        The default delay grows with the number of deliveries from 10 seconds to 2 hours. It is 1 second for an ordered
+        pop. A message that was delivered again `max_reconsume_times` times moves to the dead-letter topic instead.
         """
         milliseconds = None if delay is None else 1 if check_wait("delay", delay) == 0 else invisible_ms("delay", delay)
         async with self._turn:
@@ -100,8 +100,8 @@ class PopDelivery(AsyncOnly):
 
     @property
     def _turn(self) -> trio.Lock:
-        """An extension replaces the receipt, so the requests about one message go one after another."""
-        if self._lock is None:  # few messages of a run need one
+        """The lock that makes requests about a message follow one another, since an extension replaces the receipt."""
+        if self._lock is None:  # created at its first use, since few messages of `PopConsumer.run` need it
             self._lock = trio.Lock()
         return self._lock
 
@@ -178,9 +178,9 @@ class PopDelivery(AsyncOnly):
 
 
 async def acknowledge(deliveries: Sequence[PopDelivery]) -> None:
-    """Acknowledges messages of one topic and broker in one request. Raises its error, after which none is settled.
+    """Acknowledges messages of one topic and broker in one request. If that fails, raises its error and settles none.
 
-    They are not extended meanwhile. No other task may settle one of them.
+    The messages are not extended meanwhile, and no other task may settle them.
     """
     locks = []
     for delivery in deliveries:
@@ -189,7 +189,7 @@ async def acknowledge(deliveries: Sequence[PopDelivery]) -> None:
             locks.append(delivery._lock)
     try:
         for lock in locks:
-            async with lock:  # behind an extension under way
+            async with lock:  # waits for an extension under way
                 pass
         first = deliveries[0]
         await first._requests.ack(first._topic, [delivery._receipt for delivery in deliveries])
@@ -204,7 +204,7 @@ async def acknowledge(deliveries: Sequence[PopDelivery]) -> None:
 async def give_back_unused(deliveries: Iterable[PopDelivery]) -> None:
     """Gives received messages back, also in a cancelled task. Does not raise.
 
-    The first message of a lite topic gives back all that its pop took from there.
+    Giving back one message of a lite topic gives back all that the same pop took there, so only the first one is sent.
     """
     firsts: dict[object, PopDelivery] = {}
     for delivery in deliveries:

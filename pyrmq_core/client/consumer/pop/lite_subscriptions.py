@@ -1,8 +1,7 @@
 """`LiteSubscriptions`: the lite topics to which a consumer subscribes, at each broker of their parent topic.
 
-A broker keeps those that are sent to it, or have messages there. It forgets a client that does not renew them within
-3 minutes, and when it restarts. So they are renewed every 30 s. A client id has one parent topic at a broker, so each
-parent topic has a client id of its own.
+A broker forgets a client's subscriptions when it restarts, or if they are not renewed for 3 minutes, so they are
+renewed every 30 s. At a broker a client id has only one parent topic, so each parent topic gets another client id.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from pyrmq_core.protocol.requests.pop.pop_message import ANY_QUEUE
 
 log = logging.getLogger(__name__)
 
-# As often as Java's clients over gRPC.
+# Java's clients over gRPC renew as often.
 RENEW_SECONDS: Final = 30.0
 LEAVING_SECONDS: Final = 3.0
 RENEWING: Final = "renewing the lite topics of"
@@ -43,7 +42,7 @@ RENEWING: Final = "renewing the lite topics of"
 
 @dataclass(eq=False, slots=True)
 class _Client:
-    """The subscriptions of one client id, which has one parent topic. One change is sent at a time."""
+    """The subscriptions of one client id to lite topics of one parent topic. Changes are sent one after another."""
 
     client_id: str
     names: set[str] = field(default_factory=set)
@@ -52,7 +51,7 @@ class _Client:
 
 
 class LiteNotices:
-    """The client ids of a session that subscribe to lite topics, and the handler of brokers' notices to them."""
+    """The client ids that subscribe to lite topics in a session, and the handler of brokers' notices to them."""
 
     def __init__(self) -> None:
         self.names: dict[str, set[str]] = {}
@@ -75,7 +74,7 @@ class LiteNotices:
 class LiteSubscriptions:
     """The lite topics of one consumer, by parent topic. Topics and the group include the namespace.
 
-    Tasks in `nursery` renew the subscriptions. Failed renewals are repeated, and become `problems`.
+    Tasks in `nursery` renew the subscriptions. Renewals that fail are repeated, and reported as `problems`.
     """
 
     def __init__(
@@ -100,7 +99,9 @@ class LiteSubscriptions:
         return frozenset(client.names) if client is not None else frozenset()
 
     async def client_id(self, topic: str) -> str:
-        """Returns the client id that pops lite topics of `topic`, and registers it first. Raises a broker's error."""
+        """Returns the client id for pops of lite topics of `topic`, after registering it. Raises an error if no broker
+        accepts it.
+        """
         client = self._client(topic)
         if not client.is_registered:
             async with client.turn:
@@ -113,28 +114,29 @@ class LiteSubscriptions:
         return client.client_id
 
     async def add(self, topic: str, names: Collection[str], start: LiteStart | None) -> None:
-        """Subscribes to lite topics at every broker, from `start`. None leaves the begin to the broker.
+        """Subscribes to lite topics at every broker, from `start`. With None the broker chooses where to begin.
 
-        If a broker refuses or fails, raises its error. The next renewal then ends the subscriptions at other brokers.
+        If a broker refuses or fails, raises its error. The other brokers then forget the new subscriptions within 3
+        minutes.
         """
         client = self._client(topic)
         async with client.turn:
             again = client.names.intersection(names) if start is not None else ()
-            if again:  # RocketMQ looks for messages at the start of a new subscription alone
+            if again:  # RocketMQ looks for earlier messages only when a subscription begins
                 await self._send_all(topic, client, LiteAction.PARTIAL_REMOVE, tuple(again))
             await self._send_all(topic, client, LiteAction.PARTIAL_ADD, tuple(names), start)
             client.names.update(names)
         self._registered(topic, client)
 
     async def remove(self, topic: str, names: Collection[str]) -> None:
-        """Ends subscriptions to lite topics. Raises a broker's error, after which the next renewal ends them there."""
+        """Ends subscriptions to lite topics. Raises the error of a broker. The next renewal then ends them there."""
         client = self._client(topic)
         async with client.turn:
             client.names.difference_update(names)
             await self._send_all(topic, client, LiteAction.PARTIAL_REMOVE, tuple(names))
 
     async def close(self) -> None:
-        """Ends all subscriptions. Does not raise: a broker that is not reached forgets them later."""
+        """Ends all subscriptions. Does not raise: a broker that cannot be reached forgets them later."""
         with trio.move_on_after(LEAVING_SECONDS, shield=True):
             for topic, client in self._clients.items():
                 if client.is_registered:
@@ -186,7 +188,7 @@ class LiteSubscriptions:
         names: tuple[str, ...] = (),
         start: LiteStart | None = None,
     ) -> dict[str, RocketMQError | None]:
-        """Sends a change to every broker of the topic, and returns the error of each, or None."""
+        """Sends a change to every broker of the topic. Returns the error of each broker, or None for success."""
         change = LiteChange(action, client.client_id, self._group, topic, names, start)
         command, failures = LiteSubscriptionCtl((change,)).to_command(), dict[str, RocketMQError | None]()
 

@@ -1,4 +1,4 @@
-"""The messages in the answer to a pop, each with its receipt. Pure.
+"""Decodes the answer to a pop into its messages, each with its receipt. Pure.
 
 Source: client/impl/MQClientAPIImpl.java (processPopResponse, 5.4.0, and processPopLiteResponse, 5.5.0).
 """
@@ -30,12 +30,12 @@ from pyrmq_core.protocol.requests.pop.receipt import (
     topic_mark,
 )
 
-# The fields of a record that say where it ends, and its queue: size, magic, queue id.
+# The first fields of a record, which show its end and its queue: size, magic, queue id.
 START: Final = struct.Struct(">ii4xi")
 
 
 class Popped(NamedTuple):
-    """A message with the receipt that acknowledges it. An unreadable one has an `error`, and its body as stored."""
+    """A message with the receipt that acknowledges it. An unreadable message has an `error`, and its body as stored."""
 
     message: MessageExt
     receipt: Receipt
@@ -43,7 +43,7 @@ class Popped(NamedTuple):
 
 
 def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPull]:
-    """Splits the records in a pop's answer into one `RawPull` for each run of records of the same queue, in order.
+    """Splits the records in the answer to a pop into one `RawPull` for each sequence of records of the same queue.
 
     Raises `RecordError` for a record whose end cannot be found.
     """
@@ -66,8 +66,8 @@ def pulls_of(answer: PopAnswer, topic: str, broker_name: str) -> Iterator[RawPul
 def readable_part(pull: RawPull, rules: BodyRules) -> list[Readable]:
     """Returns the messages of a pull, and an `UnreadableRecord` for each record that cannot be decoded.
 
-    The result ends before the message with which the decompressed bodies would exceed 256 MiB. The messages after that
-    stay unacknowledged, so the broker delivers them again.
+    The result ends before the decompressed bodies exceed 256 MiB. The messages after that stay unacknowledged, so the
+    broker delivers them again.
     """
     items: list[Readable] = []
     plain_bytes = 0
@@ -86,7 +86,7 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
     """
     starts = read_start_offsets(answer.start_offset_info or "")
     counts = read_order_counts(answer.order_count_info or "")
-    # Reading the properties of a message parses its whole record.
+    # Searched in all records at once, since reading the properties of a message would parse its complete record.
     has_receipts, popped = POP_CK.encode() in bytes(answer.records), []
     times = (answer.pop_time_ms, answer.invisible_ms, answer.revive_queue_id)
     queue, mark, start = ("", -1), POPPED_TOPIC, None
@@ -99,7 +99,7 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
             receipt = Receipt.decode(text)
         else:
             queue_id, offset = message.queue_id, message.queue_offset
-            if queue != (message.topic, queue_id):  # messages of a queue follow each other
+            if queue != (message.topic, queue_id):  # messages of one queue follow one another
                 queue, mark = (message.topic, queue_id), topic_mark(message.topic)
                 start = starts.get((mark, queue_id))
                 if starts and start is None:
@@ -118,7 +118,7 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
 
 
 def lite_pulls_of(answer: PopAnswer, broker_name: str) -> Iterator[RawPull]:
-    """Splits the records in a pop of lite topics into one `RawPull` for each lite topic, with the offsets in it.
+    """Splits the records in a pop of lite topics into one `RawPull` for each lite topic, with its offsets.
 
     Raises `RecordError` for a record of no lite topic, or one whose end cannot be found.
     """

@@ -2,9 +2,11 @@
 
 If the topic has one broker, a pop request waits there until a message arrives, so an idle worker sends one request
 every 15 s. With several brokers, waiting pops could together return more messages than were requested. So each broker
-is popped without a wait, and then NOTIFICATION requests wait until a broker has a message. Brokers do not notify of
-lite topics, so there a pop waits at each broker. When one has returned messages, the others go on waiting, and the next
-receive with the same options takes them over. Messages that come meanwhile are given back, and count no try.
+is popped without a wait, and then NOTIFICATION requests wait until a broker has a message.
+
+Brokers do not notify of lite topics, so a pop waits at each broker instead. When one pop has returned messages, the
+others go on waiting, and the next receive with the same options uses them. Messages that arrive between two receives
+are given back, without counting a try.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 15.0
 PAUSE_SECONDS: Final = 1.0
-# The first pause after a broker reported a message, and had none for this consumer.
+# The first pause after a broker has reported a message but returned none.
 FIRST_PAUSE_SECONDS: Final = 0.05
 
 
 @dataclass(eq=False, slots=True)
 class _Pop:
-    """A pop in a task of its own. When its caller is cancelled, it is abandoned and its messages are given back."""
+    """A pop that runs in its own task. If its caller is cancelled, it is abandoned and its messages are given back."""
 
     ended: trio.Event = field(default_factory=trio.Event)
     deliveries: list[PopDelivery] = field(default_factory=list)
@@ -49,8 +51,8 @@ class _Pop:
 class OutsideReceive:
     """A receive of popped messages by a caller outside of trio's loop, such as a thread or an asyncio task.
 
-    Such a caller can be cancelled or interrupted while received messages are on their way to it. It then calls `leave`,
-    which gives these messages back to the broker, and also those that arrive later.
+    If the caller is cancelled or interrupted, it calls `leave`, which gives back the messages that are received for it
+    now or later.
     """
 
     def __init__(self, receive: Callable[[Any], Awaitable[list[PopDelivery]]]) -> None:
@@ -75,9 +77,10 @@ class Receiving:
         self._settings = settings
         self._nursery = nursery
         self._turns = count()
-        # Ordered pops whose answer was lost: with the same id, the broker repeats its messages.
+        # By topic and broker: the ids of ordered pops whose answer was lost. A pop with the same id returns the same
+        # messages again.
         self._lost_attempts: dict[tuple[str, str], str] = {}
-        # By broker and options: pops of lite topics that still wait, without a receive.
+        # By broker and options: pops of lite topics that still wait at the broker after their receive has ended.
         self._left_waiting: defaultdict[tuple[str, PopOptions], list[_Pop]] = defaultdict(list)
 
     async def receive(self, options: PopOptions, wait: float) -> list[PopDelivery]:
@@ -97,7 +100,7 @@ class Receiving:
                 deliveries = await self._pop_in_turn(brokers, options)
             if deliveries or trio.current_time() >= deadline:
                 return deliveries
-            if is_quick:  # the broker holds too many requests, or its messages are not for this consumer
+            if is_quick:  # the broker did not wait, or its messages are not for this consumer
                 await trio.sleep(min(pause, left))
                 pause = min(2 * pause, PAUSE_SECONDS)
             if len(brokers) > 1 and options.lite_client is None:
@@ -137,11 +140,13 @@ class Receiving:
         except RocketMQError as error:
             log.debug("broker %s does not report its messages of %s: %s", broker_name, options.topic, error)
             if isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                await trio.sleep(PAUSE_SECONDS)  # it is popped again and again instead
+                await trio.sleep(PAUSE_SECONDS)  # after this pause, the broker is popped again
                 end()
 
     async def _pop_any(self, brokers: Sequence[str], options: PopOptions, wait: float) -> list[PopDelivery]:
-        """Waits at every broker for messages of lite topics. Returns those of the first one, or an empty list."""
+        """Pops lite topics at every broker at once. Returns the messages of the first answer, or an empty list after
+        `wait`.
+        """
         deadline, answers, most = trio.current_time() + wait, list[list[PopDelivery]](), 0
         deliveries, unused = list[PopDelivery](), list[PopDelivery]()
         for key, pops in list(self._left_waiting.items()):
@@ -157,7 +162,7 @@ class Receiving:
                     await trio.sleep(wait)
             most = options.max_messages
         finally:
-            for answer in answers:  # of two brokers, if both answered in one turn of the loop
+            for answer in answers:  # two brokers may answer in the same round of the loop
                 (deliveries if len(deliveries) + len(answer) <= most else unused).extend(answer)
             if unused:
                 self._nursery.start_soon(give_back_unused, unused)
@@ -192,7 +197,9 @@ class Receiving:
             if (error := pop.error) is not None:
                 log.debug("broker %s does not wait for a message of %s: %s", key[0], key[1].topic, error)
         if not isinstance(error, NetworkError):
-            await trio.sleep(PAUSE_SECONDS)  # it answered early, as if it held too many requests: it is asked again
+            # The broker answered early, as it does while too many requests wait there. It is popped again after a
+            # pause.
+            await trio.sleep(PAUSE_SECONDS)
             end()
 
     async def _pop(self, broker_name: str, options: PopOptions, wait: float) -> list[PopDelivery]:
@@ -202,7 +209,7 @@ class Receiving:
             await pop.ended.wait()
         except trio.Cancelled:
             pop.is_abandoned = True
-            await give_back_unused(pop.deliveries)  # of a pop that ended in this turn of the loop
+            await give_back_unused(pop.deliveries)  # if the pop ended in this round of the loop
             raise
         if pop.error is not None:
             raise pop.error
@@ -236,7 +243,7 @@ class Receiving:
     def _wanted(self, popped: Sequence[Popped], options: PopOptions) -> list[PopDelivery]:
         """Returns deliveries of the popped messages that pass the filter and can be read.
 
-        A broker compares only the hashes of tags. A message with another tag of the same hash is acknowledged here. A
+        A broker compares only hashes of tags, so a message with another tag of the same hash is acknowledged here. A
         message that was delivered too often moves to the dead-letter topic. An unreadable message stays invisible, and
         comes again.
         """

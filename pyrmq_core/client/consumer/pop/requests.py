@@ -1,8 +1,8 @@
 """`PopRequests`: sends the pops, acknowledgements and other pop requests of a consumer group to brokers.
 
-Topics and the group include the namespace. Acknowledgements to one broker are sent one after another, and those that
-arrive meanwhile share the next request. A broker before 5.1.3 does not answer shared requests, so there each
-acknowledgement has a request of its own.
+Topics and the group include the namespace. Acknowledgement requests to one broker follow one another. Each one carries
+all acknowledgements that arrived during the one before. A broker older than 5.1.3 knows no shared requests, so it gets
+one request for each acknowledgement.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ from pyrmq_core.protocol.requests.pop.settle import (
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 RULES: Final = BodyRules()
-# With bits for 16,000 messages each, so many fit into a body that brokers of ours read.
+# So many acknowledgements fit into the largest body that pyrmq's broker reads, if each has bits for 16,000 messages.
 MOST_ACKS: Final = 256
 DEAD_LETTER: Final = -1
-# All consumers of a loop decode the messages of pops in turns, so that answers to acknowledgements come between them.
+# All consumers of a loop decode popped messages one after another, so that answers to acknowledgements are read between
+# them.
 TURNS: Final = trio.lowlevel.RunVar[Turns]("turns of pops")
 
 
@@ -62,7 +63,8 @@ TURNS: Final = trio.lowlevel.RunVar[Turns]("turns of pops")
 class PopOptions:
     """The options of one receive. With `order` the messages of a queue come in their order.
 
-    With a `lite_client` its messages are those of the lite topics of `topic` to which this client id subscribes.
+    With `lite_client`, a client id, the receive returns messages of the lite topics of `topic` to which this id
+    subscribes.
     """
 
     topic: str
@@ -84,7 +86,7 @@ class _Ack:
 class PopRequests:
     """The pop requests of one consumer to brokers.
 
-    Acknowledgements are sent in `nursery`, so that a cancelled caller does not cancel them.
+    Acknowledgements are sent in `nursery`, so that they go on if their caller is cancelled.
     """
 
     def __init__(self, session: ClientSession, settings: PopSettings[Any], group: str, nursery: trio.Nursery) -> None:
@@ -137,7 +139,7 @@ class PopRequests:
         for pull in pulls:
             try:
                 items.append((await unpacked_messages(pull, EVERYTHING, RULES, allow_gaps=True))[0])
-            except RecordError:  # those around an unreadable record are delivered
+            except RecordError:  # the readable records are delivered all the same
                 items.append(await in_thread(readable_part, pull, RULES))
         if is_lite:
             return with_lite_receipts(popped, pulls, items, broker_name)
@@ -146,7 +148,7 @@ class PopRequests:
     def _pop(
         self, broker_name: str, options: PopOptions, poll_time_ms: int, attempt_id: str | None
     ) -> PopMessage | PopLiteMessage:
-        born_time_ms = 0  # the broker takes its own clock
+        born_time_ms = 0  # the broker then uses its own clock
         if options.lite_client is not None:
             return PopLiteMessage(
                 client_id=options.lite_client,
@@ -185,7 +187,7 @@ class PopRequests:
         return MessageAwaited.from_command(answer).has_message
 
     async def ack(self, topic: str, receipts: Sequence[Receipt]) -> None:
-        """Acknowledges up to MOST_ACKS messages of one broker. Raises the error of their request."""
+        """Acknowledges up to MOST_ACKS messages of one broker. Raises the error of the request."""
         entry, broker_name = _Ack(topic, receipts), receipts[0].broker_name
         self._open.add(entry)
         self._waiting[broker_name].append(entry)
@@ -197,7 +199,7 @@ class PopRequests:
             raise entry.error
 
     async def finish(self) -> None:
-        """Waits, for at most the time of one request, until brokers have answered all acknowledgements.
+        """Waits until brokers have answered all acknowledgements, at most as long as one request may take.
 
         Calls of `ack` that still have no answer then raise `InvalidState`.
         """
@@ -215,7 +217,8 @@ class PopRequests:
     async def change(self, topic: str, receipt: Receipt, milliseconds: int, *, unused: bool = False) -> Receipt:
         """Makes the message visible `milliseconds` from now, and returns its new receipt.
 
-        If it is `unused` and of a lite topic, so are all messages that its pop took there, and the pop counts no try.
+        `unused` is for a message that no worker got. If it is of a lite topic, all messages that the same pop took
+        there become visible with it, and no try is counted.
         """
         request = ChangeInvisibleTime(
             consumer_group=self._group,
@@ -230,11 +233,11 @@ class PopRequests:
         )
         answer = await self._ask(topic, receipt, request.to_command())
         changed = InvisibleTimeChanged.from_command(answer)
-        # An ordered message that was acknowledged before is answered without a time.
+        # The answer has no time if the message is of an ordered pop and was acknowledged before.
         return changed.receipt(receipt) if changed.pop_time_ms else receipt
 
     async def move_to_dead_letters(self, message: MessageExt, topic: str, receipt: Receipt) -> None:
-        """Moves the message to the group's dead-letter topic and acknowledges it. Raises either request's error."""
+        """Moves the message to the group's dead-letter topic and acknowledges it. Raises an error of either request."""
         request = ConsumerSendMsgBack(
             offset=message.commit_log_offset,
             group=self._group,
@@ -259,13 +262,14 @@ class PopRequests:
             self._acknowledging.discard(broker_name)
 
     async def _acknowledge_some(self, broker_name: str, entries: Sequence[_Ack]) -> None:
-        # The answer to a batch does not say whether an ordered message's place was right.
+        # Acknowledgements of ordered messages are sent one by one: the answer to a batch does not say if their order
+        # was right.
         singles = [ack for ack in entries if ack.receipts[0].is_ordered]
         batch = [ack for ack in entries if not ack.receipts[0].is_ordered]
         if sum([len(ack.receipts) for ack in batch]) > 1 and broker_name not in self._takes_no_batch:
             batch = await self._acknowledge_batch(broker_name, batch)
         singles += batch
-        if singles:  # a nursery costs as much as a few messages
+        if singles:  # opening a nursery costs as much as a few messages
             async with trio.open_nursery() as nursery:
                 for ack in singles:
                     nursery.start_soon(self._acknowledge_apart, ack)

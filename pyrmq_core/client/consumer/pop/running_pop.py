@@ -1,6 +1,6 @@
 """`RunningPop`: calls a handler with popped messages, and keeps them invisible to other consumers meanwhile.
 
-In an ordered pop, the broker returns no further messages of a queue before those that it returned are settled. They are
+In an ordered pop, the broker returns further messages of a queue only after the returned ones are settled. These are
 handled one after another. If one fails, it and all later ones are given back, and come again.
 """
 
@@ -26,12 +26,12 @@ from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
 from pyrmq_core.protocol.requests.pop.pop_message import MOST_MESSAGES
 
 PAUSE_SECONDS: Final = 1.0
-# The most messages that may be handled or wait for their acknowledgement, in multiples of `at_once`.
+# The most messages that are in handlers or wait for their acknowledgement, in multiples of `at_once`.
 MOST_UNSETTLED: Final = 2
 RECEIVING: Final = "receiving from"
 EXTENDING: Final = "extending the messages of"
 ACKNOWLEDGING: Final = "acknowledging the messages of"
-# Refusals that no later try changes.
+# Codes of refusals that a later try would get again.
 FINAL_CODES: Final = frozenset(
     (
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
@@ -47,9 +47,11 @@ class RunningPop:
 
     `receive(count)` returns up to `count` deliveries, perhaps none. A message is invisible for `invisible` seconds.
     This time is extended when half of it is over, until `consume_timeout` seconds after the message's arrival.
-    `handled` has the arrival time of each message, by trio's clock, until it is settled. `free` is the number of calls
-    that may begin: a call that has ended makes room for another at once, but with `order` only when its message is
-    acknowledged. `consumed` has, by broker, the messages to acknowledge. `changed` is set when a handler ends.
+
+    handled     the arrival time of each unsettled message, by trio's clock
+    free        the number of calls that may begin. With `order`, a call ends when its message is acknowledged
+    consumed    the messages to acknowledge, by broker
+    changed     the event that is set when a handler ends
     """
 
     receive: Callable[[int], Awaitable[Sequence[PopDelivery]]]
@@ -60,7 +62,7 @@ class RunningPop:
     consume_timeout: float
     problems: Problems
     order: bool
-    handled: dict[PopDelivery, float] = field(default_factory=dict)  # by the time of their arrival
+    handled: dict[PopDelivery, float] = field(default_factory=dict)
     consumed: defaultdict[str, list[PopDelivery]] = field(default_factory=partial(defaultdict, list))
     changed: trio.Event = field(default_factory=trio.Event)
     free: int = field(init=False)
@@ -71,8 +73,8 @@ class RunningPop:
     async def work(self, nursery: trio.Nursery) -> None:
         """Receives messages until it is cancelled, and calls the handler for them in tasks of the nursery.
 
-        Failed requests are repeated. Raises an error that would come again each time (`is_final`), such as a refused
-        expression.
+        Failed requests are repeated. An error that every later request would get, such as a refused expression, is
+        raised.
         """
         nursery.start_soon(self._extend_in_turn)
         while True:
@@ -109,7 +111,7 @@ class RunningPop:
             nursery.start_soon(self._handle_next, nursery, deque(deliveries))
 
     async def _handle_next(self, nursery: trio.Nursery, waiting: deque[PopDelivery]) -> None:
-        """Calls the handler with `waiting` messages. While a call waits, another task begins the next one."""
+        """Calls the handler with the messages in `waiting`. While a call waits, another task makes the next one."""
         began, has_next = time.perf_counter(), False
         while waiting and not (has_next and time.perf_counter() - began > SLICE_SECONDS):
             delivery = waiting.popleft()
@@ -133,7 +135,7 @@ class RunningPop:
                 if not is_over:
                     break
         finally:
-            if left:  # a scope for each message would cost more than a fast handler
+            if left:  # a cancel scope for each message would cost more than a fast handler
                 await self._leave(left)
 
     async def _leave(self, deliveries: Sequence[PopDelivery]) -> None:
@@ -152,7 +154,9 @@ class RunningPop:
         if outcome.reason is not None:
             await delivery._fail(outcome.reason)
             self._end(delivery)
-            return delivery._is_dead  # those behind it were counted as often, and may have no further try
+            # ^After a dead letter, the messages behind it are handled: they have had as many tries, and may have none
+            # left.
+            return delivery._is_dead
         if self.order:
             is_acknowledged = await self._acknowledge([delivery])
             self._end(delivery)
@@ -164,7 +168,6 @@ class RunningPop:
         return True
 
     async def _acknowledge_consumed(self, broker_name: str) -> None:
-        """Acknowledges, in one request, the messages whose handlers ended in this turn of the loop."""
         deliveries = self.consumed.pop(broker_name)
         try:
             for start in range(0, len(deliveries), MOST_ACKS):
@@ -216,5 +219,5 @@ class RunningPop:
 
 
 def is_final(error: RocketMQError) -> bool:
-    """Returns whether an error will come again at every later receive."""
+    """Returns whether every later receive will get this error, too."""
     return isinstance(error, LocalError) or (isinstance(error, ResponseError) and error.code in FINAL_CODES)

@@ -24,7 +24,7 @@ from pyrmq_core.protocol.shown_values import shown
 MOST_INVISIBLE_SECONDS: Final = 12 * 3600.0
 # Seconds until a message comes again, by the number of its failed tries.
 RETRY_SECONDS: Final = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-# An ordered queue waits for its failed message, so it waits for a short time.
+# In an ordered pop the complete queue waits for its failed message, so the delay is short.
 ORDERED_RETRY_SECONDS: Final = 1.0
 # The delays of levels 1 to 18 (messageDelayLevel of MessageStoreConfig.java), for handlers that raise `ConsumeLater`.
 LEVEL_SECONDS: Final = (1, 5, *RETRY_SECONDS)
@@ -34,9 +34,9 @@ LEVEL_SECONDS: Final = (1, 5, *RETRY_SECONDS)
 class PopSettings(ConsumerSettings[AnyClient]):
     """The parameters of a pop consumer. `AnyClient` is the trio, blocking or asyncio `Client`.
 
-    A message that came again `max_reconsume_times` times moves to the group's dead-letter topic. While its handler
-    works it stays invisible for up to `consume_timeout` seconds. After `stop`, running handlers have `stop_timeout`
-    seconds to finish.
+    A message that came again `max_reconsume_times` times moves to the group's dead-letter topic. During its handler
+    call a message stays invisible for up to `consume_timeout` seconds. After `stop`, running handlers have
+    `stop_timeout` seconds to finish.
     """
 
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.FIRST_OFFSET
@@ -61,10 +61,10 @@ class PopSettings(ConsumerSettings[AnyClient]):
 
 
 def lite_names(lite_topics: str | Iterable[str]) -> tuple[str, ...]:
-    """Returns the names of lite topics, each once. Raises `InvalidArgument` for a wrong name, or for none."""
+    """Returns the names of lite topics, each once. Raises `InvalidArgument` for an invalid name or for no name."""
     try:
         names = (lite_topics,) if isinstance(lite_topics, str) else tuple(dict.fromkeys(lite_topics))
-    except TypeError:  # no iterable, or one of lists
+    except TypeError:  # the argument is no iterable, or has unhashable items
         names = ()
     wrong = [name for name in names if not _is_lite_name(name)]
     if wrong or not names:
@@ -77,7 +77,7 @@ def _is_lite_name(name: object) -> bool:
 
 
 def lite_start(start: object) -> LiteStart | None:
-    """Returns where a subscription to a lite topic begins. None keeps the group's offset, a number is an offset."""
+    """Returns where a subscription to a lite topic begins. A number is an offset, and None keeps the group's offset."""
     if start is None:
         return None
     if start is ConsumeFromWhere.FIRST_OFFSET:
@@ -92,7 +92,7 @@ def check_wait(name: str, seconds: object) -> float:
 
 
 def invisible_ms(name: str, seconds: object) -> int:
-    """Returns an invisible time in milliseconds, 1 at least. Raises `InvalidArgument` beyond 12 hours."""
+    """Returns an invisible time in milliseconds, at least 1. Raises `InvalidArgument` beyond 12 hours."""
     milliseconds = round(seconds_of(name, seconds) * 1000)
     if milliseconds > MOST_INVISIBLE_SECONDS * 1000:
         raise InvalidArgument(f"{name}={seconds}: {MOST_INVISIBLE_SECONDS:g} seconds at most")
@@ -102,8 +102,9 @@ def invisible_ms(name: str, seconds: object) -> int:
 def delay_of(error: BaseException | None, tries: int, most_tries: int, *, ordered: bool) -> float | None:
     """Returns the seconds until a failed message comes again, or None if it moves to the dead-letter topic.
 
-    `error` is the exception of its handler. `tries` is how often it was delivered before, `most_tries` the limit.
-    `ordered` is for an ordered pop. A message that no handler got, as when a task is cancelled, comes again at once.
+    `error` is the exception of its handler, `tries` the number of earlier deliveries, and `most_tries` their limit.
+    `ordered` is for an ordered pop. A message that no handler got, for example after a cancellation, comes again at
+    once.
     """
     if isinstance(error, NotHandled) or (error is not None and not isinstance(error, Exception)):
         return 0.0

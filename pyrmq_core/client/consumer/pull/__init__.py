@@ -1,1 +1,1 @@
-"""Pull requests, for one pull and for ranges of a queue. Only `puller.Puller` and its readers send them."""
+"""Pull requests: single pulls, and reads of ranges of a queue. Only `puller.Puller` and its readers send them."""

@@ -1,8 +1,7 @@
-"""Decides whether the answer to a pull of a range is usable, worth a retry, or shows a loss. Pure.
+"""Decides whether the answer to a pull of a range can be used, is worth a retry, or shows lost messages. Pure.
 
-The broker sets the status of an answer in store/DefaultMessageStore.java (getMessage), 5.4.0. Its
-PullMessageProcessor.java (broker/processor) reports a reset of the group's offset (OFFSET_RESET) once, in the answer to
-any pull.
+The broker sets the status of an answer in store/DefaultMessageStore.java (getMessage), 5.4.0. After a reset of the
+group's offset, its PullMessageProcessor.java (broker/processor) answers OFFSET_RESET to one pull of any kind.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pyrmq_core.protocol.messages.payload import RawPull
 def may_pass(pull: RawPull, end: int) -> bool:
     """Returns whether the same pull may get a usable answer a moment later. `end` is the end of the range that is read.
 
-    The reasons are these. A message that was just acknowledged may not be readable yet. A slave that lags answers code
-    20 (PULL_RETRY_IMMEDIATELY) with the same offset, where its master would answer 19 or 21. After a reset of the
-    group's offset, a broker answers OFFSET_ILLEGAL once even though it keeps the requested offset. During writes, a 4.9
-    broker may return messages beyond the queue's maximum offset in the same answer.
+    message just acknowledged    it may not be readable yet
+    slave that lags              code 20 (PULL_RETRY_IMMEDIATELY) and the same offset, where its master answers 19 or 21
+    reset of the group's offset  OFFSET_ILLEGAL in one answer, even if the broker keeps the requested offset
+    4.9 broker during writes     messages beyond the queue's maximum offset in the same answer
     """
     if pull.status is PullStatus.OFFSET_ILLEGAL:
         return pull.min_offset <= pull.start <= pull.max_offset
@@ -27,9 +26,9 @@ def may_pass(pull: RawPull, end: int) -> bool:
 
 
 def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordError | None:
-    """Returns the error of a pull that is no valid answer for the offsets from its start to `end`, else None.
+    """Returns the error of a pull whose answer is not valid for the offsets from its start to `end`, else None.
 
-    If `filtered`, offsets may lack a message, since the broker skips messages that the filter rejects.
+    With `filtered`, offsets may lack a message, since the broker skips messages that the filter rejects.
     """
     start, forward = pull.start, pull.next_offset > pull.start
     if _is_beyond(pull, end):
@@ -41,13 +40,15 @@ def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordErr
             return no_progress(pull)
     if not pull.min_offset <= start < pull.max_offset:
         return _lost(pull, end, "messages expired, or the topic was deleted and made again")
-    if forward:  # MESSAGE_WAS_REMOVING, OFFSET_FOUND_NULL: the files at the offset were removed, later files are kept
+    if forward:  # MESSAGE_WAS_REMOVING, OFFSET_FOUND_NULL: only later files are kept
         return _lost(pull, min(pull.next_offset, end), "the files that held these messages are removed")
     return no_progress(pull)
 
 
 def no_progress(pull: RawPull) -> RecordError:
-    """Returns the error for an answer whose next offset is not after its start: a reader would pull it for ever."""
+    """Returns the error for an answer whose next offset is not after its start. A reader would repeat such a pull for
+    ever.
+    """
     return RecordError(
         f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
         f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
@@ -55,7 +56,7 @@ def no_progress(pull: RawPull) -> RecordError:
 
 
 def _is_beyond(pull: RawPull, range_end: int) -> bool:
-    """Returns whether an answer's offsets, cut at `range_end`, go beyond the queue's maximum offset in that answer."""
+    """Returns whether an answer's offsets before `range_end` go beyond the queue's maximum offset in that answer."""
     return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, range_end) > pull.max_offset
 
 

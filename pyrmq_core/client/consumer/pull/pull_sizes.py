@@ -9,15 +9,15 @@ from typing import Final
 from pyrmq_core.protocol.messages.payload import RawPull
 
 MAX_UNDER_WAY: Final = 128
-# One of this many slices is twice as large, to detect that the broker now returns more at once.
+# One of this many slices has double size, to detect that the broker now returns more messages at once.
 LARGER_EVERY: Final = 64
-# A batch topic's next answer is expected to be as large as the largest of this many answers. Too large a guess leaves
-# a gap that is pulled a little later; too small a guess gets the same batch twice.
+# The next answer of a batch topic is expected to be as large as the largest of this many answers. If it is smaller, a
+# gap is left and pulled a little later. If it is larger, the same batch is pulled twice.
 ANSWERS_LOOKED_BACK: Final = 32
-# The running mean of answers' sizes moves to each new size by one part in this number.
+# The running mean of the answers' bytes moves to each new value by one part in this number.
 BYTES_SHARE: Final = 16
-# The most bytes of answers under way from a proxy. It drops an answer while 64 KiB wait to be written to the connection
-# (AbstractRemotingActivity.writeResponse and Netty's default water mark), and the client would wait in vain.
+# The most bytes that are requested from a proxy at once. A proxy drops an answer while 64 KiB wait to be written to the
+# connection (AbstractRemotingActivity.writeResponse and Netty's default water mark), and the client would wait in vain.
 PROXY_BYTES: Final = 48 * 1024
 
 
@@ -25,9 +25,9 @@ PROXY_BYTES: Final = 48 * 1024
 class ReadWindow:
     """The limits of a range read.
 
-    `messages` and `bytes` limit what is requested and not delivered yet. `patience` is how many seconds to wait for a
-    failing broker. With `lends_records` the records of pulls are views of received bytes instead of copies. Each
-    such pull keeps a MiB or more alive, so use this only if you decode each pull at once.
+    `messages` and `bytes` limit the messages that are requested and not delivered yet. `patience` is how many seconds
+    to wait for a failing broker. With `lends_records` the records of pulls are views of received bytes instead of
+    copies. Each such pull keeps a MiB or more alive, so use this only if you decode each pull at once.
     """
 
     messages: int = 4000
@@ -40,7 +40,7 @@ class ReadWindow:
 class PullSizer:
     """A forecast of how many messages the broker returns at once, and the division of a range into slices of that size.
 
-    The broker of a batch topic returns complete batches, whatever number is requested (`is_batched`). Slices of a
+    `is_batched` is for a batch topic, whose broker returns complete batches, whatever number is requested. Slices of a
     batch's length pull each batch once, even if they begin inside a batch.
     """
 
@@ -61,8 +61,8 @@ class PullSizer:
     def learn(self, pull: RawPull, end: int, larger: bool) -> None:
         """Adjusts the slice size to the answer to a pull of a slice that ended at offset `end`.
 
-        `larger` is True if the slice had more than `size` offsets, so that its answer may show that a broker returns
-        more.
+        `larger` is True for a slice of double size, whose answer shows whether the broker returns more than `size`
+        messages.
         """
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True
@@ -70,18 +70,20 @@ class PullSizer:
             self._recent.append(pull.next_offset - pull.reaches_back_to)
             self.size = max(self._recent)
         elif larger:
-            # Only up to `end`: messages that a filter skipped after it do not show how many are returned at once.
+            # Only up to `end`: a filter may skip messages after it, which says nothing about how many are returned at
+            # once.
             self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
     def learn_bytes(self, answer_bytes: int, count: int) -> None:
-        """Updates the running mean of answers' sizes with `count` answers of `answer_bytes` together."""
+        """Updates the running mean of the answers' bytes with `count` answers of `answer_bytes` together."""
         if count:
             self._answer_bytes += (answer_bytes / count - self._answer_bytes) * (1 - (1 - 1 / BYTES_SHARE) ** count)
 
     def plan(self, start: int, end: int, count: int) -> list[tuple[int, bool]]:
-        """Returns the next slices from `start` on, at most `count`: each one's end, and whether it has double size.
+        """Returns at most `count` next slices from `start` on: the end of each, and whether it has double size.
 
-        A slice of double size shows from time to time whether the broker returns more messages than `size` at once.
+        From time to time, a slice of double size finds out whether the broker now returns more than `size` messages at
+        once.
         """
         size, is_batched, planned, slices = self.size, self.is_batched, self._planned, list[tuple[int, bool]]()
         for number in range(planned + 1, planned + count + 1):
@@ -97,7 +99,8 @@ class PullSizer:
     def slices_at_once(self, window: ReadWindow) -> int:
         room = window.messages // self.size
         if self.is_batched and room < 2:
-            # A batch cannot be divided. With room for two, the broker reads the next batch while the first is decoded.
+            # A batch cannot be divided. With two slices, the broker reads the next batch while the client decodes the
+            # first.
             room = 2
         if room * self._answer_bytes > window.bytes:
             room = int(window.bytes / self._answer_bytes)

@@ -1,9 +1,9 @@
 """`Puller`: reads messages by single pulls, and ranges of offsets by many pulls at once.
 
-Queue offsets have no gaps, and a broker answers at most 32 messages a pull by default. So a range is divided into
-slices of the size that the broker returns, several slices are pulled at once, and their answers are delivered in the
-order of their offsets. Source: client/impl/consumer/PullAPIWrapper.java, and for the broker's limits:
-store/DefaultMessageStore.java (getMessage), 5.4.0.
+Queue offsets have no gaps, and a broker returns at most 32 messages a pull by default. So a range is divided into
+slices of that size. Several slices are pulled at once, and their answers are delivered in the order of their offsets.
+Source: client/impl/consumer/PullAPIWrapper.java, and for the broker's limits: store/DefaultMessageStore.java
+(getMessage), 5.4.0.
 """
 
 from __future__ import annotations
@@ -50,26 +50,27 @@ from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
 
 __all__ = ["Filter", "Puller", "ReadWindow", "no_progress"]
 
-# A held pull is answered up to 5 s after its limit: the broker sweeps every 5 s (PullRequestHoldService.java).
+# A broker may answer a waiting pull 5 s too late, since it checks all of them every 5 s (PullRequestHoldService.java).
 HOLD_SWEEP_SECONDS: Final = 5.0
 ALL_TAGS: Final = TagFilter()
 FOUND: Final = PullStatus.FOUND
 READ_WINDOW: Final = ReadWindow()
 Passes: TypeAlias = Callable[[Mapping[str, str]], bool]
-# A third of the cost of decoding 2 MiB of 1 KiB bodies by columns is the same for any number of messages. With 4 MiB
-# such a read takes a seventh less processor time. Compared with 4 MiB, 6 MiB take 0.90 of it on a plain topic and 0.94
-# on a batch topic; 8 MiB take 0.82 and 1.01, and more memory.
+# Decoding by columns has a fixed cost a list of pulls, so larger lists take less processor time, but more memory. With
+# 1 KiB bodies, 4 MiB take a seventh less than 2 MiB. Compared with 4 MiB, 6 MiB take 0.90 of the time (on a batch topic
+# 0.94), and 8 MiB take 0.82 (1.01).
 JOIN_BYTES: Final = 6 * 1024 * 1024
 JOIN_MESSAGES: Final = 16_384
 
 
 class Puller:
-    """The pulls of one consumer group, over a client's connections: single pulls, and reads of whole ranges.
+    """The pulls of one consumer group over a client's connections: single pulls, and reads of ranges.
 
-    Groups and queues in arguments and results are without the `namespace`, and requests contain it. If `is_member`, it
-    pulls as a member of the group does. It then pulls from the slave that the broker's last answer suggested for the
-    queue (PullAPIWrapper.recalculatePullFromWhichNode). And the read of a range ends at an answer by which the broker
-    moves the group to another offset.
+    Groups and queues in arguments and results are without the `namespace`, and requests contain it.
+
+    `is_member` is for pulls by a member of the group. They go to the slave that the broker's last answer suggested for
+    the queue (PullAPIWrapper.recalculatePullFromWhichNode). The read of a range then ends at an answer by which the
+    broker moves the group to another offset.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Puller:
         self._namespace = namespace
         self._consumer_group = with_namespace(consumer_group, namespace)
         self.is_member = is_member
-        self._suggested: dict[MessageQueue, int] = {}  # the id of the slave to pull from
+        self._suggested: dict[MessageQueue, int] = {}  # the ids of the slaves to pull from
         self._proxies: set[str] = set()
 
     async def pull(
@@ -100,10 +101,9 @@ class Puller:
     ) -> RawPull:
         """Sends one pull to the queue's broker, which waits up to `wait` seconds for a first message.
 
-        With `commit` the master first commits this offset for the group.
-
-        Raises `ResponseError` for refusals, `NetworkError`s, and `BrokerNotFound`. Nothing is retried. A broker cannot
-        filter within the records of a batch topic: it returns all records, and `RawPull.passes` is the filter.
+        With `commit` the master first commits this offset for the group. Raises `ResponseError` for refusals,
+        `NetworkError`, and `BrokerNotFound`. Nothing is retried. A broker cannot filter within the records of a batch
+        topic: it returns all records, and the caller filters them by `RawPull.passes`.
         """
         address = await self.address(queue, timeout=timeout)
         passes = None if tags.passes_all else await self._own_filter(queue, tags, address, timeout)
@@ -123,7 +123,7 @@ class Puller:
         )
         hold = wait + HOLD_SWEEP_SECONDS if wait > 0 else 0.0
         answer = await self._client.call(address, request.to_command(), timeout=timeout + hold)
-        # A proxy's mark (AbstractRemotingActivity.writeResponse); no broker answers a pull with it.
+        # Only a proxy sets this field (AbstractRemotingActivity.writeResponse), never a broker in the answer to a pull.
         if TRACE_ON in answer.ext:
             self._proxies.add(address)
         if self.is_member:
@@ -145,9 +145,11 @@ class Puller:
 
         A pull covers the offsets from its `start` to before its `next_offset`. On a batch topic its records may contain
         messages outside these offsets, which belong to another pull. After network failures it retries for
-        `window.patience` seconds. Raises `DataLost` if the range is no longer kept, but `BrokerNotFound` while the
-        broker has no master. A member's read ends with the pull that moves its group to another offset
-        (OFFSET_ILLEGAL), since the broker reports that only once.
+        `window.patience` seconds.
+
+        Raises `DataLost` if the range is no longer kept, but `BrokerNotFound` while the broker has no master. The read
+        of a group's member ends with the pull that moves the group to another offset (OFFSET_ILLEGAL), since the broker
+        reports that only once.
         """
         async with self._reader(queue, start, end, tags, window) as reader, aclosing(reader.pulls()) as pulls:
             yield pulls
@@ -186,11 +188,12 @@ class Puller:
         """Reads several ranges, one after another, in lists of pulls as `read_joined` does.
 
         A list has pulls of one range, or, with `share_lists`, of several small ranges. While one range is read, the
-        next few are pulled already. The limits of `window` hold for each range. An error of a range is raised after all
-        pulls before it.
+        next few ranges are already pulled. The limits of `window` hold for each range. The error of a range is raised
+        after all pulls before it.
         """
         wanted = tuple(ranges)
-        with suppress(RocketMQError):  # the route shows whether it is a proxy, where ranges are read one at a time
+        # The route, once loaded, shows if this is a proxy, where ranges are read one at a time.
+        with suppress(RocketMQError):
             for queue, _ in wanted[:1]:
                 await self.address(queue, timeout=ROUTE_TIMEOUT_SECONDS)
         async with open_owned_nursery() as nursery:
@@ -206,9 +209,9 @@ class Puller:
                 several.close()
 
     async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
-        """Returns the address to pull from: of the slave that the broker suggested, else its master, else a slave.
+        """Returns the address to pull from: of the slave that the broker suggested, its master, or else a slave.
 
-        Without a master it is the slave with the lowest id. Raises `BrokerNotFound` if the broker has no address.
+        If there is no master, it is the slave with the lowest id. Raises `BrokerNotFound` if the broker has no address.
         """
         try:
             broker = self._client.routes.broker(queue.broker_name)
@@ -225,14 +228,14 @@ class Puller:
         return address
 
     def is_proxied(self, queue: MessageQueue) -> bool:
-        """Returns whether a proxy answers the queue's pulls, as earlier answers or its address in the route show."""
+        """Returns whether a proxy answers the queue's pulls, which earlier answers or its address in the route show."""
         return self._proxy_of(queue) is not None
 
     def turn(self, queue: MessageQueue) -> trio.Lock | None:
-        """Returns the lock that members of a group hold while they pull through the queue's proxy, or None without one.
+        """Returns the lock under which the queue's proxy is pulled by members of a group, or None if there is no proxy.
 
-        It makes pulls through one proxy follow one another, since a proxy drops answers that are too large together
-        (see `PROXY_BYTES`).
+        The lock makes pulls through one proxy follow one another, since a proxy drops answers that are too large
+        together (see `PROXY_BYTES`).
         """
         proxy = self._proxy_of(queue)
         return None if proxy is None else self._client.pull_turns[proxy]
@@ -254,8 +257,8 @@ class Puller:
     async def is_master(self, queue: MessageQueue, address: str) -> bool:
         """Returns whether this is the address of the registered master of the queue's broker.
 
-        The NameServer's broker table decides, since a route shows a slave that acts as master (5.x) as a master. If no
-        NameServer answers, the known route decides.
+        The NameServer's broker table decides, since a route shows a slave that acts as master (5.x) as the master. If
+        no NameServer answers, the cached route decides.
         """
         master = self._client.routes.known_master(queue.broker_name)
         with suppress(RocketMQError):
@@ -268,8 +271,8 @@ class Puller:
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
         """Returns the requests with which a range of the queue is pulled, filtered by `tags`.
 
-        Call `pull` first, which finds out whether this is a batch topic: there the messages are filtered here, not by
-        the broker.
+        Call `pull` first, which finds out if this is a batch topic. The client filters the messages of a batch topic
+        itself.
         """
         if tags.passes_all or not self._client.batch_topics.is_known(self._on_wire(queue), queue.broker_name):
             return QueuePulls(self._consumer_group, queue, tags, namespace=self._namespace)
@@ -282,7 +285,7 @@ class Puller:
         flags = PullSysFlag.SUBSCRIPTION
         if wait > 0:
             flags |= PullSysFlag.SUSPEND
-        if commit is not None and queue not in self._suggested:  # a slave's committed offsets come from its master
+        if commit is not None and queue not in self._suggested:  # a slave copies committed offsets from its master
             flags |= PullSysFlag.COMMIT_OFFSET
         return flags
 
@@ -346,11 +349,6 @@ class QueuePulls:
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """Returns an ordinary answer to a pull as a `RawPull` that ends at `end` at most, or None for any other answer.
-
-        An ordinary answer has messages from `start` on, or skips offsets whose messages the filter rejects. Its next
-        offset is after `start`, and not beyond the queue's maximum offset.
-        """
         status = FOUND
         if answer.code:
             if answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or self._passes_all:
@@ -362,10 +360,6 @@ class QueuePulls:
         return self._plain([(start, offsets, answer.body)], end, status, address)[0]
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
-        """Returns each answer of the server at `address` as a `RawPull` that ends at `end` at most, in order.
-
-        An answer becomes None if its next offset is not after its start, or is beyond the queue's maximum offset.
-        """
         return self._plain([(call.numbers[0], row[1], row[3]) for call, row in answers], end, FOUND, address)
 
     def _plain(

@@ -1,6 +1,6 @@
 """`RangeProgress`: decides which offsets of a range to pull next, and which pulls to deliver in order.
 
-Pure: it takes answers, and returns slices to pull and pulls in offset order. `RangeReader` does the pulls.
+Pure: it receives answers, and returns slices to pull and pulls in offset order. `RangeReader` sends the requests.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pyrmq_core.protocol.messages.payload import RawPull
 class SliceState(Enum):
     """The state of a slice of a range. ASKED: its pull is under way. COVERED: it is complete. BROKEN: it failed."""
 
-    ASKED = "asked"  # the slice's pull at `position` is under way, or retried
-    COVERED = "covered"  # its pulls reach its end
-    BROKEN = "broken"  # its pull at `position` failed for good; the pulls before it are delivered first
+    ASKED = "asked"  # the pull at `position` is under way, or is retried
+    COVERED = "covered"  # all pulls up to the end are there
+    BROKEN = "broken"  # the pull at `position` failed in all tries; the pulls before it are delivered first
 
 
-# Looked up once: an enum's attribute costs as much as a call.
+# Looked up once, since access to a member of an enum costs as much as a call.
 ASKED: Final = SliceState.ASKED
 COVERED: Final = SliceState.COVERED
 BROKEN: Final = SliceState.BROKEN
@@ -50,28 +50,28 @@ class PullSlice:
             self.state = COVERED
 
     def fail(self, error: RocketMQError) -> None:
-        """Sets the slice to BROKEN. The error is raised after the pulls before `position` are delivered."""
+        """Sets the slice to BROKEN. The error is raised when the pulls before `position` have been delivered."""
         self.error = error
         self.state = BROKEN
 
 
 class RangeProgress:
-    """The progress of reading a queue from offset `start` to `end`: what is pulled, under way and delivered."""
+    """The progress of reading a queue from offset `start` to `end`: its slices, and the pulls to deliver."""
 
     def __init__(self, start: int, end: int, window: ReadWindow) -> None:
         self.is_begun = False
         self.end = end
-        self.next_start = start  # everything before it is in a slice, or delivered
-        self._next_offset = start  # everything before it is delivered
+        self.next_start = start  # all offsets before it are in a slice, or delivered
+        self._next_offset = start  # all offsets before it are delivered
         self._window = window
         self._sizer = PullSizer()
-        self.slices: deque[PullSlice] = deque()  # slices in the order of their offsets
+        self.slices: deque[PullSlice] = deque()  # in the order of their offsets
         self._delivered: list[RawPull] = []
         self._delivered_bytes = self._delivered_messages = 0
         self._wanted_bytes = self._wanted_messages = 0
 
     def begin(self, first: RawPull) -> None:
-        """Adds the answer to the first pull, for the whole range. Its size shows how much a broker returns at once."""
+        """Adds the answer to the first pull, which requested the complete range. Its size becomes the slice size."""
         head = PullSlice(first.start, first.next_offset)
         head.add(first)
         self.slices.append(head)
@@ -83,19 +83,19 @@ class RangeProgress:
         self._window = replace(self._window, bytes=min(self._window.bytes, most_bytes))
 
     def end_at(self, pull: RawPull) -> None:
-        """Ends the range early with this pull. Undelivered pulls are dropped."""
+        """Ends the range early, with this pull. Pulls that were not delivered are dropped."""
         self.is_begun = True
         self.slices.clear()
         self._delivered, self.next_start = [pull], self.end
 
     def want(self, wanted_bytes: int, wanted_messages: int) -> None:
-        """Sets how many bytes or messages are enough for `take` to return. The first limit that is reached counts."""
+        """Sets how many bytes or messages are enough for `take` to return. Either of the two is enough."""
         self._wanted_bytes, self._wanted_messages = wanted_bytes, wanted_messages
 
     def add_answer(self, answered: PullSlice, pull: RawPull) -> SliceState:
         """Adds an answer to its slice and returns the slice's state. A slice that stays ASKED needs another pull.
 
-        The answer also sets the size of later slices. The answer to a retry goes to `PullSlice.add` instead.
+        The answer also sets the size of later slices. The answer to a retry is passed to `PullSlice.add` instead.
         """
         self._sizer.learn_bytes(len(pull.records), 1)
         return self._add(answered, pull)
@@ -124,7 +124,7 @@ class RangeProgress:
         sizer.learn(pull, answered.end_offset, answered.is_larger and not answered.pulls)
         answered.add(pull)
         if sizer.is_batched:
-            # Offsets between its batch and the next slice come with that slice's batch, or are pulled as a gap.
+            # The next slice's batch may have the offsets up to its start. Otherwise they are pulled as a gap.
             if answered is self.slices[-1]:
                 self.next_start = answered.position
             answered.state = COVERED
@@ -168,10 +168,10 @@ class RangeProgress:
         return pulls
 
     def _accept(self, pulls: list[RawPull]) -> PullSlice | None:
-        """Delivers the new part of each pull, in order. Stops before missing offsets and returns a slice for them.
+        """Delivers in order the new part of each pull. Stops before missing offsets, and returns a slice for them.
 
-        Returns None if none are missing. A filter may skip more offsets than were requested. A pull of a batch topic
-        has complete batches, which may begin before its start.
+        Returns None if no offset is missing. A filter may skip more offsets than were requested. A pull of a batch
+        topic has complete batches, which may begin before its start.
         """
         while pulls:
             pull, offset = pulls[0], self._next_offset
@@ -190,7 +190,7 @@ class RangeProgress:
         start, end, slices, sizer = self.next_start, self.end, self.slices, self._sizer
         if start >= end:
             return
-        new = PullSlice.__new__  # by this loop it costs a third of a call with `__init__`
+        new = PullSlice.__new__  # costs a third of a call with `__init__`
         for following, is_larger in sizer.plan(start, end, sizer.slices_at_once(self._window) - len(slices)):
             planned = new(PullSlice)
             planned.position, planned.end_offset, planned.is_larger = start, following, is_larger

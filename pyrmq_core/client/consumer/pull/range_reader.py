@@ -1,8 +1,8 @@
 """`RangeReader`: reads one range of a queue by many pulls at once over one connection.
 
-When an answer arrives, the connection's callback records it and sends the next pulls. Pulls that follow several answers
-of one socket read are sent in one write. A task for each pull would take five times as much processor time, so only a
-failed pull gets a task, which retries it. `RangeProgress` decides what to pull.
+When an answer arrives, the connection's callback records it and sends the next pulls. If one read of the socket has
+several answers, the pulls that follow are sent in one write. A task for each pull would take five times as much
+processor time, so only a failed pull gets a task, which retries it. `RangeProgress` decides what to pull.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Filter = TagFilter | SqlFilter
 
 
 class PullRequests(Protocol):
-    """The pull requests of one queue, which differ in offset and count, and their answers, such as `QueuePulls`."""
+    """The pull requests of one queue, which differ in offset and count, and their answers: see `QueuePulls`."""
 
     @property
     def form(self) -> RequestForm:
@@ -44,7 +44,7 @@ class PullRequests(Protocol):
 
     @property
     def answer_form(self) -> AnswerForm:
-        """The fixed part of an ordinary pull answer's header. Answers that match it need no parsing."""
+        """The fixed part of the header of an ordinary answer. An answer with this header needs no parsing."""
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:
@@ -57,7 +57,8 @@ class PullRequests(Protocol):
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
         """Returns an ordinary answer to a pull as a `RawPull` that ends at `end` at most, or None for any other answer.
 
-        The next offset of an ordinary answer is after `start`, and not beyond the queue's maximum offset.
+        An ordinary answer has messages from `start` on, or skips offsets whose messages the filter rejects. Its next
+        offset is after `start`, and not beyond the queue's maximum offset.
         """
         ...
 
@@ -74,7 +75,7 @@ class PullPath(Protocol):
 
     @property
     def is_member(self) -> bool:
-        """True for a member of a group, whose read ends with an answer that moves the group's offset."""
+        """True for pulls by a member of a group. Its read ends with an answer that moves the group's offset."""
         ...
 
     def is_proxied(self, queue: MessageQueue) -> bool: ...
@@ -95,7 +96,9 @@ class PullPath(Protocol):
 
 
 class _PostedPull(BulkCall):
-    """A pull of a slice. `RangeReader._post` sets its attributes: an `__init__` would cost more than the posting."""
+    """A pull of a slice. `RangeReader._post` sets its attributes, because an `__init__` would cost more than the
+    posting.
+    """
 
     __slots__ = ("pull_slice", "reader")
 
@@ -155,14 +158,14 @@ class RangeReader:
 
     async def joined(self, wanted_bytes: int, wanted_messages: int) -> AsyncGenerator[list[RawPull], None]:
         while pulls := await self.take(wanted_bytes, wanted_messages):
-            # Lets the next pulls, which are posted, be written before the caller blocks the loop by decoding.
+            # Lets the posted pulls be written before the caller blocks the loop by decoding.
             await trio.lowlevel.checkpoint()
             yield pulls
 
     async def take(self, wanted_bytes: int, wanted_messages: int) -> list[RawPull]:
         """Returns the next pulls, up to about `wanted_bytes` or `wanted_messages`, or none at the range's end.
 
-        Before it returns, it posts the pulls that follow. Raises the error of the next pull, if all its tries failed.
+        Before it returns, it posts the pulls that follow. Raises the error of the next pull if all its tries failed.
         """
         progress = self._progress
         if not progress.is_begun:
@@ -183,7 +186,7 @@ class RangeReader:
         if progress.next_start >= progress.end:
             return
         first = await self._pull(progress.next_start, progress.end)
-        # After the first pull, which finds out whether the topic is a batch topic.
+        # Only now, since the first pull has found out whether this is a batch topic.
         self._requests = self._puller.requests(self._queue, self._tags)
         if self._is_moved(first):
             self._end_at(first)
@@ -201,7 +204,7 @@ class RangeReader:
                 if self._pull_class.borrows:
                     self._connection.lend_answers(self._requests.answer_form)
             except RocketMQError:
-                self._connection = None  # each slice is retried by a task, which waits for the broker
+                self._connection = None  # a task retries each slice, and waits for the broker
 
     def _post(self, slices: list[PullSlice]) -> None:
         if not slices:
@@ -222,7 +225,7 @@ class RangeReader:
         self._connection.post_all(self._requests.form, calls, timeout=PULL_TIMEOUT_SECONDS)
 
     def answered(self, pull_slice: PullSlice, result: Command | RocketMQError) -> None:
-        """Receives the result of a pull. A task retries a pull that failed, or whose answer does not move forward."""
+        """Receives the result of a pull. If the pull failed or its answer makes no progress, a task retries it."""
         if self._is_closed:
             return
         progress = self._progress
@@ -293,10 +296,10 @@ class RangeReader:
             self._deliver()
 
     async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
-        """Pulls until an answer moves forward, and returns it, cut at the range's end. Waits during network failures.
+        """Pulls until an answer makes progress, and returns it, cut at the range's end. Waits during network failures.
 
         `result` is the result of a first try, if there was one. `DataLost` is raised only if the registered master
-        reported the loss, since a slave may lag, or have begun later.
+        reported the loss, since a slave may lag, or have begun later than its master.
         """
         deadline = trio.current_time() + self._patience
         wanted = min(end - start, self._max_messages_a_pull)
@@ -349,6 +352,6 @@ class RangeReader:
 def passes(error: RocketMQError) -> bool:
     """Returns whether the same request may succeed later: after any error but a refusal by a broker.
 
-    A refusal of a broker that is busy, starting or stopping may pass, too.
+    A refusal by a broker that is busy, starting or stopping also passes.
     """
     return not isinstance(error, ResponseError) or error.code in PASSING_CODES

@@ -1,7 +1,6 @@
-"""`read_ranges`: reads several ranges, one after another, and pulls the next few ahead.
+"""`RangesReader`: reads several ranges, one after another, and pulls the next few ahead.
 
-A small range is one request and its answer. If each range began after the previous one had ended, a read of many ranges
-would mostly wait for brokers.
+A small range is one request and its answer. Without pulling ahead, a read of many ranges would mostly wait for brokers.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 MakeReader = Callable[[MessageQueue, OffsetRange], RangeReader]
 
-# The ranges that are pulled at once, each within its own read window.
+# The number of ranges that are pulled at once, each within its own read window.
 RANGES_AT_ONCE: Final = 8
-# The ranges that are pulled at once if they have no more messages together than one read window.
+# The number of ranges that are pulled at once if all their messages fit into one read window.
 SMALL_RANGES_AT_ONCE: Final = 64
-# A list that is not full is delivered if the next range takes longer than this.
+# A list that is not full is delivered if the next range takes longer than this time.
 HOLD_SECONDS: Final = 0.05
 
 
 class RangesReader:
-    """A reader of several ranges, one after another, which pulls the next few ahead. `Puller.read_ranges` makes it."""
+    """A reader of several ranges, one after another, which pulls the next few ahead. See `Puller.read_ranges`."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class RangesReader:
     async def joined(
         self, wanted_bytes: int, wanted_messages: int, *, share_lists: bool
     ) -> AsyncGenerator[list[RawPull], None]:
-        """Yields lists of pulls of about these sizes, each of one range or, with `share_lists`, of several."""
+        """Yields lists of pulls of about these sizes, each of one range, or, with `share_lists`, of several."""
         held = _HeldPulls(wanted_bytes, wanted_messages)
         self._begin_more(wanted_bytes, wanted_messages)
         while self._begun:
@@ -74,7 +73,7 @@ class RangesReader:
                         yield held.take()
                     held.add(pulls, records_bytes, messages)
                 if more and (held.is_full or not share_lists):
-                    # Lets the next pulls, which are posted, be written before the caller blocks the loop by decoding.
+                    # Lets the posted pulls be written before the caller blocks the loop by decoding.
                     await trio.lowlevel.checkpoint()
                     yield held.take()
                 more = more and not current.reader.is_ended
@@ -101,7 +100,7 @@ class RangesReader:
             self._nursery.start_soon(begun.begin, wanted_bytes, wanted_messages)
 
     def _has_room(self, queue: MessageQueue, offsets: OffsetRange) -> bool:
-        if self._is_proxied(queue):  # a proxy would drop answers of several ranges at once
+        if self._is_proxied(queue):  # a proxy would drop answers to several ranges at once
             return not self._begun
         if len(self._begun) < RANGES_AT_ONCE:
             return True

@@ -1,6 +1,6 @@
-"""Skips records that stay unreadable after several tries, and keeps the readable records around them.
+"""Skips records that stay unreadable after several tries, but no readable records around them.
 
-Java's clients silently skip such a record and the rest of its answer.
+Java's clients silently skip such a record and all later records of the same answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyrmq_core.protocol.messages.record import unpack_record
 
 log = logging.getLogger(__name__)
 
-# With pauses these take some 6 s, in which another broker, or a later try, may return the right bytes.
+# With their pauses the tries take some 6 s. A later try, or another broker, may return the right bytes.
 TRIES: Final = 5
 
 
@@ -34,8 +34,7 @@ def readable(pull: RawPull, rules: BodyRules) -> Readable:
     """Returns the messages of a pull in the order of their offsets, without the unreadable records.
 
     If the end of a record cannot be found, the result ends before it, and the next pull begins there. If that is the
-    first record, one offset is skipped. The result also ends before the message with which the decompressed bodies
-    would exceed 256 MiB.
+    first record, one offset is skipped. The result also ends before the decompressed bodies exceed 256 MiB.
     """
     own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
     messages: list[MessageExt] = []
@@ -65,14 +64,16 @@ def readable(pull: RawPull, rules: BodyRules) -> Readable:
 
 
 class UnreadableRecords:
-    """A count of the tries to read a pull's records. After the last try, unreadable records are skipped."""
+    """A counter of the tries to read a pull's records. After the last try, unreadable records are skipped."""
 
     def __init__(self) -> None:
         self._start = -1
         self._tries = 0
 
     def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
-        """Raises `error` while tries at this offset are left. After that, returns the readable messages and warns."""
+        """Raises `error` while the pull may be tried again. After the last try, logs a warning and returns the readable
+        messages.
+        """
         if pull.start != self._start:
             self._start, self._tries = pull.start, 0
         self._tries += 1
@@ -81,7 +82,7 @@ class UnreadableRecords:
         part = readable(pull, rules)
         if part.next_offset <= pull.start:
             raise error
-        is_whole = part.next_offset >= pull.next_offset  # all records are readable, so offsets occur twice
+        is_whole = part.next_offset >= pull.next_offset  # no record is unreadable, so the error is in the offsets
         for fault in part.faults or [error] * is_whole:
             log.warning(
                 "%s: a record could not be read in %d tries and is not consumed; the consumer goes on behind it: %s",

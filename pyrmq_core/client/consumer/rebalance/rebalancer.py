@@ -1,6 +1,6 @@
 """`Rebalancer`: decides every 20 s, and whenever members or routes change, which queues this consumer reads.
 
-Each member computes the whole division by itself, from the topic's queues in the NameServer's route and the members'
+Each member computes the complete division by itself, from the topic's queues in the NameServer's route and the members'
 client ids at a broker. Members with the same input compute the same result. Sources: client/impl/consumer/
 RebalanceImpl.java, RebalanceService.java, 5.4.0.
 """
@@ -29,7 +29,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 ROUND_SECONDS: Final = 20.0
 UNSETTLED_SECONDS: Final = 1.0
 LEAST_SECONDS: Final = 1.0
-# The most members of a group: consistent hashing for this many takes half a second of the loop.
+# The most members of a group: for this many, consistent hashing blocks the loop for half a second.
 MOST_MEMBERS: Final = 20_000
 DIVISION: Final = "dividing the queues of"
 READING: Final = "reading"
@@ -41,7 +41,7 @@ class QueueTable(Protocol):
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
         """Adds and drops queues of the topic, so that exactly the queues `wanted` are read.
 
-        Returns False if some could not be added or dropped yet, so that `update` has to be called again soon.
+        Returns False if a queue could not be added or dropped yet. Then `update` has to be called again soon.
         """
         ...
 
@@ -49,10 +49,10 @@ class QueueTable(Protocol):
 
 
 class Rebalancer:
-    """The task that decides which queues one consumer reads. If `strategy` is None it reads every queue (broadcasting).
+    """The task that decides which queues one consumer reads. If `strategy` is None, it reads all (broadcasting).
 
-    `topics` returns the subscribed topics, and `table` gets their queues. `missing` is called if a broker does not list
-    this consumer among the members.
+    `topics` returns the subscribed topics, and `table` receives their queues. `missing` is called if a broker does not
+    list this consumer among the members.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Rebalancer:
         self.known_queues: dict[str, Sequence[MessageQueue]] = {}
 
     def wake(self) -> None:
-        """Begins the next round at once, but at the earliest a second after the last one."""
+        """Makes the next round begin at once, but at least a second after the one before it began."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -90,7 +90,7 @@ class Rebalancer:
             await trio.sleep_until(began + LEAST_SECONDS)
 
     async def run_round(self) -> bool:
-        """Decides once, for each topic, which queues this consumer reads. Returns whether it now reads just these."""
+        """Decides once, for each topic, which queues this consumer reads. Returns whether it now reads just them."""
         topics = self._topics()
         self._problems.keep(DIVISION, topics)
         self._problems.keep(READING, topics)
@@ -100,7 +100,7 @@ class Rebalancer:
         for topic in topics:
             try:
                 wanted = await self._allocated(topic)
-            except Exception as error:  # a strategy of the user's own may raise anything
+            except Exception as error:  # a strategy that the user wrote may raise anything
                 self._skip(topic, error)
                 settled = settled and isinstance(error, RoutingError)
                 continue
@@ -127,7 +127,9 @@ class Rebalancer:
         return [queue for queue in queues if queue in allocated]
 
     def _note_permission(self, topic: str, route: TopicRouteData) -> None:
-        """Reports a problem if the topic may not be read. Then its queues are not pulled, so no broker reports it."""
+        """Reports a problem if the topic may not be read. No broker reports it, since the topic's queues are then not
+        pulled.
+        """
         refusal = None if is_retry_topic(topic) else not_readable(topic, route)
         if refusal is None:
             self._problems.passed(READING, topic)
@@ -152,7 +154,7 @@ class Rebalancer:
         return ids
 
     def _skip(self, topic: str, error: Exception) -> None:
-        if not (isinstance(error, RoutingError) and is_retry_topic(topic)):  # a heartbeat creates retry topics
+        if not (isinstance(error, RoutingError) and is_retry_topic(topic)):  # retry topics exist only after a heartbeat
             self._problems.failed(DIVISION, topic, error)
 
 
@@ -178,7 +180,9 @@ async def _first_of(*events: trio.Event) -> None:
 
 
 class FixedQueues:
-    """Queues that a user assigned to a consumer by hand. Those that failed to start or stalled are started again."""
+    """Queues that a user assigned to a consumer. Queues that failed to start, or whose pulling stalled, are started
+    again.
+    """
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table

@@ -1,9 +1,9 @@
 """The allocation strategies: the rules by which the members of a group share a topic's queues. Pure.
 
-Every member sorts queues and members before it allocates. A member with another order would take queues of
-others and leave some unread. The order is Java's (MessageQueue.compareTo, String.compareTo), which compares UTF-16
-units: upper case sorts before lower case, `b-10` before `b-2`, and characters above U+FFFF, which are two surrogates
-there, before U+E000.
+Every member sorts queues and members before it allocates. A member with another order would take queues of others and
+leave some unread. The order is that of Java (MessageQueue.compareTo, String.compareTo), which compares UTF-16 units.
+Upper case sorts before lower case, and `b-10` before `b-2`. Characters above U+FFFF sort before U+E000, since they are
+two surrogates in UTF-16.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def utf16(text: str) -> bytes:
 class AllocateMessageQueueStrategy(Protocol):
     """The rule by which the members of a group share a topic's queues (AllocateMessageQueueStrategy.java).
 
-    Each member computes its own share. The shares fit together if every member has the same rule and the same lists.
+    Each member computes its own share. The shares fit together only if all members have the same rule, queues and
+    client ids.
     """
 
     @property
@@ -49,7 +50,7 @@ class AllocateMessageQueueStrategy(Protocol):
     ) -> Sequence[MessageQueue]:
         """Returns the queues that the member `client_id` reads.
 
-        Both lists are sorted in Java's order. A member that is missing in `client_ids` has no queues, since the broker
+        Both lists are sorted in Java's order. A member that is missing in `client_ids` gets no queues, since the broker
         does not know it.
         """
         ...
@@ -76,14 +77,14 @@ def is_member(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequen
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueAveragely:
-    """The default: each member reads a block of neighbouring queues (AllocateMessageQueueAveragely.java)."""
+    """The default strategy: each member reads a block of neighbouring queues (AllocateMessageQueueAveragely.java)."""
 
     name: ClassVar[str] = "AVG"
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the member's block of queues. The first members have one queue more if the division is uneven."""
+        """Returns the member's block of queues. If the division is uneven, the first members get one queue more."""
         if not is_member(client_id, queues, client_ids):
             return ()
         size, more = divmod(len(queues), len(client_ids))
@@ -94,7 +95,7 @@ class AllocateMessageQueueAveragely:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueAveragelyByCircle:
-    """Queues dealt to members one by one, like cards (AllocateMessageQueueAveragelyByCircle.java)."""
+    """A strategy that deals queues to members one by one, like cards (AllocateMessageQueueAveragelyByCircle.java)."""
 
     name: ClassVar[str] = "AVG_BY_CIRCLE"
 
@@ -110,8 +111,8 @@ class AllocateMessageQueueAveragelyByCircle:
 class AllocateMessageQueueByConfig:
     """A fixed list of queues, independent of other members (AllocateMessageQueueByConfig.java).
 
-    Queues that are in no member's list are not read. For each topic, the listed queues of that topic are allocated,
-    while Java allocates the whole list for each topic. A listed queue that the topic lacks is returned too, as in Java.
+    Queues that are in no member's list are not read. For each topic, the listed queues of that topic are allocated (in
+    Java all listed queues). A listed queue is allocated even if the topic does not have it, as in Java.
     """
 
     __slots__ = ("queues",)
@@ -126,7 +127,7 @@ class AllocateMessageQueueByConfig:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the configured queues of the topics in `queues`. The members do not matter."""
+        """Returns the configured queues of the topics in `queues`, whatever the other members are."""
         topics = {queue.topic for queue in queues}
         return tuple(queue for queue in self.queues if queue.topic in topics)
 
@@ -157,8 +158,7 @@ class AllocateMessageQueueByMachineRoom:
     ) -> Sequence[MessageQueue]:
         """Returns the member's block of the queues in these rooms.
 
-        All blocks have the same length. If queues are left after the last block, each of the first members gets one of
-        them.
+        All blocks have the same length. If the division is uneven, the first members get one of the last queues each.
         """
         if not is_member(client_id, queues, client_ids):
             return ()
@@ -170,7 +170,7 @@ class AllocateMessageQueueByMachineRoom:
 
 
 def _room_of(broker_name: str) -> str | None:
-    """Returns `room` of `room@name`, else None. Empty parts at the end do not count, as in Java's `split`."""
+    """Returns `room` of `room@name`, else None. Empty parts at the end are ignored, as in Java's `split`."""
     parts = broker_name.split("@")
     while parts and not parts[-1]:
         parts.pop()
@@ -178,14 +178,16 @@ def _room_of(broker_name: str) -> str | None:
 
 
 class MachineRoomResolver(Protocol):
-    """A user's rule for the machine rooms of brokers and consumers (AllocateMachineRoomNearby.MachineRoomResolver)."""
+    """A user's functions that return the machine room of a broker or consumer
+    (AllocateMachineRoomNearby.MachineRoomResolver).
+    """
 
     def broker_deploy_in(self, queue: MessageQueue) -> str:
         """Returns the room of the queue's broker."""
         ...
 
     def consumer_deploy_in(self, client_id: str) -> str:
-        """Returns the room of a member, from its client id."""
+        """Returns the room of the member with this client id."""
         ...
 
 
@@ -218,7 +220,7 @@ class AllocateMachineRoomNearby:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the member's queues in its own room, then its share of the rooms without members."""
+        """Returns the member's queues in its own room, then its share of the queues in rooms without members."""
         if not is_member(client_id, queues, client_ids):
             return ()
         queues_in = _by_room(queues, self.resolver.broker_deploy_in)
@@ -250,9 +252,9 @@ def md5_hash(key: str) -> int:
 
 
 class AllocateMessageQueueConsistentHash:
-    """Consistent hashing: a queue goes to the next member on a ring (AllocateMessageQueueConsistentHash.java).
+    """Consistent hashing: a queue is read by the next member on a ring (AllocateMessageQueueConsistentHash.java).
 
-    Each member has `virtual_nodes` positions on the ring. More positions divide the queues more evenly. All members
+    Each member has `virtual_nodes` positions on the ring. With more positions, the division is more even. All members
     need the same number and the same `hash_function`. The default is the function of Java's clients. Go's clients use
     another one, so never use this strategy in a group with them.
     """
@@ -280,7 +282,9 @@ class AllocateMessageQueueConsistentHash:
         return tuple(queue for queue in queues if ring[self._position(queue, positions)] == client_id)
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
-        """Returns the member at each position of the ring. The later of two members with the same position gets it."""
+        """Returns the member at each position of the ring. If two members have the same position, the later one gets
+        it.
+        """
         ring: dict[int, str] = {}
         nodes = Counter[str]()
         for client_id in client_ids:
