@@ -1,7 +1,7 @@
 """Encodes messages that share a request, in two steps.
 
-First, each message is checked at once, and its properties are encoded except for its id. Then, when the request is
-sent, all its messages get their ids and are encoded together. This is half the work of encoding each message as a
+When a message is sent, it is checked at once, and its properties are encoded except for its id. When the shared request
+is sent, all its messages get their ids and are encoded together. This takes half the time of encoding each message as a
 request and joining the requests.
 """
 
@@ -16,19 +16,20 @@ from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, is_retry_topic
 from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload, check_message
 from pyrmq_core.protocol.messages.properties import checked_ends, goes_alone, plain_ends
 
-# A message with longer properties is sent alone, which checks their exact limit. Even in UTF-8 this number is below it.
+# A message with longer properties is sent alone, which checks their exact limit in bytes. This number of characters is
+# below that limit even in UTF-8.
 MAX_PROPERTIES_CHARS: Final = 8_000
 
 
-# The bytes of a batch member besides its parts: the head, and UNIQ_KEY with an id of 32 digits.
+# The bytes of a message in a batch without its body and own properties: its head, and UNIQ_KEY with an id of 32 digits.
 MEMBER_BYTES: Final = OVERHEAD_BYTES + 42
 
-# A message that may share a request, checked; its properties before and after UNIQ_KEY; its bytes in the batch. A plain
-# tuple, since one is made for every message: that takes a fifth of the time of a frozen dataclass by `maker_of`.
+# A checked message that may share a request, its properties before and after UNIQ_KEY, and its bytes in the batch. It
+# is a plain tuple, which takes a fifth of the time of a frozen dataclass (`maker_of`), since each message needs one.
 BatchMember: TypeAlias = tuple[Message, str, str, int]
 
-# The parts of a member that wait for its request: flag, body, properties before and after UNIQ_KEY. The garbage
-# collector soon leaves a tuple of such plain values alone; with the message in it, it would visit both again and again.
+# The parts of a message until its request is sent: flag, body, properties before and after UNIQ_KEY. The garbage
+# collector soon ignores a tuple of such simple values. With the message in it, it would visit both again and again.
 MemberParts: TypeAlias = tuple[int, bytes, str, str]
 
 
@@ -44,16 +45,16 @@ def batch_member(
 ) -> BatchMember | None:
     """Returns the checked message, ready to share a request, or None if it must be sent alone.
 
-    Messages are sent alone if they are delayed, have a priority or a lite topic, go to retry topics, or have large
-    properties or a body of `below_bytes` or more. Raises `InvalidMessage`, which names the rule that the message
-    breaks. `system_properties` are set by the producer itself.
+    A message is sent alone if it is delayed, has a priority or a lite topic, goes to a retry topic, has large
+    properties, or has a body of `below_bytes` or more. Raises `InvalidMessage` with the rule that the message breaks.
+    The producer itself sets `system_properties`.
     """
     check_message(message, max_message_bytes)
     topic, body_bytes = message.topic, len(message.body)
     if body_bytes >= below_bytes or (topic[0] == "%" and is_retry_topic(topic)):
         return None
     ends = None if system_properties else plain_ends(message)
-    if ends is None:  # `ends` is None also for a message that goes alone
+    if ends is None:  # `plain_ends` also returns None for a message that goes alone
         if goes_alone(message):
             return None
         ends = checked_ends(message, system_properties)
@@ -83,7 +84,7 @@ def join_members(
 
 
 def _encode_members(members: Sequence[MemberParts], unique_ids: Sequence[str]) -> bytes:
-    # Lengths are not checked, since the properties of members are short.
+    # The lengths of properties are not checked, since those of batch members are short.
     pack_head, pack_short = HEAD.pack, SHORT.pack
     parts: list[bytes] = []
     for (flag, body, before, after), unique_id in zip(members, unique_ids, strict=True):

@@ -18,7 +18,7 @@ from pyrmq_core.protocol.messages.payload import Payload, encode_one
 from pyrmq_core.protocol.messages.properties import INSTANCE_ID
 from pyrmq_core.protocol.shown_values import shown
 
-# Requests near 1 MiB keep a broker busiest; larger requests gain nothing.
+# Requests near 1 MiB keep a broker busiest. Larger requests bring no more throughput.
 BATCH_BYTES: Final = 1024 * 1024
 
 
@@ -27,7 +27,7 @@ class MessageEncoder:
     """The encoder of one producer's messages, with its settings. `own_properties` are added to every message.
 
     `hooks` are called with each message in the caller's thread and context, and may return another message. Messages
-    with bodies below `joined_below_bytes` may share a request. This is 0 without automatic batching.
+    with bodies below `joined_below_bytes` may share a request. Without automatic batching this is 0.
     """
 
     compress_over_bytes: int
@@ -58,14 +58,14 @@ class MessageEncoder:
         own = self.own_properties
         if system_properties:
             own = {**own, **system_properties}
-        # Arguments by position, which is faster than by keyword, since this is called for every message.
+        # By position, which is faster than by keyword, since this is called for every message.
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def content(self, message: Message, timeout: float | None = None) -> BatchMember | Payload:
         """Returns a `BatchMember` for a message that may share a request, else an encoded `Payload`.
 
-        A `BatchMember` gets its id when the shared request is sent. A message with a `timeout` of its own becomes a
-        `Payload`, because a shared request has the producer's timeout.
+        A `BatchMember` gets its id when the shared request is sent. With `timeout` the result is a `Payload`, because a
+        shared request has the producer's timeout.
         """
         if timeout is not None or not self.joined_below_bytes:
             return self.one(message)
@@ -98,9 +98,9 @@ class MessageEncoder:
 
 
 def compression_type(name: str) -> CompressionType | None:
-    """Returns the compression with this lower-case name. `none` gives None.
+    """Returns the compression with this lower-case name, or None for `none`.
 
-    Raises `InvalidArgument` for an unknown name, and `MissingLibrary` when its library is not installed.
+    Raises `InvalidArgument` for an unknown name, and `MissingLibrary` if its library is not installed.
     """
     types = {kind.name.lower(): kind for kind in CompressionType}
     if name != "none" and name not in types:

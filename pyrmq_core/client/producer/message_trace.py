@@ -25,7 +25,7 @@ class Tracer(TraceDispatcher):
     def send_message_after(self, context: SendContext) -> None:
         """Adds a trace record for each message of an acknowledged try.
 
-        A failed or one-way try has none, since the record needs the region from the broker's answer.
+        A failed or one-way try gets no record, since the record needs the region from the broker's answer.
         """
         if not context.results or not context.trace_on or context.topic == self.topic:
             return

@@ -61,11 +61,11 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     """A producer, which sends the messages of one producer group.
 
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own, and with
-    `client=` it shares one. Times are seconds. A send's `timeout` covers route queries, all tries and the pauses
-    between them. A request that is sent is waited for until then. `timeout_per_attempt` ends the wait earlier, but only
-    if another broker can then be tried. With `batching`, messages in quick succession are sent together. `trace` (True,
-    or a topic) reports each message to the trace topic. `hooks` are plain functions around each try. `namespace` is the
-    prefix of topics and the group at brokers.
+    `client=` it shares one. Times are in seconds. A send's `timeout` covers route queries, all tries and the pauses
+    between them, and the wait for each answer. `timeout_per_attempt` ends that wait earlier, but only if another broker
+    can then be tried. With `batching`, messages in quick succession share requests. `trace` (True, or a topic) reports
+    each message to the trace topic. `hooks` are plain functions around each try. `namespace` is the prefix of topics
+    and the group at brokers.
     """
 
     _KIND = "producer"
@@ -107,7 +107,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> SendResult:
         """Sends a message, and returns its queue, offset and id when it is stored.
 
-        `timeout` is for the whole send with its retries, in seconds (`send_timeout` without it). `queue`, or
+        `timeout` is for the complete send with its retries, in seconds (by default `send_timeout`). `queue`, or
         `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
         sent, and `NoRoute` or `NoNameServer` if no broker is found. Any other failure raises `SendFailed`: its
         `outcome` is *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
@@ -150,13 +150,13 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         select: Select | None = None,
         wait: bool = True,
     ) -> PendingSend:
-        """Starts a send, once there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the pending send.
+        """Starts a send when there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the pending send.
 
-        `await pending.wait()` returns its result. With `wait=False` it raises `WindowFull` instead of waiting. A
-        broker's refusal is final, as in Java's async send, and network failures are retried. With a `sharding_key` or
+        `await pending.wait()` returns its result. With `wait=False` it raises `WindowFull` instead of waiting for room.
+        A broker's refusal is final, as in Java's async send, and network failures are retried. With a `sharding_key` or
         `lite_topic` a temporary refusal is also retried, which may store a second copy.
         """
-        # A send without arguments has its steps inlined here: each call would cost a hundredth of a batched send.
+        # The steps of a send without arguments are inlined, since each call would cost a hundredth of a batched send.
         parts = self._parts or self._open()
         seconds = self._settings.send_timeout if timeout is None else self._seconds(timeout)
         payload = self._encoding.content(message, timeout)
@@ -175,10 +175,10 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> Sequence[SendResult]:
         """Sends messages of one topic to one queue, in their order, in several requests if one would be too large.
 
-        Without `queue`, messages with sharding keys go to the queues of their keys: the order holds within a key, and
-        among the messages without a key. A batch topic gets requests of one tag each: the order holds within a tag.
-        `timeout` is for each request. When a request fails the rest is not sent, and `BatchFailed.parts` has the
-        results or error of each.
+        Without `queue`, messages with sharding keys go to the queues of their keys. Then only messages of the same key,
+        or without a key, keep their order. A batch topic gets requests of one tag each, so only messages of one tag
+        keep their order. `timeout` is for each request. When a request fails the rest is not sent, and
+        `BatchFailed.parts` has the results or error of each request.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
         batch = self._encoding.checked(self._created(messages))
@@ -195,7 +195,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         """Starts a `send_batch` in the background. Waits only for room, where the list counts as one message.
 
         `await pending.wait()` returns one result for each message, or raises the errors of `send_batch`. With
-        `wait=False` it raises `WindowFull` instead of waiting. Refusals are as in `send_soon`.
+        `wait=False` it raises `WindowFull` instead of waiting for room. Refusals are handled as in `send_soon`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         pending, batch = PendingBatch(parts.unseen), self._encoding.checked(self._created(messages))
@@ -208,10 +208,10 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> WriteSummary:
         """Sends each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`), encoded by columns.
 
-        Columns: body, topic (unless given), tags, keys, shardingKey, properties, flag. Requests of up to 4,000 rows
-        take the topic's queues in turn, several at once. Only rows of one sharding key, or all rows with `queue`, keep
-        their order. `timeout` is for each request. Raises `InvalidMessage`, which names row and column, before anything
-        is sent, and `BatchFailed` when a request fails after others were stored.
+        The columns are body, topic (unless it is an argument), tags, keys, shardingKey, properties and flag. Requests
+        of up to 4,000 rows go to the topic's queues in turn, several at once. Only rows of one sharding key, or all
+        rows with `queue`, keep their order. `timeout` is for each request. Raises `InvalidMessage` with the row and
+        column, before anything is sent, and `BatchFailed` when a request fails after others were stored.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
         return await send_rows(sender, rows, topic, queue=queue, encoding=self._encoding, timeout=seconds)
@@ -246,7 +246,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> SendResult:
         """Answers a message that `Producer.request` sent. Raises `InvalidArgument` for any other message.
 
-        Returns when a broker has pushed the reply to the requesting client. A client that is away never gets it.
+        Returns when a broker has pushed the reply to the requesting client. A client that is not connected never gets
+        it.
         """
         topic, own = reply_properties(request)
         payload = self._encoding.one(Message(topic, body, properties=properties), own)
@@ -274,7 +275,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def begin_transaction(self, message: Message, *, timeout: float | None = None) -> Transaction:
         """Stores the message where consumers do not see it, until `end_transaction` commits it.
 
-        Needs a `transaction_listener`, which answers brokers that did not receive the end. Raises the errors of `send`.
+        Needs a `transaction_listener`, which brokers query if they did not receive the end. Raises the errors of
+        `send`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message, parts.transactions.properties(message))
@@ -284,7 +286,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def end_transaction(
         self, transaction: Transaction, state: LocalTransactionState, *, reason: str = ""
     ) -> TransactionSendResult:
-        """Requests that the broker deliver or drop the message, or, with UNKNOW, query the listener later.
+        """Requests that the broker deliver or drop the message. With UNKNOW the broker queries the listener later.
 
         A message that is not stored safely (`status` is not SEND_OK) is rolled back whatever `state` says, as in Java.
         """
@@ -298,7 +300,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         *,
         timeout: float | None = None,
     ) -> TransactionSendResult:
-        """Calls `begin_transaction`, your function, and `end_transaction` with the state that it returned.
+        """Calls `begin_transaction`, then your function, then `end_transaction` with the state that it returned.
 
         `execute_local_transaction(message, result)` may be async. A plain function runs in a worker thread. If the
         function raises, the state is UNKNOW, and the result's `error` is the exception.
@@ -337,11 +339,11 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return await self._open().sender.publish_info(topic, timeout=self._seconds(timeout))
 
     async def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
-        """Returns whether brokers store the topic's batches as one record (5.x). A request should then have one tag."""
+        """Returns whether brokers store the topic's batches as one record (5.x). Then a request should have one tag."""
         return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
 
     async def sending_topic(self, topic: str, *, timeout: float | None = None) -> tuple[TopicPublishInfo, bool]:
-        """Returns the results of `publish_info` and `is_batch_topic`. Each of the two may take `timeout`."""
+        """Returns the results of `publish_info` and `is_batch_topic`. Each of these two queries may take `timeout`."""
         sender, seconds = self._open().sender, self._seconds(timeout)
         info = await sender.publish_info(topic, timeout=seconds)
         return info, await sender.is_batch_topic(topic, timeout=seconds)
@@ -362,7 +364,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
 
     def _draft(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> Draft:
-        """Checks and encodes a message for the blocking and asyncio classes, in any thread, without a server."""
+        """Checks and encodes a message for the blocking and asyncio classes, in any thread and without waiting."""
         began, parts = time.monotonic(), self._open()
         payload = self._encoding.content(message, timeout)
         return Draft(parts, payload, target_of(message, queue), self._seconds(timeout), began)
@@ -382,7 +384,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
 class Draft(NamedTuple):
     """A message that the blocking or asyncio `Producer` has checked and encoded in the caller's thread, to be sent.
 
-    `to` is its target. The library's loop sends it, or the caller's thread while the loop is idle. `timeout` is in
+    `to` is its target. The library's loop sends it, or, while the loop is idle, the caller's thread. `timeout` is in
     seconds from the time `began`, by `time.monotonic`.
     """
 
@@ -406,10 +408,10 @@ class Draft(NamedTuple):
         return self.parts.in_flight.start(payload, self.to, timeout, (pending,), CommunicationMode.SYNC, loop)
 
     def begin_soon(self, pending: PendingSend) -> None:
-        """Starts a send that reports its end to `pending`, without waiting. Has to be called on the loop."""
+        """Starts a send that reports its end to `pending`, without waiting. It must be called on the loop."""
         self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
 
     def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:
-        """Abandons a send whose caller was interrupted. `soon` schedules this on the loop, behind the send's start."""
+        """Abandons a send whose caller was interrupted. `soon` runs this on the loop, after the send's start."""
         with suppress(InvalidState):
             soon(self.parts.in_flight.give_up, pending, message_of(self.payload).topic)

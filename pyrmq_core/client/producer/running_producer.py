@@ -1,4 +1,4 @@
-"""`RunningProducer`: the parts of a running producer, which are opened and closed in order."""
+"""`RunningProducer`: a producer at work, whose parts are opened and closed in order."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class RunningProducer:
     tracer: Tracer | None
 
     def begin(self, payload: Payload | BatchMember, to: Target, seconds: float, pending: PendingSend) -> None:
-        """Sends a message in the background, within `seconds`. `in_flight` has room for `pending`, its result.
+        """Sends a message in the background, within `seconds`. The caller has reserved room for it in `in_flight`.
 
-        A `BatchMember` joins a shared request, which has the producer's timeout instead.
+        `pending` receives the result. A `BatchMember` joins a shared request, which has the producer's timeout instead.
         """
         try:
             if isinstance(payload, tuple):
@@ -77,7 +77,9 @@ class RunningProducer:
 
 @asynccontextmanager
 async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> AsyncIterator[RunningProducer]:
-    """Opens a producer's parts and registers its group. Raises `InvalidState` if the client has it already."""
+    """Opens a producer's parts and registers its group. Raises `InvalidState` if the client has a producer of the
+    group.
+    """
     client.register_producer(settings.producer_group, transactional=settings.transaction_listener is not None)
     unseen = UnseenFailures(settings.group)
     try:

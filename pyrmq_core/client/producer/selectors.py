@@ -1,6 +1,7 @@
 """Functions for `Producer.send(..., select=...)` that choose the queue of a key as other RocketMQ clients do.
 
-Each kind of client has its own hash. A plain send with a sharding key uses that of Java's remoting client.
+Each kind of client has its own hash. A send with a sharding key and without `select` uses the hash of Java's remoting
+client.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def select_like_go(queues: Sequence[MessageQueue], message: Message) -> MessageQ
 def select_like_proxy(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
     """Returns the queue to which RocketMQ's proxy sends a message group, whatever queue the client over gRPC names.
 
-    It is Guava's consistent hash of Java's hash code. Source: SendMessageActivity.java of the proxy, seen on 5.4.0.
+    The queue is Guava's consistent hash of Java's hash code. Source: SendMessageActivity.java of the proxy, seen on
+    5.4.0.
     """
     return queues[consistent_bucket(string_hash_code(_key(message)), len(queues))]
 

@@ -1,8 +1,8 @@
 """`TraceDispatcher`, which keeps trace records in memory and sends them to the trace topic in the background.
 
-Its queue holds 2,048 records, and drops new ones while it is full. The queued records are sent together when there are
-ten of them, or after 5 s. Its subclasses, the tracers of producers and consumers, are hooks that add the records. A
-separate producer, whose sends are not traced, sends them. Source: client/trace/AsyncTraceDispatcher.java, 5.4.0.
+Its queue has room for 2,048 records, and drops new ones while it is full. The records are sent together when there are
+ten of them, or after 5 s. The tracers of producers and consumers are subclasses of it, and hooks that add the records.
+An internal producer, which is not traced, sends them. Source: client/trace/AsyncTraceDispatcher.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ ENOUGH_RECORDS: Final = 10
 FLUSH_SECONDS: Final = 5.0
 SEND_TIMEOUT_SECONDS: Final = 5.0
 MAX_TRACE_BYTES: Final = 128_000
-# The most bytes of a trace message's keys: they are sent as a property, which has its own limit.
+# The most bytes of a trace message's keys, which are a property, and the size of properties is limited.
 MAX_KEYS_BYTES: Final = 30_000
 DEFAULT_REGION: Final = "DefaultRegion"
 PRODUCE: Final = "PRODUCE"
 CONSUME: Final = "CONSUME"
-# A separate producer sends trace messages, each in a group of its own.
+# Part of the name of the group of each internal producer, so that each has a group of its own.
 TRACE_NUMBERS: Final = itertools.count(1)
 
 
@@ -63,7 +63,7 @@ class TraceDispatcher:
             self._enough.set()
 
     def has_room(self, count: int) -> bool:
-        """Returns whether the queue has room for `count` more records. If it has not, they are counted as dropped."""
+        """Returns whether the queue has room for `count` more records. If not, counts these records as dropped."""
         if len(self._records) + count <= QUEUE_RECORDS:
             return True
         self._dropped += count
@@ -112,9 +112,10 @@ class TraceDispatcher:
 async def open_tracing(
     tracer: TraceDispatcher | None, nursery: trio.Nursery, client: ClientSession, group: str, kind: str
 ) -> AsyncIterator[None]:
-    """Sends a tracer's records during the block, and the last records when it ends. Does nothing without a tracer.
+    """Sends a tracer's records during the block, and the last records when it ends. Without a tracer does nothing.
 
-    `group` is the name of the traced producer or consumer without its namespace, `kind` PRODUCE or CONSUME.
+    `group` is the name of the traced producer's or consumer's group without its namespace. `kind` is PRODUCE or
+    CONSUME.
     """
     if tracer is None:
         yield

@@ -1,8 +1,8 @@
 """Transactions: a producer sends a half message, hidden from consumers, and later whether to deliver or drop it.
 
-    begin                 half message stored: consumers do not see it
-    your local work       COMMIT_MESSAGE, ROLLBACK_MESSAGE, or UNKNOW
-    end                   END_TRANSACTION, one-way: delivered, dropped, or checked later
+    begin                 the half message is stored, and consumers do not see it
+    your local work       its result is COMMIT_MESSAGE, ROLLBACK_MESSAGE, or UNKNOW
+    end                   one-way request END_TRANSACTION: the message is delivered, dropped, or checked later
     check                 the broker queries any producer of the group (CHECK_TRANSACTION_STATE), until it knows
 
 Sources: client/impl/producer/DefaultMQProducerImpl.java (sendMessageInTransaction, endTransaction,
@@ -46,7 +46,7 @@ TakeCheck = Callable[[CheckTransactionState, MessageExt, Peer], None]
 
 
 class TransactionChecks:
-    """The handler of brokers' transaction checks, which passes each to the client's producer of the group."""
+    """The handler of brokers' transaction checks. It passes each check to the client's producer of the named group."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, TakeCheck] = {}
@@ -71,7 +71,7 @@ class TransactionChecks:
             check(header, message, peer)
 
 
-# How many checks run at a time, and how many may wait (TransactionMQProducer: checkThreadPoolMaxSize,
+# How many checks run at a time, and how many may run or wait (TransactionMQProducer: checkThreadPoolMaxSize,
 # checkRequestHoldMax).
 CHECKS_AT_ONCE: Final = 1
 CHECKS_HELD: Final = 2000
@@ -86,9 +86,9 @@ ExecuteLocalTransaction = Callable[[Message, SendResult], State | Awaitable[Stat
 class TransactionListener(Protocol):
     """The user's answer to brokers' checks of transactions whose end was lost, or whose state was unknown.
 
-    `check_local_transaction` may be plain (called in a worker thread, one at a time) or async. An exception counts as
-    UNKNOW. A broker may query any producer of the group, even after a restart: decide by stored results of your local
-    transaction.
+    `check_local_transaction` may be a plain function (called in a worker thread, one call at a time) or async. An
+    exception counts as UNKNOW. A broker may query any producer of the group, even after a restart. So decide by stored
+    results of your local transaction.
     """
 
     def check_local_transaction(self, message: MessageExt) -> State | Awaitable[State]:
@@ -97,7 +97,7 @@ class TransactionListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A stored half message. Consumers will read the message at another offset than that in `result`."""
+    """A stored half message. If it is committed, consumers read it at another offset than that in `result`."""
 
     message: Message
     result: SendResult
@@ -136,7 +136,7 @@ class Transactions:
         self._checks.unregister(self._group)
 
     def properties(self, message: Message) -> dict[str, str]:
-        """Returns the properties that make a message a half message, for the producer to add to it.
+        """Returns the properties that make a message a half message, which the producer adds to it.
 
         Raises `InvalidMessage` if the message has a delay, a priority or a lite topic, and `InvalidState` if the
         producer has no transaction listener.
@@ -152,7 +152,7 @@ class Transactions:
             raise InvalidMessage(
                 f"topic {message.topic}: a message in a transaction has no priority, brokers remove it"
             )
-        if message.lite_topic is not None:  # seen on 5.5.0
+        if message.lite_topic is not None:  # 5.5.0 shows it too early
             raise InvalidMessage(
                 f"topic {message.topic}: a message in a transaction has no lite topic, which would show it before the "
                 "commit and after a rollback"
@@ -160,7 +160,7 @@ class Transactions:
         return {TRAN_MSG: "true", PGROUP: self._group}
 
     async def begin(self, message: Message, payload: Payload, to: Target, *, timeout: float) -> Transaction:
-        """Sends the half message. If the broker answers other than SEND_OK, `end` will roll it back, as in Java."""
+        """Sends the half message. If its status is not SEND_OK, `end` will roll it back, as in Java."""
         half = replace(payload, sys_flag=payload.sys_flag | TRANSACTION_PREPARED)
         receipt: Receipt = await self._sender.send(half, to, timeout=timeout)
         result = receipt.result()
@@ -170,8 +170,8 @@ class Transactions:
     async def end(self, transaction: Transaction, state: State, reason: str = "") -> State:
         """Sends the broker the local transaction's state (END_TRANSACTION), and returns the state that was sent.
 
-        A half message that was not stored with SEND_OK is always rolled back. A failure to send is only logged, since
-        the broker then checks the transaction later.
+        A half message that was not stored with SEND_OK is always rolled back. If the request fails, this is only
+        logged, since the broker checks the transaction later.
         """
         result = transaction.result
         if not transaction.is_safe:
@@ -253,8 +253,8 @@ async def decided(
 ) -> tuple[State, Exception | None]:
     """Calls a user's function that decides a transaction. Returns its state and None, or UNKNOW and its exception.
 
-    An async function runs in this task, a plain one in a worker thread (at most as many as `limiter` permits), since
-    local transactions wait for databases.
+    An async function runs in this task. A plain function may block, so it runs in a worker thread, at most as many as
+    `limiter` permits.
     """
     return await decided_by(partial(trio.to_thread.run_sync, limiter=limiter), function, *args)
 
@@ -262,7 +262,7 @@ async def decided(
 async def decided_by(
     in_thread: Callable[..., Awaitable[object]], function: Callable[..., State | Awaitable[State]], *args: object
 ) -> tuple[State, Exception | None]:
-    """Calls a user's function as `decided` does. `in_thread` calls a plain function, in a thread of its choice."""
+    """Calls a user's function as `decided` does. A plain function is called by `in_thread`."""
     try:
         if inspect.iscoroutinefunction(function):
             return _checked(await function(*args)), None

@@ -1,8 +1,8 @@
 """Automatic batching: messages that are sent one by one in quick succession share a request.
 
 Messages share a request if they have the same topic, tag, target (a queue, a sharding key, or any queue) and
-`wait_store_msg_ok`. It is sent at 32 KiB or after 10 ms. Each message has its own result. Messages that are delayed,
-compressed, transactional or retries, or have a timeout of their own, are sent alone. Source:
+`wait_store_msg_ok`. By default the request is sent at 32 KiB or after 10 ms. Each message has its own result. A message
+is sent alone if it is delayed, compressed, transactional or a retry, or if the caller set a timeout for it. Source:
 client/producer/ProduceAccumulator.java, 5.3.3.
 """
 
@@ -62,14 +62,14 @@ class Accumulator:
         self._max_bytes = batching.max_bytes
         self._max_delay = batching.max_delay
         self._timeout = timeout
-        self._open: dict[Key, _Batch] = {}  # by kind, the oldest first
-        self._last: _Batch | None = None  # the last message's batch, for the next message of the same kind
+        self._open: dict[Key, _Batch] = {}  # in the order of their creation
+        self._last: _Batch | None = None  # the batch of the last message, which the next message often shares
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
         """Adds a message to the open batch of its topic, target, `wait_store_msg_ok` and tag. Sends a full batch.
 
-        `pending` receives the message's result. The caller has reserved room for it in `in_flight` before.
+        `pending` receives the message's result. The caller has to reserve room for it in `in_flight` before.
         """
         message, before, after, size = member
         batch = self._last
@@ -92,7 +92,7 @@ class Accumulator:
             if not self._open:
                 self._begun = trio.Event()
                 await self._begun.wait()
-            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # the oldest batch's time
+            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # that of the oldest batch
             if leaves_at is not None:
                 await trio.sleep_until(leaves_at)
                 self._flush(trio.current_time())

@@ -72,14 +72,14 @@ class BatchSends:
         finally:
             del self._under_way[pending]
             self._in_flight.leave((pending,))
-            pending.set_error(error)  # does nothing if the batch has its results
+            pending.set_error(error)  # does nothing if the batch already has its results
             ended, self._ended = self._ended, None
             if ended is not None:
                 ended.set()
 
 
 def _most_waits(messages: Sequence[Message]) -> int:
-    """Returns an upper bound for the number of a list's requests, each of which may take the whole timeout.
+    """Estimates from above the number of a list's requests. Each of them may take the complete timeout.
 
     It counts one request for each part of the list, and two for the topic's route and settings.
     """

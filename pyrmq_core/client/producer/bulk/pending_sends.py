@@ -24,7 +24,8 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 log = logging.getLogger(__name__)
 
-# A caller that reads many finished results lets other tasks run after this many; each time costs a round of the loop.
+# A caller that reads many finished results lets other tasks run after so many reads, since each time costs a round of
+# the loop.
 READS_BETWEEN_CHECKPOINTS: Final = 16
 
 R = TypeVar("R")
@@ -35,7 +36,7 @@ class Pending(Generic[R]):
 
     __slots__ = ("_callbacks", "_error", "_failures", "_result", "_unseen", "_waited", "is_done")
 
-    _reads: ClassVar[int] = 0  # the number of results that were read without a wait
+    _reads: ClassVar[int] = 0  # results that were read without a wait
 
     def __init__(self, failures: UnseenFailures | None = None) -> None:
         self.is_done = False
@@ -47,7 +48,7 @@ class Pending(Generic[R]):
         self._callbacks: list[Callable[[Any], object]] | None = None
 
     async def wait(self) -> R:
-        """Returns the result when the send has ended. Raises the error of a failed send, at each call."""
+        """Returns the result when the send has ended. If the send failed, each call raises its error."""
         if self.is_done:
             Pending._reads += 1
             if Pending._reads % READS_BETWEEN_CHECKPOINTS:
@@ -61,7 +62,7 @@ class Pending(Generic[R]):
         return self.result
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Calls `callback` on the loop when the send ends, or now if it has ended. Logs its exceptions, like Java."""
+        """Calls `callback` on the loop when the send ends, or now if it has ended. Logs exceptions of it, like Java."""
         if self.is_done:
             self._call(callback)
         elif self._callbacks is None:
@@ -81,7 +82,7 @@ class Pending(Generic[R]):
 
     @property
     def error(self) -> RocketMQError | None:
-        """The error of a failed send, None if it succeeded or has not ended."""
+        """The error of a failed send. It is None if the send succeeded or has not ended."""
         if self._result is None:
             self._look()
         return self._error
@@ -124,7 +125,7 @@ class PendingSend(Pending[SendResult]):
 
     __slots__ = ("_index", "_results", "state")
 
-    def __init__(self, failures: UnseenFailures | None = None) -> None:  # sets all slots itself, for speed
+    def __init__(self, failures: UnseenFailures | None = None) -> None:  # faster than by the base class
         self.is_done = False
         self._failures = failures
         self._waited = self._result = self._error = self._callbacks = self._unseen = None
@@ -152,7 +153,9 @@ class PendingSend(Pending[SendResult]):
 
 
 def end_stored(pendings: Sequence[PendingSend], results: Receipt | SendResults) -> None:
-    """Ends the sends of stored messages. Each gets its own one of the `results`, parsed when it is first read."""
+    """Ends the sends of stored messages. Each send gets its part of the `results`, which is parsed when it is first
+    read.
+    """
     for index, pending in enumerate(pendings):
         if not pending.is_done:
             pending._results, pending._index = results, index
@@ -173,11 +176,11 @@ class PendingBatch(Pending[Sequence[SendResult]]):
             self._end()
 
 
-# A caller that never has to wait lets other tasks run after this many calls, about once a millisecond. Each time costs
-# a round of the loop; a call that adds its message to a batch takes a quarter of the time.
+# A caller that never waits for room lets other tasks run after so many calls, about once a millisecond. Each time costs
+# a round of the loop, four times as much as a call that adds its message to a batch.
 CALLS_BETWEEN_CHECKPOINTS: Final = 64
 BATCHED_CALLS_BETWEEN_CHECKPOINTS: Final = 256
-# Closing waits this much longer than the timeout of the longest send under way.
+# Closing a producer waits this much longer than the timeout of the longest open send.
 DRAIN_GRACE_SECONDS: Final = 5.0
 
 
@@ -188,8 +191,8 @@ def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
 class InFlight:
     """The background sends of a producer, limited by number and by bytes, and admitted in the order of their calls.
 
-    A send takes up room until `leave` is called for it. A second `leave` does nothing, so an interrupted caller may
-    always call it.
+    A send takes up room until `leave` is called for it. Further calls of `leave` do nothing, so an interrupted caller
+    may always call it.
     """
 
     def __init__(
@@ -208,10 +211,10 @@ class InFlight:
         self._ended: trio.Event | None = None
 
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
-        """Reserves room for `size` bytes, from any thread. Returns False if there is none, or other sends wait for
-        room.
+        """Reserves room for `size` bytes, from any thread. Returns False if there is none, or if other sends wait for
+        it.
 
-        With `take_turns` it sometimes also returns False so that the caller awaits `enter`, which lets other tasks run.
+        With `take_turns` it sometimes also returns False: the caller then awaits `enter`, which lets other tasks run.
         """
         if take_turns:
             self._calls += 1
@@ -236,7 +239,7 @@ class InFlight:
                 async with self._turn:
                     while not self._has_room(size):
                         await self._next_end()
-                    if pending.is_done:  # abandoned meanwhile
+                    if pending.is_done:  # given up meanwhile
                         pending.result  # noqa: B018 - it raises
                     with self._lock:
                         self._entered[pending] = size
@@ -272,7 +275,7 @@ class InFlight:
         mode: CommunicationMode = CommunicationMode.ASYNC,
         loop: LoopAccess = ON_LOOP,
     ) -> bool:
-        """Sends a payload in the background. `pendings`, the sends of its messages, receive the results or the error.
+        """Sends a payload in the background. The `pendings` of its messages receive the results or the error.
 
         Returns False, with nothing started, if `loop` cannot start it from this thread now (`BackgroundSends.start`).
         """
@@ -289,19 +292,19 @@ class InFlight:
         return state is not None
 
     def give_up(self, pending: PendingSend, topic: str) -> None:
-        """Ends a send whose caller was interrupted. An unwritten request is withdrawn."""
+        """Ends a send whose caller was interrupted. A request that is not written yet is withdrawn."""
         if pending.state is not None:
             self._sends.give_up(pending.state)
         pending.set_error(given_up(topic))
         self.leave((pending,))
-        with self._lock:  # the interrupt may have come between the two steps of `_enter`
+        with self._lock:  # the interrupt may have come between the two steps of `enter`
             self._bytes = sum(self._entered.values())
 
     def longest_seconds(self, now: float) -> float:
         return self._sends.longest_seconds(now)
 
     async def drain(self) -> None:
-        """Waits until all sends have ended, at most for the sends' timeouts and a grace period."""
+        """Waits until all sends have ended, at most for their timeouts and a grace period."""
         seconds = self.longest_seconds(trio.current_time()) + DRAIN_GRACE_SECONDS
         with trio.move_on_after(seconds):
             while self._entered:

@@ -26,8 +26,8 @@ REQUESTS_UNDER_WAY: Final = 4
 BYTES_UNDER_WAY: Final = 16 * 1024 * 1024
 COMPRESSING_THREADS: Final = 4
 
-# For each topic, the publish list that the whole call uses, and one target for each queue that keys of the call have:
-# a window sends the payloads of one target one after another.
+# By topic, the queues that the complete call uses, and one target for each queue of a key. A window sends the payloads
+# of one target one after another, so all keys of a queue share its target.
 Lanes: TypeAlias = dict[str, tuple[TopicPublishInfo, dict[MessageQueue, KeyedQueue]]]
 
 
@@ -42,9 +42,9 @@ async def send_rows(
 ) -> WriteSummary:
     """Sends each row as a message, encoded by columns, with several requests at once.
 
-    A request holds up to 4,000 messages or 1 MiB, and for a batch topic any number of messages up to 1 MiB. Messages
-    go to `topic`, or, if it is None, to that in the column `topic`. Raises `InvalidMessage` for an invalid row before
-    anything is sent, and `BatchFailed` if a request fails after others were stored.
+    A request has up to 4,000 messages and 1 MiB, and for a batch topic up to 1 MiB. If `topic` is None, the column
+    `topic` names the topic of each row. Raises `InvalidMessage` for an invalid row before anything is sent, and
+    `BatchFailed` if a request fails after others were stored.
     """
     arrow = columnar()
     arrow.check_columns(rows)
@@ -66,7 +66,7 @@ async def send_rows(
         sender, max_requests=REQUESTS_UNDER_WAY, max_bytes=BYTES_UNDER_WAY, timeout=timeout
     ) as window:
         try:
-            for batch in arrow.batches_of(rows):  # batches are joined anew: keeping them would double the memory
+            for batch in arrow.batches_of(rows):  # joined again, since keeping them would double the memory
                 for name, topic_rows in arrow.by_topic(batch, topic):
                     await _send_topic(
                         sender, window, lanes, name, topic_rows, queue=queue, limit=limit, timeout=timeout
@@ -111,7 +111,7 @@ async def _send_in_order(
     window: SendWindow, topic: str, rows: Any, to: Target, limit: Any, *, is_batch_topic: bool
 ) -> None:
     arrow = columnar()
-    if is_batch_topic:  # requests for a batch topic have one tag and no compression
+    if is_batch_topic:  # a request for a batch topic has one tag and no compression
         for tag_rows in arrow.by_tag(rows):
             for part in arrow.outgoing_parts(tag_rows):
                 for payload in arrow.encode_rows(part, topic, unique_id_runs, limit.of_batch_topic(), single_tag=True):

@@ -1,4 +1,4 @@
-"""Limits the payloads in a `SendWindow` (`WindowRoom`), and chooses the next one to send (`SendOrder`). Pure."""
+"""Limits the payloads in a `SendWindow` (`WindowRoom`), and chooses the next payload to send (`SendOrder`). Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class WindowRoom:
-    """The number and bytes of a window's payloads, with their limits. A lone payload may exceed them."""
+    """The number and bytes of a window's payloads, with their limits. A single payload may exceed the byte limit."""
 
     def __init__(self, max_payloads: int, max_bytes: int) -> None:
         self.payloads = 0
@@ -43,8 +43,9 @@ class WindowRoom:
 class SendOrder:
     """The waiting payloads of a window, in the order in which they are sent, and the number of open requests.
 
-    At most `max_requests` requests are open, and for an ordered target one at a time: its further payloads wait in a
-    lane, a queue of their own, and are sent first when that request has ended. After a failure nothing more is sent.
+    At most `max_requests` requests are open, and only one for an ordered target. The other payloads of such a target
+    wait in a queue for it (a lane), and are sent first when the request has ended. After a failure nothing more is
+    sent.
     """
 
     def __init__(self, max_requests: int) -> None:
@@ -62,7 +63,9 @@ class SendOrder:
         return self.requests < self._max_requests and to not in self._lanes
 
     def next_send(self) -> tuple[Payload, Target] | None:
-        """Returns the next payload and its target, or None if none may be sent. Counts its request as open."""
+        """Returns the next payload and its target, and adds its request to the open ones. Returns None if none may be
+        sent.
+        """
         if self.failure is not None:
             return None
         while self._ready:
@@ -83,13 +86,13 @@ class SendOrder:
         return None
 
     def destination(self, to: Target) -> Target:
-        """Returns the next payload's target: `to`, or the queue to which a failure moved earlier payloads."""
+        """Returns the next payload's target: `to`, or the queue to which earlier payloads moved after a failure."""
         return self._followed.get(to, to)
 
     def end(self, to: Target, stored_in: MessageQueue | None) -> None:
         """Records that a request to the target `to` has ended, so that the target's next payload may be sent.
 
-        `stored_in` is the queue that stored its messages, None if none is stored.
+        `stored_in` is the queue that stored the request's messages, or None.
         """
         self.requests -= 1
         if is_ordered(to):

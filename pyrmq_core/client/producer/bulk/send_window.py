@@ -1,7 +1,7 @@
 """`SendWindow`: sends many payloads at once, limited in number and bytes, for bulk writes.
 
-Payloads for one ordered queue are sent one after another, in the order of their `put`s. A failure stops the window.
-`WindowRoom` decides when a payload may be sent, and `SendOrder` which one is next. This module sends and waits.
+Payloads for one ordered target are sent one after another, in the order of the calls of `put`. A failure stops the
+window. `WindowRoom` decides if there is room for a payload, and `SendOrder` chooses the next payload to send.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pyrmq_core.protocol.messages.split_payload import halves
 
 log = logging.getLogger(__name__)
 
-# The bound on waiting payloads, as a multiple of the bound on requests under way.
+# The most payloads in a window, as a multiple of the most open requests.
 HANDED_OVER: Final = 8
 
 
@@ -74,16 +74,16 @@ class RefusedMessage:
 
     @property
     def code(self) -> int:
-        """The broker's response code, 0 if there is none."""
+        """The broker's response code, or 0 if there is none."""
         return self.error.__cause__.code if isinstance(self.error.__cause__, ResponseError) else 0
 
 
 class SendWindow:
-    """The payloads of a bulk write, of which a limited number and size is sent at once. `open_send_window` makes it.
+    """The payloads of a bulk write, of which a limited number and size is sent at once. See `open_send_window`.
 
-    Unsent payloads wait here, so that the next request follows each acknowledgement at once, whatever the caller does
-    meanwhile. Another thread calls `enter_nowait` and `hand_over` in place of `put`. If `hand_over` returns True, it
-    also has to call `start_more` on the loop.
+    Unsent payloads wait here, so that the next request follows each acknowledgement at once, even if the caller is
+    busy. Another thread calls `enter_nowait` and `hand_over` in place of `put`. If `hand_over` returns True, it also
+    has to call `start_more` on the loop.
     """
 
     summary: WriteSummary
@@ -105,18 +105,18 @@ class SendWindow:
         self._timeout = timeout
         self._keep_refused = keep_refused
         self._list_ranges = list_ranges
-        self._refused: deque[RefusedMessage] = deque()  # appended on the loop, taken by another thread
+        self._refused: deque[RefusedMessage] = deque()  # appended on the loop, taken by any thread
         self._room_lock = threading.Lock()
         self._room = WindowRoom(HANDED_OVER * max_requests, max_bytes)
         self._order = SendOrder(max_requests)
         self._changed: trio.Event | None = None
-        self._has_raised = False  # whether the failure, or an interrupt, was raised
+        self._has_raised = False  # whether a caller got the failure or an interrupt
         self.summary = WriteSummary()
 
     async def put(self, payload: Payload, to: Target) -> None:
         """Waits until the window has room for the payload, then sends it in the background.
 
-        Raises the first failure of any earlier payload.
+        Raises the first failure of an earlier payload.
         """
         while not self.enter_nowait(payload):
             await self.wait_for_room(payload)
@@ -130,7 +130,7 @@ class SendWindow:
             return self._room.enter(len(payload.body))
 
     def hand_over(self, payload: Payload, to: Target) -> bool:
-        """Adds a payload with reserved room. Returns True if the caller has to call `start_more` now."""
+        """Adds a payload for which room is reserved. Returns True if the caller has to call `start_more` now."""
         return self._order.add(payload, to)
 
     def interrupted(self, topic: str) -> None:
@@ -143,7 +143,9 @@ class SendWindow:
             changed.set()
 
     async def wait_for_room(self, payload: Payload) -> None:
-        """Waits until half of the window is empty and `payload` fits. Waking the caller more often would cost time."""
+        """Waits until half of the window is empty and `payload` fits, since waking the caller more often would cost
+        time.
+        """
         await self._until(lambda: self._room.is_half_empty(len(payload.body)))
 
     async def drain(self) -> WriteSummary:
@@ -154,7 +156,7 @@ class SendWindow:
         return self.summary
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Removes and returns the messages that brokers refused since the last call, if the window has `keep_refused`.
+        """Removes and returns the messages that brokers have refused since the last call. Needs `keep_refused`.
 
         The other messages of their batches are stored.
         """
@@ -173,9 +175,10 @@ class SendWindow:
             await self._changed.wait()
 
     def start_more(self) -> None:
-        """Sends waiting payloads up to the limits. After a failure, drops the payloads that are not sent."""
+        """Sends waiting payloads up to the limits. After a failure, drops the waiting payloads."""
         order = self._order
-        # Payloads are taken one at a time: a send that fails within `start` ends here, and may change the next payload.
+        # One payload at a time, since a send may fail within `start`, which calls `_ended`, and may change the next
+        # payload.
         while (following := order.next_send()) is not None:
             payload, to = following
             ended = partial(self._ended, payload, to)
@@ -267,10 +270,10 @@ async def open_send_window(
     Up to `max_requests` requests with `max_bytes` bytes wait for their acknowledgement at a time. Each may take
     `timeout` seconds after it is sent. Leaving the block without `drain` abandons the open requests.
 
-    With `keep_refused` a message that brokers refuse because of its content (MESSAGE_ILLEGAL, INVALID_PARAMETER) or of
-    its sender (NO_PERMISSION) does not stop the window: its batch is divided until the message is alone, and
-    `take_refused` returns it. With `list_ranges` the summary has, for each request, its queue and offsets, and the ids
-    of its first and last message. Each payload must then have `unique_ids`.
+    `keep_refused` is for messages that brokers refuse because of their content (MESSAGE_ILLEGAL, INVALID_PARAMETER) or
+    sender (NO_PERMISSION). They then do not stop the window: their batch is divided until each of them is alone, and
+    `take_refused` returns them. With `list_ranges` the summary has, for each request, its queue and offsets, and the
+    ids of its first and last message. Each payload must then have `unique_ids`.
     """
     if max_requests < 1 or max_bytes < 1:
         raise InvalidArgument(f"a window needs room: max_requests={max_requests}, max_bytes={max_bytes}")

@@ -26,7 +26,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class ChainedResults(Sequence[SendResult]):
-    """The results of several requests as one sequence. Each result is made when it is read."""
+    """The results of several requests as one sequence. Each result is created when it is read."""
 
     __slots__ = ("_ends", "_parts")
 
@@ -55,10 +55,10 @@ class ChainedResults(Sequence[SendResult]):
             return [self[number] for number in range(count)[index]]
         number = range(count)[index]
         part = bisect_right(self._ends, number)
-        return self._parts[part][number - self._ends[part]]  # a negative index, counted from the part's end
+        return self._parts[part][number - self._ends[part]]  # a negative index, from the end of the part
 
 
-# The target of some messages of a list, and their indices in the list.
+# A target, and the indices of its messages in the list.
 Group: TypeAlias = tuple[Target, list[int]]
 
 
@@ -73,9 +73,9 @@ async def send_list(
 ) -> Sequence[SendResult]:
     """Sends a list of messages of one topic in one or more requests, and returns a result for each message, in order.
 
-    Messages go to `queue`, else to the queues of their sharding keys, and those without a key to one queue. For a batch
-    topic, each request has messages of one tag. `timeout` is for each request. After a failed request the rest is not
-    sent.
+    With `queue`, all messages go to it. Otherwise messages go to the queues of their sharding keys, and all messages
+    without a key to one queue. For a batch topic, each request has messages of one tag. `timeout` is for each request.
+    After a failed request the other messages are not sent.
     """
     messages = batch.messages
     groups = await _groups(sender, messages, queue, timeout)
@@ -125,7 +125,8 @@ async def _send_parts(
 ) -> Sequence[SendResult]:
     """Sends the parts in order. A part without a fixed queue or sharding key goes to the queue of the part before it.
 
-    `timeout` is for each part. After a failed part the rest is not sent, and the error has the results so far.
+    `timeout` is for each part. After a failed part the rest is not sent, and the error contains the results of the
+    parts before it.
     """
     done: list[Sequence[SendResult] | RocketMQError] = []
     moved_to: dict[Target, Target] = {}

@@ -1,6 +1,7 @@
 """Reports failures of background sends that the program never reads, as asyncio does for its futures.
 
-A failure that is dropped unread is logged as a WARNING, at most once a minute. A producer's end logs their number.
+A failure that the program drops unread is logged as a warning, at most once a minute. When a producer ends, the number
+of its unread failures is logged.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ SECONDS_BETWEEN_LINES: Final = 60.0
 
 
 class UnseenFailures:
-    """A count of one producer's failed background sends whose error the program has not read."""
+    """A counter of one producer's failed background sends whose error the program has not read."""
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._lock = threading.Lock()  # futures are looked at in any thread
+        self._lock = threading.Lock()  # any thread may read a result
         self._count = 0
-        self._first = ""  # a text: the error's traceback would keep its pending send alive
+        self._first = ""  # as text, since the error's traceback would keep its send alive
         self._line = RareLine(SECONDS_BETWEEN_LINES)
 
     def failed(self, error: RocketMQError) -> UnseenFailure:
-        """Counts a failure. The send keeps the returned object, which logs the failure if it is dropped unread."""
+        """Counts a failure. The send keeps the returned object, which logs the failure if it is never read."""
         with self._lock:
             if not self._count:
                 self._first = str(error)
@@ -50,7 +51,7 @@ class UnseenFailures:
             )
 
     def report(self) -> None:
-        """Logs at the producer's end how many failures the program has not read."""
+        """Logs the number of failures that the program has not read, when the producer ends."""
         if self._count:
             log.warning(
                 "producer %s ends, and the program has not looked at the failures of %d of its background sends; "
@@ -62,7 +63,7 @@ class UnseenFailures:
 
 
 class UnseenFailure:
-    """A failure that the program has not read. It logs a warning if it is dropped unread."""
+    """A failure that the program has not read. It logs a warning if it is garbage-collected unread."""
 
     __slots__ = ("_error", "_failures")
 

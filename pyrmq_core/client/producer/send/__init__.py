@@ -1,1 +1,1 @@
-"""One send: the choice of its queue, its tries and its errors. Only `sender.Sender` sends these requests."""
+"""Sends of one payload: the choice of a queue, tries and errors. Only `sender.Sender` sends these requests."""

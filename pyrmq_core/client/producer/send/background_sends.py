@@ -1,7 +1,7 @@
-"""Sends that need no task: a callback receives the result or error of each send, once.
+"""Sends without a task: a callback receives the result or error of each send, once.
 
 The first try is posted, and the connection's callback processes its answer. A task continues a send only if it has to
-wait. The number of sends is not limited here: `InFlight` and `SendWindow` limit the sends that they start.
+wait. The number of sends is not limited here, but in `InFlight` and `SendWindow`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyrmq_core.errors import RocketMQError
 from pyrmq_core.network import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.messages.payload import Payload
 
-# Receives the end of a send, on the loop.
+# A callback that receives the end of a send, on the loop.
 Ended: TypeAlias = Callable[[Receipt | RocketMQError], None]
 
 
@@ -42,10 +42,10 @@ class BackgroundSends:
         ended: Ended,
         loop: LoopAccess = ON_LOOP,
     ) -> SendState | None:
-        """Sends a payload in the background, and calls `ended` once with the receipt or error, perhaps before return.
+        """Sends a payload in the background. Calls `ended` once with the receipt or error, perhaps before it returns.
 
-        If `loop.writes_here`, the calling thread itself writes the request. If it cannot, nothing is sent and None is
-        returned. None is also returned while another send is open, since the loop then writes several requests
+        If `loop.writes_here`, the calling thread itself writes the request. If it cannot, nothing is sent and the
+        result is None. This is also so while another send is open, since the loop then writes several requests
         together.
         """
         if loop.writes_here and (self._ended or self._is_closed or not self._sender.writes_from_threads):
@@ -61,7 +61,9 @@ class BackgroundSends:
         return max((state.started + state.timeout - now for state in list(self._ended)), default=0.0)
 
     def give_up(self, state: SendState) -> None:
-        """Abandons the send. An unwritten request is withdrawn, and the answer to a written one is ignored."""
+        """Abandons the send. A request that is not written yet is withdrawn, and the answer to a written one is
+        ignored.
+        """
         if (forget := self._forgets.get(state)) is not None:
             forget()
         self._settle(state, given_up(state.payload.topic))

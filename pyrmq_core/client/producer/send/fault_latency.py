@@ -1,8 +1,8 @@
 """Fault latency: makes a producer avoid brokers that answer slowly or fail, for a while.
 
-Pure: the time is a parameter, in seconds. Off by default, as in Java (`sendLatencyFaultEnable`). Sources:
-client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java. Numbers and rules are those of 5.3.3, with those
-of 4.x as a setting.
+Pure: the time is a parameter, in seconds. It is off by default, as in Java (`sendLatencyFaultEnable`). Numbers and
+rules are those of 5.3.3, and a setting selects those of 4.x. Sources: client/latency/MQFaultStrategy.java,
+LatencyFaultToleranceImpl.java.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pyrmq_core.model import MessageQueue
 
 DETECT_INTERVAL_SECONDS: Final = 2.0
 
-# Returns a random whole number from 0 to before its argument.
+# A function that returns a random whole number from 0 to before its argument.
 Draw = Callable[[int], int]
 
 
 class SelectionRule(enum.Enum):
     """The RocketMQ release, 5.x or 4.x, whose rule a producer follows to avoid slow brokers when it chooses queues.
 
-    Under the rule of 4.x, but not of 5.x, one fast answer of an avoided broker makes it available again.
+    Under the rule of 4.x, one fast answer of an avoided broker makes it available again. Under that of 5.x it does not.
     """
 
     RELEASE_5 = "5.x"
@@ -38,8 +38,8 @@ class SelectionRule(enum.Enum):
 class FaultLatencySettings:
     """The rules by which a producer avoids slow brokers.
 
-    A broker with a latency of `latency_max[i]` seconds or more is avoided for `not_available_duration[i]` seconds (the
-    highest such i). A failed broker counts as one with a latency of `isolation_latency` seconds.
+    A broker with a latency of `latency_max[i]` seconds or more is avoided for `not_available_duration[i]` seconds, for
+    the highest such i. A failed broker is treated like one with a latency of `isolation_latency` seconds.
     """
 
     latency_max: tuple[float, ...] = (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
@@ -49,7 +49,7 @@ class FaultLatencySettings:
 
     @classmethod
     def release_4(cls) -> FaultLatencySettings:
-        """Returns the settings of 4.x: brokers are avoided for longer, until their first fast answer."""
+        """Returns the settings of 4.x: brokers are avoided for longer, but only until their first fast answer."""
         return cls(
             latency_max=(0.05, 0.1, 0.55, 1.0, 2.0, 3.0, 15.0),
             not_available_duration=(0.0, 0.0, 30.0, 60.0, 120.0, 180.0, 600.0),
@@ -115,7 +115,8 @@ class FaultLatency:
     def pick_one_at_least(self, now: float) -> str | None:
         """Returns a broker to use although all are avoided, or None if there is none.
 
-        By the rule of 5.x it is a random reachable broker. By that of 4.x the better half of the brokers take turns.
+        By the rule of 5.x it is a random reachable broker. By the rule of 4.x it is one of the better half of the
+        brokers, in turn.
         """
         items = self._shuffled()
         if self.settings.rule is SelectionRule.RELEASE_5:
@@ -173,10 +174,10 @@ class FaultLatency:
 
 
 def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bool) -> tuple[bool, bool]:
-    """Returns whether to avoid the broker of an ended try for a while, and whether it counts as reachable.
+    """Returns whether to avoid the broker of an ended try for a while, and whether it is recorded as reachable.
 
-    `error` is None for success. In mode ASYNC a broker always counts as reachable. In other modes a refusal makes it
-    unreachable, and, with a `detector` that probes brokers, so does a failure of the network.
+    `error` is None for success. In mode ASYNC the broker is always recorded as reachable. In other modes a refusal
+    makes it unreachable. With a `detector` that probes brokers, a network failure does, too.
     """
     asynchronous = mode is CommunicationMode.ASYNC
     match error:

@@ -1,7 +1,7 @@
 """A producer's hooks: functions of the user around each try of a send and each end of a transaction.
 
-They are passed as `hooks=`. An object with the methods of several kinds is a hook of each kind (`hook_calls`).
-Sources: client/hook/SendMessageHook.java, CheckForbiddenHook.java, EndTransactionHook.java.
+They are the producer's parameter `hooks`. An object with the methods of several kinds is a hook of each of these kinds
+(`hook_calls`). Sources: client/hook/SendMessageHook.java, CheckForbiddenHook.java, EndTransactionHook.java.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class SendContext:
     """One try of a send, for hooks (client/hook/SendMessageContext.java).
 
-    `topic` and `queue` are without the namespace. After the try, `queue` is the queue in the broker's answer. `results`
-    has one result for each message, or `error` is the exception. A one-way send has neither. `seconds` is the duration.
-    `attempt` is the number of the try, from 1.
+    `topic` and `queue` are without the namespace. After the try, `queue` is the queue in the broker's answer, `results`
+    has one result for each message, and `seconds` is the duration. If the try failed, `error` is the exception. A
+    one-way send has neither results nor an error. `attempt` is the number of the try, from 1.
     """
 
     producer_group: str
@@ -46,7 +46,7 @@ class SendContext:
     def ended(self, receipt: Receipt | None, error: RocketMQError | None, seconds: float) -> SendContext:
         """Returns a copy of this context with the result or error of the try.
 
-        An acknowledgement without queue and offset becomes the error `SendFailed`.
+        If the broker's acknowledgement lacks the queue or offset, the error is a `SendFailed`.
         """
         if receipt is None:
             return replace(self, error=error, seconds=seconds)
@@ -68,7 +68,7 @@ class SendContext:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of a single message. The properties of a batch's messages are in `payload.body`."""
+        """The properties of a single message. Those of a batch's messages are in `payload.body`."""
         return decode_properties(self.payload.properties)
 
 
@@ -94,7 +94,7 @@ class EndTransactionContext:
 class MessageHook(Protocol):
     """A hook that is called with each message that is passed to the producer, in the caller's thread and context.
 
-    It may return another message, with more properties for example. The rows of `send_arrow` are not passed to it.
+    It may return another message, with more properties for example. It is not called for the rows of `send_arrow`.
     """
 
     def message_created(self, message: Message) -> Message | None:
@@ -112,7 +112,7 @@ class SendHook(Protocol):
 
 
 class CheckForbiddenHook(Protocol):
-    """A hook called before each try, whose exception refuses the send (`SendForbidden`, or a `RocketMQError`)."""
+    """A hook that is called before each try, and refuses the send by an exception."""
 
     def check_forbidden(self, context: SendContext) -> None:
         """Raises an exception to refuse the send. Nothing is sent then."""
@@ -148,7 +148,7 @@ class ProducerHooks:
         return bool(self._before or self._checks or self._ends)
 
     def check_forbidden(self, context: SendContext) -> None:
-        """Raises the first refusal of a hook. An exception that is no `RocketMQError` becomes `SendForbidden`."""
+        """Raises the first refusal of a hook. An exception other than a `RocketMQError` becomes `SendForbidden`."""
         for check in self._checks:
             try:
                 timed(check, context)

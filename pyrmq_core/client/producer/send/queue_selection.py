@@ -35,14 +35,15 @@ from pyrmq_core.protocol.requests.figures.broker_config import BrokerConfigText,
 
 log = logging.getLogger(__name__)
 
-# A broker of 5.5 keeps queues of lite topics with both. Without one it acknowledges their messages all the same.
+# A broker of 5.5 keeps queues of lite topics only with both settings. Without them it acknowledges messages, but
+# consumers cannot read them.
 LITE_SETTINGS: Final = ("enableLmq", "enableMultiDispatch")
 
 
 class QueueSelector:
     """The choice of a queue for each try of one producer's sends. Topics and queues are without the namespace.
 
-    `faults` has the brokers to avoid, and is None if sendLatencyFaultEnable is off.
+    `faults` has the brokers to avoid. It is None if sendLatencyFaultEnable is off.
     """
 
     def __init__(self, client: ClientSession, settings: SendSettings, faults: FaultLatency | None) -> None:
@@ -56,12 +57,12 @@ class QueueSelector:
 
     def on_wire(self, topic: str) -> str:
         namespace = self._settings.namespace
-        if namespace is None or topic.endswith(REPLY_TOPIC_SUFFIX):  # reply topics are clusters' own: no namespace
+        if namespace is None or topic.endswith(REPLY_TOPIC_SUFFIX):  # a reply topic belongs to a cluster
             return topic
         return with_namespace(topic, namespace)
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """Returns the queues to which the topic is written. Queries a NameServer only if they are not known."""
+        """Returns the queues to which the topic is written. Queries a NameServer only if they are not cached."""
         info = await self._routes.publish_info(
             self.on_wire(topic),
             create_topic_key=self._settings.create_topic_key,
@@ -75,7 +76,7 @@ class QueueSelector:
         return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
 
     def has_untried_broker(self, state: SendState) -> bool:
-        """Returns whether the send may go to any queue, and has not tried every broker of the known route."""
+        """Returns whether the send may go to any queue, and has not tried every broker of the cached route."""
         info = self._routes.known_publish_info(self.on_wire(state.payload.topic))
         if info is None or not isinstance(state.to, AnyQueue):
             return False
@@ -130,8 +131,8 @@ class QueueSelector:
     async def check_lite(self, queue: MessageQueue, address: str, *, timeout: float) -> None:
         """Warns, once for each topic and broker, if consumers cannot read the topic's lite topics from the broker.
 
-        The reason is a setting of the broker or the topic's type. This takes two requests, each with a quarter of
-        `timeout`. If one has no answer, the next send checks again.
+        The reason is a setting of the broker, or the topic's type. This takes two requests, each with a quarter of
+        `timeout`. If the broker does not answer both, the next send checks again.
         """
         pair = (queue.topic, queue.broker_name)
         self._lite_checked.add(pair)
@@ -185,7 +186,7 @@ class QueueSelector:
         return info.select_one_message_queue(state.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
-        """Returns a copy of `info` with `topic`, the name without the namespace, in all queues.
+        """Returns a copy of `info` whose queues have `topic`, the name without the namespace.
 
         Calls with the same `info` return the same copy, whose round-robin counter goes on.
         """

@@ -1,4 +1,4 @@
-"""A broker's acknowledgement of a send, and the `SendResult` of each message, parsed when first read."""
+"""A broker's acknowledgement of a send, and the `SendResult` of each message, which is parsed when it is first read."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ make_receipt: Final = maker_of(Receipt)
 
 
 class SendResults(Sequence[SendResult]):
-    """The results of one request's messages, in their order. Each is made when it is read."""
+    """The results of one request's messages, in their order. Each result is created when it is read."""
 
     __slots__ = ("_offset_ids", "_queue", "_receipt", "_stored")
 
@@ -97,7 +97,7 @@ class SendResults(Sequence[SendResult]):
         self._stored = stored
         self._queue = receipt._queue(stored.queue_id)
         offset_ids = stored.msg_ids.split(",")
-        # A batch topic of 5.x stores a request as one record, whose id all the messages share.
+        # A batch topic of 5.x stores a request as one record, and all its messages share the record's id.
         self._offset_ids = offset_ids if len(offset_ids) == receipt.count else offset_ids[:1] * receipt.count
 
     def __repr__(self) -> str:

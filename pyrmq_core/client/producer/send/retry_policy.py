@@ -39,18 +39,19 @@ RETRY_RESPONSE_CODES: Final = frozenset(
     )
 )
 
-# Refusals after which a send waits and tries again; SYSTEM_ERROR may mean a full disk. Any other refusal (a permission,
-# a missing topic) lasts until an operator acts.
+# Refusals after which a send waits and tries again. SYSTEM_ERROR may mean a full disk. Any other refusal, such as a
+# missing permission or topic, lasts until an operator acts.
 WAITED_OUT: Final = PASSING_CODES | {ResponseCode.SYSTEM_ERROR}
-# The start of the remark by which a broker refuses a queue that the topic lacks, before it stores: 5.x with
+# How the remark begins if a broker refuses a queue that the topic lacks. It refuses before it stores: 5.x with
 # INVALID_PARAMETER, 4.9 with SYSTEM_ERROR (AbstractSendMessageProcessor.java, msgCheck).
 WRONG_QUEUE: Final = "request queueId["
 WRONG_QUEUE_CODES: Final = (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
 
-# Codes by which a broker refuses before it stores; SYSTEM_ERROR means any exception, before or after.
+# Codes by which a broker refuses before it stores. SYSTEM_ERROR is missing, since it means any exception, before or
+# after.
 REFUSED_BEFORE_STORING: Final = frozenset(ResponseCode) - {ResponseCode.SYSTEM_ERROR}
 
-# Refusals of the message or of its sender: no other queue, at no other time, would accept it.
+# Refusals of the message or of its sender, which no other queue and no later try would accept.
 REFUSED_FOR_GOOD: Final = frozenset(
     (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_PERMISSION, ResponseCode.INVALID_PARAMETER)
 )
@@ -71,14 +72,14 @@ def outcome_of(error: RocketMQError) -> Outcome:
 
 
 def refuses_queue(error: BaseException | None) -> bool:
-    """Returns whether a broker refused a queue that its topic does not have, because the client's route was old."""
+    """Returns whether a broker refused a queue because its topic does not have it: the client's route was old."""
     if not isinstance(error, ResponseError):
         return False
     return error.code in WRONG_QUEUE_CODES and error.remark.startswith(WRONG_QUEUE)
 
 
 def is_refused_for_good(error: SendFailed) -> bool:
-    """Returns whether a broker stored nothing, and would refuse the message or its sender again."""
+    """Returns whether a broker stored nothing, and would always refuse this message or its sender."""
     cause = error.__cause__
     refused = isinstance(cause, ResponseError) and cause.code in REFUSED_FOR_GOOD and not refuses_queue(cause)
     return refused and error.outcome is Outcome.NOT_STORED
@@ -96,7 +97,7 @@ class Next(Enum):
 
 
 def is_free_try(error: RocketMQError, target: Target) -> bool:
-    """Returns whether a failed try is not counted, since it reached no broker and its `target` waits for one."""
+    """Returns whether a failed try is not counted, because it reached no broker and its `target` waits for one."""
     if not isinstance(target, AnyQueue) or not target.wait or outcome_of(error) is not Outcome.NOT_STORED:
         return False
     if isinstance(error, ResponseError):
@@ -130,11 +131,13 @@ def is_retried(
 ) -> bool:
     """Returns whether another try may follow a failed one, if time is left.
 
-    AnyQueue: up to `attempts_allowed` tries. In mode ASYNC a broker's refusal ends the send.
-    KeyedQueue, and ThisQueue with `wait`: any number, in every mode, while the broker cannot be reached or refuses with
-    a code of WAITED_OUT. It may then store the message twice.
-    ThisQueue without `wait`: only in mode ASYNC, after a `NetworkError`, up to `attempts_allowed` tries.
-    If the broker does not have the queue (an old route), another queue is chosen, except for a ThisQueue.
+    AnyQueue                  up to `attempts_allowed` tries. In mode ASYNC a broker's refusal ends the send
+    KeyedQueue                any number, while the broker cannot be reached or refuses with a code of WAITED_OUT
+    ThisQueue with `wait`     as for KeyedQueue
+    ThisQueue without `wait`  only in mode ASYNC, after a `NetworkError`, up to `attempts_allowed` tries
+
+    A try after such a refusal may store the message twice. If the broker does not have the queue, because the route was
+    old, the next try uses another queue, except for a ThisQueue.
     """
     if refuses_queue(error):
         return not isinstance(target, ThisQueue)
@@ -161,8 +164,8 @@ def _may_pass(error: ResponseError) -> bool:
 def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bool) -> float:
     """Returns the seconds for which a try waits for its answer: all remaining seconds, as in Java.
 
-    A broker stores a sent request as soon as it can, and would store a second request as well. So `per_attempt` limits
-    only a try after which the send `may_move` to another broker.
+    A broker stores a request when it can, and a second request would store a second copy. So `per_attempt` limits only
+    a try after which the send `may_move` to another broker.
     """
     seconds = time_left if per_attempt is None or not may_move or per_attempt > time_left else per_attempt
     return seconds if seconds > MIN_ATTEMPT_SECONDS else MIN_ATTEMPT_SECONDS
@@ -171,8 +174,8 @@ def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bo
 def leaving_seconds(time_left: float, attempts_left: int, *, may_move: bool) -> float:
     """Returns the seconds within which a request has to be written to the connection.
 
-    That is `time_left`, or if the send `may_move`, an equal part of it for each of the `attempts_left`. An unwritten
-    request stores nothing, so another broker can safely replace an unreachable one.
+    These are the remaining seconds. If the send `may_move` to another broker, they are divided evenly among the
+    `attempts_left`. Another broker may then be tried, since a request that was not written stores nothing.
     """
     return max(MIN_ATTEMPT_SECONDS, time_left / attempts_left if may_move else time_left)
 

@@ -27,9 +27,9 @@ from pyrmq_core.protocol.messages.payload import Payload
 class AnyQueue:
     """The topic's queues in turn, beginning with `first` if it is set. After a failed try another broker is used.
 
-    With `keep`, a window sends the payloads of one target one after another, each to the queue of the payload before
-    it. So they stay in one queue in their order, unless its broker fails. With `wait`, a try that reached no broker
-    does not count, and the send waits for one of the topic's brokers.
+    `keep` is for a window, which then sends the payloads of one target one after another, each to the queue of the
+    payload before it. So they stay in one queue in their order, unless its broker fails. With `wait`, a try that
+    reached no broker is not counted, and the send waits for one of the topic's brokers.
     """
 
     first: MessageQueue | None = None
@@ -41,7 +41,7 @@ class AnyQueue:
 class ThisQueue:
     """A queue that the caller chose. A send to it has one try, like Java's `send(msg, mq)`.
 
-    With `wait` the send is retried until the queue's broker is reached, or its time is over.
+    With `wait` the send is repeated until the queue's broker is reached, or its time is over.
     """
 
     queue: MessageQueue
@@ -50,11 +50,11 @@ class ThisQueue:
 
 @dataclass(frozen=True, slots=True)
 class KeyedQueue:
-    """The queue of a sharding key, or with `is_lite` of the name of a lite topic.
+    """The queue of a sharding key, or, with `is_lite`, of the name of a lite topic.
 
-    A send waits for the queue's broker while there is time, and uses no other queue. With `queues`, the queues of the
-    caller's first route, the key keeps its queue even if routes change. If the broker refuses that queue, since the
-    topic does not have it any more, the send uses the key's queue of the new route.
+    A send waits for the queue's broker while there is time, and uses no other queue. `queues` are the queues of the
+    caller's first route, with which the key keeps its queue even if routes change. If the broker refuses that queue,
+    since the topic no longer has it, the send uses the key's queue in the new route.
     """
 
     sharding_key: str
@@ -68,7 +68,7 @@ ANY_QUEUE: Final = AnyQueue()
 
 
 def waits_for_broker(to: Target) -> bool:
-    """Returns whether a send tries until its deadline while its broker is away, whatever the limit of tries."""
+    """Returns whether a send, while its broker is away, is repeated until its deadline, whatever its try limit."""
     return isinstance(to, KeyedQueue) or to.wait
 
 
@@ -88,7 +88,7 @@ class CommunicationMode(enum.Enum):
     ONEWAY = "ONEWAY"
 
 
-# Looked up once, since an enum's attribute costs more than a call.
+# Looked up once, since access to a member of an enum costs more than a call.
 SYNC: Final = CommunicationMode.SYNC
 ASYNC: Final = CommunicationMode.ASYNC
 
@@ -131,7 +131,7 @@ class SendState:
         fixed          payload, to, mode, tries_allowed, and timeout, which counts from started (trio's clock)
         latest try     queue, address, the request's code, and began
         ended tries    attempts, tries_left and last_broker_name
-        stored         the receipt of a try that was not SEND_OK
+        stored         the receipt of a try that was stored, but not with SEND_OK
         refused        the last queue that its broker did not have, with the broker's answer
 
     These are the local variables of RocketMQ's `sendDefaultImpl`. It is a plain class with slots, since a frozen
@@ -189,7 +189,7 @@ class SendState:
         return max(0.0, self.started + self.timeout - trio.current_time())
 
     def as_one_record(self) -> Payload:
-        """Returns the payload with the request properties that make a batch topic store its messages as one record.
+        """Returns the payload with the request properties by which a batch topic stores its messages as one record.
 
         The properties are the same in every try of the send.
         """
@@ -203,7 +203,7 @@ class SendState:
         self.tries_left -= 1
 
     def note_refused_queue(self, queue: MessageQueue, refusal: RocketMQError) -> None:
-        """Records a queue that the broker refused. The try does not count, since the client's route was old."""
+        """Records a queue that the broker refused. The try is not counted, since the client's route was old."""
         self.refused = queue, refusal
         self.last_broker_name = None
         self.tries_left += 1

@@ -1,10 +1,10 @@
 """`Sender`, which sends encoded messages to brokers, repeats failed tries, and returns the brokers' acknowledgements.
 
 `send` takes a `Payload` (an encoded message or batch). It returns a `Receipt`, or raises `SendFailed` with the outcome
-and all tries. If the queue's route and a connection are at hand (`_prepare_nowait`), the first try is made without
-waiting, and `post` even makes it without a task. Otherwise `go_on` makes the first try. It also makes all later tries.
-`_judge` decides after each try whether another one follows. Source: client/impl/producer/DefaultMQProducerImpl.java
-(sendDefaultImpl, sendKernelImpl), 5.3.3.
+and all tries. If the route is cached and a connection is open (`_prepare_nowait`), the first try is made without
+waiting, and `post` even makes it without a task. All other tries are made by `go_on`. `_judge` decides after each try
+whether another one follows. Source: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl),
+5.3.3.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ GO_AWAY: Final = ResponseCode.GO_AWAY.value
 SEND_OK: Final = SendStatus.SEND_OK
 STATUS_OF_CODE: Final = {status.value: status for status in SendStatus}
 WAIT_FOR_BROKER_SECONDS: Final = 0.5
-# The most request forms that are kept, one for each queue and kind of message; beyond it all are dropped.
+# The most cached request forms, one for each queue and kind of message. When there are more, all are dropped.
 FORMS_KEPT: Final = 4096
 
 
@@ -107,8 +107,8 @@ class Sender:
     ) -> Receipt:
         """Sends a payload, and returns when a broker acknowledged it. `timeout` (seconds) covers all tries and waits.
 
-        Raises `SendFailed`, or, before anything is sent, `NoRoute` and `NoNameServer`. After a cancellation it is
-        unknown whether the payload is stored. `mode` decides which failures are retried.
+        Raises `SendFailed`. Before anything is sent, it may raise `NoRoute` or `NoNameServer`. After a cancellation it
+        is unknown whether the payload is stored. `mode` decides which failures are retried.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         state = self.state_of(payload, to, timeout, mode)
@@ -142,9 +142,9 @@ class Sender:
     ) -> Callable[[], None] | None:
         """Makes the first try of a send without waiting. `ended` receives the result of this try, once.
 
-        The result is the receipt, or the error, or None if the caller has to continue with `go_on`. Returns a function
-        that abandons the call. Returns None, and sends nothing, if the try would have to wait first, such as for a
-        query of the topic's route. With `loop.writes_here`, an error before anything is sent is raised.
+        The result is the receipt, the error, or None if the caller has to continue with `go_on`. Returns a function
+        that abandons the call. Returns None, and sends nothing, if the try has to wait first, for example for the
+        topic's route. With `loop.writes_here`, an error before anything is sent is raised.
         """
         if (request := self._prepare_nowait(state)) is None:
             return None
@@ -155,7 +155,7 @@ class Sender:
                 end = self._judge_first(state, answer)
             except RocketMQError as error:
                 end = error
-            except Exception as error:  # an exception here would end the connection, and its other calls
+            except Exception as error:  # would end the connection and its other calls
                 end = unexpected(state.payload.topic, error)
             ended(end)
 
@@ -174,7 +174,7 @@ class Sender:
                 await self._before_next_try(state)
             if state.refused is not None and isinstance(state.to, ThisQueue):
                 return self._end(state.refused[1], state)
-            try:  # a queue that was chosen but not tried is used now
+            try:  # uses a queue that was chosen but not tried
                 state.queue = queue = state.queue or await self._queues.choose(state)
             except RocketMQError as error:
                 if self._awaits_master(state):
@@ -186,7 +186,7 @@ class Sender:
                 return receipt
 
     def _prepare_nowait(self, state: SendState) -> Request | None:
-        """Returns the request of a first try, or None if it has to wait first, for a query of the route for example.
+        """Returns the request of a first try, or None if the try has to wait first, for example for the topic's route.
 
         Sets `state.queue` and `state.address`.
         """
@@ -212,7 +212,7 @@ class Sender:
         payload = state.payload
         if can_be_one_record(payload):
             topic = self._queues.on_wire(payload.topic)
-            # Leaves half of the time for the send if the broker does not answer this query.
+            # Half of the time stays for the send, if the broker does not answer this query.
             timeout = state.seconds_left() / 2
             if await self._batch_topics.keeps_whole(topic, queue.broker_name, timeout=timeout):
                 payload = state.as_one_record()
@@ -223,8 +223,8 @@ class Sender:
     async def _try(self, state: SendState, queue: MessageQueue) -> Receipt | None:
         """Makes one try to send to a queue, and returns the receipt.
 
-        Returns None if another try has to follow, or after a one-way request, which has no answer. Raises the error if
-        no try may follow.
+        Returns None if another try has to follow, or for a one-way request, which has no answer. Raises the error that
+        ends the send.
         """
         state.began, state.address = trio.current_time(), ""
         context: SendContext | None = None
@@ -339,11 +339,11 @@ class Sender:
         """
         topic, tried, state.queue = state.payload.topic, state.queue, None
         with trio.move_on_after(min(1.0, state.seconds_left())):
-            with suppress(RocketMQError):  # the known route may still be right
+            with suppress(RocketMQError):  # the cached route may still be right
                 await self._client.routes.refresh(self._queues.on_wire(topic))
         if state.refused is None or state.refused[0] != tried:
             waits = waits_for_broker(state.to) and not self._queues.has_untried_broker(state)
-        else:  # if NameServers still list the refused queue, they do not know the change yet
+        else:  # if NameServers still list the refused queue, they do not know of the change yet
             waits = not isinstance(state.to, ThisQueue) and tried in self._queues.known_queues(topic)
         if waits:
             await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, state.seconds_left()))
