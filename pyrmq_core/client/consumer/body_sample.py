@@ -80,9 +80,7 @@ class _SampleReading:
                         return
 
     def _add(self, pull: RawPull, within: OffsetRange) -> None:
-        """Adds the bodies of the messages at the offsets `within`. It runs in a thread, and stops when its caller is
-        cancelled.
-        """
+        """Adds the bodies of the messages at the offsets `within`. Runs in a thread, until its caller is cancelled."""
         for message in iterate_readable(pull, within, RULES):
             if self._is_abandoned.is_set():
                 return

@@ -174,7 +174,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
+        """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
         own = () if self._running is None else self._running.problems.present
         return (*self._session.problems.present, *own)
 
@@ -248,16 +248,12 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await self._seek(wrapped, await self._lookups.min_offset(wrapped))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Makes the next polls return only messages that are stored in the queue from now on. Raises the errors of
-        `seek`.
-        """
+        """Makes the next polls return only messages stored in the queue from now on. Raises the errors of `seek`."""
         wrapped = self._own(queue)
         await self._seek(wrapped, await self._lookups.max_offset(wrapped))
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Stops pulling and returning messages of these queues until `resume`, or until rebalancing takes the queues
-        away.
-        """
+        """Stops pulling and returning messages of these queues until `resume`, or until rebalancing takes them away."""
         self._at_work().pause([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
@@ -265,10 +261,10 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         self._at_work().resume([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Stores the offsets of all messages that polls have returned, or the `offsets` of assigned queues.
+        """Stores the consumer offsets of all messages that polls have returned, or the given `offsets`.
 
-        An offset to store is that of the next message to read. Returns when the offsets are stored, and raises the
-        first failure. Raises `InvalidArgument` for a queue that this consumer does not read.
+        Each offset is that of the next message to read. The call returns when they are stored, and raises the first
+        failure. Raises `InvalidArgument` for a queue that this consumer does not read.
         """
         await self._commit(offsets, None)
 
@@ -282,7 +278,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         await running.commit(own)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the group's committed offset of the queue, or None without one (a 4.9 broker answers 0 instead)."""
+        """Returns the group's committed offset of the queue, or None if there is none (0 at a broker of 4.9)."""
         return await self._at_work().committed(self._wrapped(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, when: datetime) -> int:

@@ -82,8 +82,7 @@ class ManifestReader:
         self._puller = puller
         self._lookups = lookups
         self._namespace = namespace
-        # By manifest, the number of each writer's latest batch that has a record, and the messages that were already
-        # logged.
+        # By manifest: the number of each writer's latest batch with a record. Then the messages already logged.
         self._proven: dict[MessageQueue, dict[str, int]] = {}
         self._named: set[tuple[MessageQueue, int]] = set()
 

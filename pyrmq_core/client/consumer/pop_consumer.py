@@ -211,7 +211,7 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
+        """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
         return (*self._session.problems.present, *self._problems.present)
 
     def _options(

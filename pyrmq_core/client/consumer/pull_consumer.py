@@ -87,9 +87,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().expected_brokers(topics)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the topics in which exactly-once writes record their batches (manifests), or none without a
-        NameServer.
-        """
+        """Returns the manifests, topics in which exactly-once writes record batches, or none without a NameServer."""
         return await self._asking().manifests()
 
     async def pull(
@@ -111,11 +109,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         as in `read`.
 
         Continue at `next_offset` even if there is no message, since the broker skips messages with other tags and
-        corrects an illegal offset. If the decompressed bodies take more than 256 MiB together, the result ends before
-        that limit.
-
-        After a network failure, the pull is sent once more if the broker now has another address, of a slave or a new
-        master.
+        corrects an illegal offset. If the decompressed bodies exceed 256 MiB together, the result ends earlier. After a
+        network failure, the pull is sent once more if the broker now has another address, of a slave or a new master.
         """
         rules = BodyRules(verify_crc, max_body_bytes=max_body_bytes)
         pulled = await raw_pull(self, queue, offset, max_messages=max_messages, tags=tags, sql=sql, wait=wait)
@@ -158,9 +153,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """Reads a range as `read` does, but yields lists of pulls of about 6 MiB together, a good size for decoding by
-        columns.
-        """
+        """Reads a range as `read` does, in lists of pulls of about 6 MiB together, a good size to decode by columns."""
         check_range(queue, start, end)
         return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
 
@@ -176,8 +169,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Reads several ranges, one after another, in lists of pulls as `read_joined` does.
 
         A list has pulls of one range, or, with `share_lists`, of several small ranges, in their order. Up to eight
-        ranges are pulled at once, each within the limits of `window`. Small ranges that fit into these limits together
-        are pulled at once up to 64. The error of a range is raised after all pulls before it.
+        ranges are pulled at once, each within the limits of `window`, and up to 64 if they fit into these limits
+        together. The error of a range is raised after all pulls before it.
         """
         wanted = tuple(ranges)
         for queue, offsets in wanted:
@@ -235,7 +228,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
 
         The manifest, by default the topic `TOPIC-committed`, has a commit record for each batch. `start` and `end` are
         offsets in the manifest, by default its minimum and maximum. To continue later, begin at the `end` that
-        `read_manifest` returns. Messages are in order within each queue. Raises `NoRoute` without a manifest. Raises
+        `read_manifest` returns. Messages are in order within each queue. Raises `NoRoute` without a manifest, and
         `DataLost` if commit records at these offsets, or messages that they commit, are no longer kept.
         """
         commits = await self.read_manifest(manifest or manifest_of(topic), start, end, window=window)
@@ -253,10 +246,10 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> Commits:
         """Returns the batches committed by the records from offset `start` to before `end` of a manifest.
 
-        If several records name the same batch of a writer, only the first is valid. Messages that are no commit records
-        are skipped and counted. `queue` selects a queue of a manifest that wrongly has several. Raises the errors of
-        `read_committed`. Raises `ManifestError` for a record that contradicts itself or has a newer format, and for
-        more than a million ranges.
+        If several records name the same batch of a writer, only the first is valid. Other messages are skipped and
+        counted. `queue` selects a queue of a manifest that wrongly has several. Raises the errors of `read_committed`,
+        and `ManifestError` for a record that contradicts itself or has a newer format, and for more than a million
+        ranges.
         """
         self._pulling()
         for name, offset in (("start", start), ("end", end)):
@@ -287,9 +280,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Returns the columns of a topic's bodies, inferred from the newest `sample` messages of each queue.
 
         With `tags` or `sql`, as in `read`, these are the newest messages that pass the filter, among the newest
-        million. At most 64 MiB of bodies are read. A body of more than 4 MiB is not parsed. `on_progress` is called in
-        another thread with the number of bodies read so far, and an error that it raises ends the call. Raises the
-        errors of `message_queues` and `read`, but none for the content of a body.
+        million. At most 64 MiB of bodies are read, and none over 4 MiB is parsed. `on_progress` is called in another
+        thread with the number of bodies read so far, and an error that it raises ends the call. Raises the errors of
+        `message_queues` and `read`, but none for the content of a body.
         """
         whole_number("sample", sample, 1)
         wanted = filter_of(tags, sql)
@@ -334,7 +327,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Returns the minimum and maximum offsets of many queues, queried together.
 
         If many of the queues belong to one topic and broker, one request returns their offsets. If a queue's maximum is
-        the same as in `reached`, its result may be an empty range, which saves the request for its minimum.
+        that in `reached`, its result may be an empty range, which saves the request for its minimum.
         """
         return await self._asking().offset_bounds(queues, reached)
 
@@ -347,7 +340,7 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         return await self._asking().offsets_at(when_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the group's committed offset of the queue, or None without one (a 4.9 broker answers 0 instead)."""
+        """Returns the group's committed offset of the queue, or None if there is none (0 at a broker of 4.9)."""
         return await self._asking().committed(queue)
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:

@@ -67,7 +67,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         await self.stop(0 if has_failed else None)
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
-        """Subscribes to a topic, or changes its filter. A running consumer reports this to its brokers at once.
+        """Subscribes to a topic, or changes its subscription. A running consumer reports it to its brokers at once.
 
         `tags` is "*" or "TagA || TagB". `sql` is an SQL92 expression over properties instead. If the topic's brokers
         are known, one of them checks the expression now. Raises `ResponseError` if it cannot evaluate the expression.
@@ -82,7 +82,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         await self._subscribe(wrapped, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Ends the subscription. The group's other members receive the messages that no handler has yet."""
+        """Ends the subscription. Messages that no handler has yet are left to the group's other members."""
         self._life.check_running()
         self._membership.unsubscribe(with_namespace(topic, self._settings.namespace))
         if self._running is not None:
@@ -133,7 +133,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Background requests of this consumer and its client that failed twice or more in a row. They are retried."""
+        """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
         own = () if self._running is None else self._running.problems.present
         return (*self._session.problems.present, *own)
 

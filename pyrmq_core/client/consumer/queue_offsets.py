@@ -150,8 +150,9 @@ class QueueOffsets:
         return await query_many(topics, expected)
 
     async def manifests(self) -> frozenset[str]:
-        """Returns the topics in which exactly-once writes record their batches (manifests). Is empty if no NameServer
-        answers.
+        """Returns the manifests, the topics in which exactly-once writes record their batches.
+
+        The result is empty if no NameServer answers.
         """
         kinds, orders = await self._kv_values(MANIFEST_NAMESPACE), await self._kv_values(ORDER_TOPIC_CONFIG)
         on_wire = (name for name in manifests_in(kinds, orders) if is_reachable(name, self._namespace))
@@ -198,8 +199,7 @@ class QueueOffsets:
             offset = _offset_of(queue, answer)
             # For a batch topic 5.4.0 returns the last record if all records are earlier.
             return await self._first_at_or_after(queue, offset, when_ms) if await self._keeps_batches(queue) else offset
-        # 4.9 may return an earlier message, or any message of the given millisecond. So the search is for the
-        # millisecond before, and messages from there on are read.
+        # 4.9 may return an earlier message, or any one of that millisecond, so messages from the one before are read.
         return await self._first_at_or_after(
             queue, await self._offset(queue, self._search(queue, when_ms - 1)), when_ms
         )
@@ -279,7 +279,7 @@ class QueueOffsets:
         """Returns for each queue its range of kept offsets, from its minimum to before its maximum.
 
         If many of the queues belong to one topic and broker, one request returns their offsets. If a queue's maximum is
-        the same as in `reached`, its result may be an empty range, which saves the request for its minimum.
+        that in `reached`, its result may be an empty range, which saves the request for its minimum.
         """
         wanted = tuple(queues)
         bounds = await self._statistics.bounds(wanted)

@@ -31,9 +31,7 @@ TRY_AGAIN_SECONDS: Final = 30.0
 
 
 class RetryTopic:
-    """The retry topic of one group, and the requests that create it at brokers. Each request may take `timeout`
-    seconds.
-    """
+    """The retry topic of one group, and the requests that create it at brokers, of up to `timeout` seconds each."""
 
     def __init__(self, client: ClientSession, group: str, *, timeout: float, namespace: str | None) -> None:
         self._client = client

@@ -37,9 +37,7 @@ from pyrmq_core.protocol.requests.client.get_consumer_running_info import PROP_C
 
 
 class OffsetsByHand:
-    """An offset store for `auto_commit=False`. Only the user's `commit` changes its offsets, and consuming messages
-    does not.
-    """
+    """An offset store for `auto_commit=False`. Only the user's `commit` changes offsets, consuming does not."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store

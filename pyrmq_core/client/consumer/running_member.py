@@ -216,9 +216,7 @@ class MemberAnswers:
         return {entry.queue: entry.process_queue.offset_to_commit for entry in self._running.assigned.of_topic(topic)}
 
     def running_info(self, *, jstack: bool) -> ConsumerRunningInfo:
-        """Returns settings, subscriptions, queues and rates in Java's form. With `jstack` adds the stacks of all
-        threads.
-        """
+        """Returns settings, subscriptions, queues and rates in Java's form, with `jstack` also the threads' stacks."""
         running, settings = self._running, self._common
         common = {
             PROP_CONSUMER_START_TIMESTAMP: str(self._began_ms),

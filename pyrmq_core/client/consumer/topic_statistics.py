@@ -49,9 +49,7 @@ class _KeptAnswer:
 
 
 class TopicStatistics:
-    """A reader of the offsets of many queues, with one request for each topic and broker. A request may take `timeout`
-    seconds.
-    """
+    """A reader of the offsets of many queues, with one request of up to `timeout` seconds for each topic and broker."""
 
     def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None) -> None:
         self._client = client

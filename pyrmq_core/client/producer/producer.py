@@ -107,8 +107,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> SendResult:
         """Sends a message, and returns its queue, offset and id when it is stored.
 
-        `timeout` is for the complete send with its retries, in seconds (by default `send_timeout`). `queue`, or
-        `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
+        `timeout` is for the send with all retries, in seconds (`send_timeout` by default). If `queue` or
+        `select(queues, message)` chooses the queue, there is only one try. Raises `InvalidMessage` before anything is
         sent, and `NoRoute` or `NoNameServer` if no broker is found. Any other failure raises `SendFailed`: its
         `outcome` is *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
         """

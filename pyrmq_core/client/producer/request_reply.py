@@ -126,9 +126,7 @@ class RequestSender:
 
 
 def reply_properties(request: MessageExt) -> tuple[str, dict[str, str]]:
-    """Returns the topic and properties of the reply to a request. Raises `InvalidArgument` for a message that is no
-    request.
-    """
+    """Returns the topic and properties of the reply to a request. Raises `InvalidArgument` for other messages."""
     missing = [name for name in (CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT) if not request.properties.get(name)]
     if missing:
         raise InvalidArgument(

@@ -77,9 +77,7 @@ class RunningProducer:
 
 @asynccontextmanager
 async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> AsyncIterator[RunningProducer]:
-    """Opens a producer's parts and registers its group. Raises `InvalidState` if the client has a producer of the
-    group.
-    """
+    """Opens a producer's parts and registers its group. Raises `InvalidState` if the client has it already."""
     client.register_producer(settings.producer_group, transactional=settings.transaction_listener is not None)
     unseen = UnseenFailures(settings.group)
     try:

@@ -34,7 +34,7 @@ ENOUGH_RECORDS: Final = 10
 FLUSH_SECONDS: Final = 5.0
 SEND_TIMEOUT_SECONDS: Final = 5.0
 MAX_TRACE_BYTES: Final = 128_000
-# The most bytes of a trace message's keys, which are a property, and the size of properties is limited.
+# The most bytes of a trace message's keys: they are sent as a property, whose size is limited.
 MAX_KEYS_BYTES: Final = 30_000
 DEFAULT_REGION: Final = "DefaultRegion"
 PRODUCE: Final = "PRODUCE"

@@ -70,9 +70,7 @@ class AssignedQueue:
         return self.process_queue.queue
 
     def drop(self) -> None:
-        """Stops pulling the queue, removes its waiting messages, and cancels `interruptible` blocks. Running handlers
-        continue.
-        """
+        """Stops pulling, drops the waiting messages, and cancels `interruptible` blocks. Running handlers continue."""
         self.process_queue.drop()
         self.dropped_at = min(self.dropped_at, trio.current_time())
         self.scope.cancel()
@@ -114,9 +112,7 @@ class AssignedQueue:
         self.left(len(messages))
 
     def info(self, *, is_locked: bool) -> ProcessQueueInfo:
-        """Returns the queue's state for administration tools. `is_locked` says if an orderly consumer has the queue's
-        lock.
-        """
+        """Returns the queue's state for administration tools. `is_locked` says if this consumer has its lock."""
         process_queue = self.process_queue
         held = len(process_queue)
         ago = trio.current_time() - self.intake.pulled_at
@@ -215,8 +211,7 @@ class AssignedQueues:
         return not held
 
     async def move(self, offsets: Mapping[MessageQueue, int], only: ProcessQueue | None = None) -> None:
-        """Stores the group's new offset of each queue in `offsets`, and drops the queue. `update` adds it again at that
-        offset.
+        """Stores the group's new offset of each queue in `offsets`. Drops the queue, which `update` adds again.
 
         Queues that this consumer does not read are skipped. With `only`, a queue is also skipped if `only` is not its
         process queue any more, because it was dropped and added again meanwhile.

@@ -172,8 +172,7 @@ class ConcurrentService:
                 now = trio.current_time()
                 for worker in self._workers:
                     queue, run = worker.queue, worker.run
-                    # `context` is set if there are hooks. The run's only batch was then reported to them, and cannot be
-                    # recalled.
+                    # With hooks (`context`), the only batch of a run was already reported to them, and is not recalled.
                     if queue is None or run is None or run.context is not None:
                         continue
                     if now - worker.began >= RECALL_SECONDS:

@@ -73,9 +73,7 @@ class Deliveries:
         self._open: set[Delivery] = set()
 
     async def deliver(self, messages: Sequence[MessageExt]) -> None:
-        """Passes the messages to the iterating task, each after the `async with` block of the message before it has
-        ended.
-        """
+        """Passes the messages to the iterating task, each after the block of the message before it has ended."""
         for index, message in enumerate(messages):
             delivery = Delivery(message)
             try:

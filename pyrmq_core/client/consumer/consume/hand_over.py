@@ -68,11 +68,9 @@ class HandOver:
             await self._arrival.wait()
 
     def settle(self, received: int | None = None) -> None:
-        """Ends the last poll. Its messages count as consumed, or go back into the queue if they did not reach the
-        caller.
+        """Ends the last poll. Its messages count as consumed, or go back into the queue if the caller lost them.
 
-        `received` is the `number` of the last poll whose messages reached the caller. None means that all polls reached
-        it.
+        `received` is the `number` of the last poll whose messages reached the caller. None means that all of them did.
         """
         returned, self._returned = self._returned, None
         if returned is None:
@@ -88,9 +86,7 @@ class HandOver:
         self.arrived(assigned)
 
     def close(self) -> None:
-        """Ends a poll that waits for messages. Reports the messages of the last poll to hooks as failed, if it is not
-        settled.
-        """
+        """Ends a poll that waits for messages. Reports the messages of an unsettled poll to hooks as failed."""
         self.is_closed = True
         self._arrival.set()
         returned, self._returned = self._returned, None

@@ -15,8 +15,8 @@ MOST_DELAY_LEVEL = 18
 class ConsumeLater(Exception):
     """Raised by a handler, so that the messages are delivered again after the delay of `delay_level`.
 
-    With 0 the broker chooses by the number of tries so far (10 s, 30 s, 1 min, ...). -1 moves them to the group's
-    dead-letter topic at once. In a batch, the messages up to index `ack_index` are acknowledged (-1: none).
+    With level 0 the delay grows with the number of tries (10 s, 30 s, 1 min, ...). With -1 the messages move to the
+    group's dead-letter topic at once. In a batch, the messages up to index `ack_index` are acknowledged (-1: none).
     """
 
     def __init__(self, delay_level: int = 0, *, ack_index: int = -1) -> None:

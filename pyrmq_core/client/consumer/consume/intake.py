@@ -129,8 +129,7 @@ class Intake:
         self.receiver = receiver
         self.limits = limits
         self.pulled_at = trio.current_time()
-        # True while flow control, a closed gate or a lock makes pulling wait, so that the queue does not count as
-        # stalled.
+        # True while flow control, a closed gate or a lock stops pulling, since that is no stall.
         self.is_held_back = False
         self._puller = puller
         self._settings = settings
@@ -200,8 +199,7 @@ class Intake:
             turn.release()
 
     async def _pull_once(self, hold: float, timeout: float) -> int:
-        """Pulls once, and passes the messages on. The broker may hold the pull for `hold` seconds while it has no
-        message.
+        """Pulls once, and passes the messages on. The broker may hold the pull for `hold` seconds.
 
         The pull fails if there is no answer `timeout` seconds after that. Returns the queue's maximum offset if enough
         messages are left to read ahead, otherwise 0.

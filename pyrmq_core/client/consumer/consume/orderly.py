@@ -158,7 +158,7 @@ class OrderlyService:
         """
         if self._send_back is None or self._most_tries is None or message.reconsume_times < self._most_tries:
             return False
-        # A 4.9 broker would apply a delay to a dead letter as well.
+        # No delay (0), since a 4.9 broker would apply it to a dead letter as well.
         return await self._send_back.send_to_retry_topic(message, 0)
 
     def _suspension_of(self, outcome: Outcome) -> float:

@@ -82,8 +82,7 @@ class SendBack:
         return True
 
     async def send_to_retry_topic(self, message: MessageExt, delay_level: int) -> bool:
-        """Sends a copy of the message, with one more try counted, to the group's retry topic. Returns whether it is
-        stored.
+        """Sends a copy, with one more try counted, to the group's retry topic. Returns whether it is stored.
 
         If the message has had too many tries, the broker moves the copy to the dead-letter topic.
         """

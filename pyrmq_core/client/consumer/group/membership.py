@@ -162,7 +162,7 @@ class Membership:
         question = Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": self._group})
         answer = await self._client.call(address, question)
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return {topic: own.data() for topic, own in self._subscriptions.items()}  # the group is unknown there
+            return {topic: own.data() for topic, own in self._subscriptions.items()}  # nothing to compare
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, question.code, address)
         table = load_object(answer.body, "consumer connections").get("subscriptionTable")

@@ -46,9 +46,7 @@ class LocalOffsetStore(OffsetsInMemory):
             return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Writes the changed offsets to the file, if there are any, and syncs it to disk. `confirmed` makes no
-        difference.
-        """
+        """Writes the changed offsets to the file, if any, and syncs it to disk. `confirmed` makes no difference."""
         async with self._lock:
             changed = self._changed(queues, confirmed=confirmed)
             if not changed:

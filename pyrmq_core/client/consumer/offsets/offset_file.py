@@ -153,9 +153,7 @@ def _default_folder() -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Creates a folder and its parents. Syncs each parent to disk, since a power cut may otherwise remove the new
-    folder.
-    """
+    """Creates a folder and its parents. Syncs each parent to disk, or a power cut could remove the folder."""
     if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)

@@ -67,7 +67,7 @@ class RemoteOffsetStore(OffsetsInMemory):
         self._all_sent_at: float | None = None
 
     async def load(self) -> None:
-        """Does nothing, since the offset of a queue is read when the queue starts."""
+        """Does nothing, since the offset of a queue is read when the consumer starts to read the queue."""
 
     async def stored(self, queue: MessageQueue) -> int | None:
         """Returns the group's committed offset at the broker, or None if there is none.
@@ -106,9 +106,7 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def _persist_at(
         self, broker_name: str, queues: list[MessageQueue], confirmed: bool, permits: trio.Semaphore
     ) -> None:
-        """Stores the changed offsets of one broker's queues: the first one alone, and the others if the broker
-        answered.
-        """
+        """Stores the changed offsets of one broker's queues. If it answers for the first, sends the others at once."""
         async with self._locks.setdefault(broker_name, trio.Lock()):
             changed = list(self._changed(queues, confirmed=confirmed).items())
             if changed and await self._commit(*changed[0], True, permits):

@@ -65,7 +65,7 @@ class PopDelivery(AsyncOnly):
             self._turn.release()
 
     async def extend(self, seconds: float) -> None:
-        """Keeps the message invisible for `seconds` from now on, up to 12 hours, however much time was left."""
+        """Keeps the message invisible for `seconds` from now on, up to 12 hours, whatever time was left."""
         milliseconds = invisible_ms("seconds", seconds)
         async with self._turn:
             self._check_unsettled()
@@ -100,7 +100,7 @@ class PopDelivery(AsyncOnly):
 
     @property
     def _turn(self) -> trio.Lock:
-        """The lock that makes requests about a message follow one another, since an extension replaces the receipt."""
+        """The lock that makes requests about a message follow one another, as an extension replaces the receipt."""
         if self._lock is None:  # created at its first use, since few messages of `PopConsumer.run` need it
             self._lock = trio.Lock()
         return self._lock

@@ -99,9 +99,7 @@ class LiteSubscriptions:
         return frozenset(client.names) if client is not None else frozenset()
 
     async def client_id(self, topic: str) -> str:
-        """Returns the client id for pops of lite topics of `topic`, after registering it. Raises an error if no broker
-        accepts it.
-        """
+        """Returns the registered client id for pops of lite topics of `topic`. Raises an error if all brokers fail."""
         client = self._client(topic)
         if not client.is_registered:
             async with client.turn:

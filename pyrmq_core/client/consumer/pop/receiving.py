@@ -77,8 +77,7 @@ class Receiving:
         self._settings = settings
         self._nursery = nursery
         self._turns = count()
-        # By topic and broker: the ids of ordered pops whose answer was lost. A pop with the same id returns the same
-        # messages again.
+        # By topic and broker: the ids of ordered pops whose answer was lost. A pop with the same id repeats it.
         self._lost_attempts: dict[tuple[str, str], str] = {}
         # By broker and options: pops of lite topics that still wait at the broker after their receive has ended.
         self._left_waiting: defaultdict[tuple[str, PopOptions], list[_Pop]] = defaultdict(list)
@@ -144,9 +143,7 @@ class Receiving:
                 end()
 
     async def _pop_any(self, brokers: Sequence[str], options: PopOptions, wait: float) -> list[PopDelivery]:
-        """Pops lite topics at every broker at once. Returns the messages of the first answer, or an empty list after
-        `wait`.
-        """
+        """Pops lite topics at every broker at once. Returns the messages of the first answer, or an empty list."""
         deadline, answers, most = trio.current_time() + wait, list[list[PopDelivery]](), 0
         deliveries, unused = list[PopDelivery](), list[PopDelivery]()
         for key, pops in list(self._left_waiting.items()):
@@ -197,8 +194,7 @@ class Receiving:
             if (error := pop.error) is not None:
                 log.debug("broker %s does not wait for a message of %s: %s", key[0], key[1].topic, error)
         if not isinstance(error, NetworkError):
-            # The broker answered early, as it does while too many requests wait there. It is popped again after a
-            # pause.
+            # The broker answered early, since too many requests wait there. After a pause it is popped again.
             await trio.sleep(PAUSE_SECONDS)
             end()
 

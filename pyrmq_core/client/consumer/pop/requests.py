@@ -54,8 +54,7 @@ RULES: Final = BodyRules()
 # So many acknowledgements fit into the largest body that pyrmq's broker reads, if each has bits for 16,000 messages.
 MOST_ACKS: Final = 256
 DEAD_LETTER: Final = -1
-# All consumers of a loop decode popped messages one after another, so that answers to acknowledgements are read between
-# them.
+# All consumers of a loop decode popped messages in turn, so that answers to acknowledgements are read in between.
 TURNS: Final = trio.lowlevel.RunVar[Turns]("turns of pops")
 
 
@@ -116,7 +115,7 @@ class PopRequests:
         return names
 
     async def pop(self, broker_name: str, options: PopOptions, wait: float, attempt_id: str | None) -> list[Popped]:
-        """Pops once. Returns no messages if the broker has none within `wait` seconds.
+        """Pops once. Returns an empty list if the broker has no message within `wait` seconds.
 
         An ordered pop has an `attempt_id`. If its answer is lost, the next pop with the same id gets the messages
         again. Raises `ResponseError`, `NetworkError`, and `RecordError` for records whose end cannot be found.
@@ -262,8 +261,8 @@ class PopRequests:
             self._acknowledging.discard(broker_name)
 
     async def _acknowledge_some(self, broker_name: str, entries: Sequence[_Ack]) -> None:
-        # Acknowledgements of ordered messages are sent one by one: the answer to a batch does not say if their order
-        # was right.
+        # Ordered messages are acknowledged one by one, since the answer to a batch does not say if their order was
+        # right.
         singles = [ack for ack in entries if ack.receipts[0].is_ordered]
         batch = [ack for ack in entries if not ack.receipts[0].is_ordered]
         if sum([len(ack.receipts) for ack in batch]) > 1 and broker_name not in self._takes_no_batch:

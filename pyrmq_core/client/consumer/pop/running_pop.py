@@ -154,8 +154,8 @@ class RunningPop:
         if outcome.reason is not None:
             await delivery._fail(outcome.reason)
             self._end(delivery)
-            # ^After a dead letter, the messages behind it are handled: they have had as many tries, and may have none
-            # left.
+            # After a dead letter, the messages behind it are handled: they have had as many tries, and may have no
+            # more.
             return delivery._is_dead
         if self.order:
             is_acknowledged = await self._acknowledge([delivery])

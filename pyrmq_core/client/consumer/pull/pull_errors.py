@@ -46,9 +46,7 @@ def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordErr
 
 
 def no_progress(pull: RawPull) -> RecordError:
-    """Returns the error for an answer whose next offset is not after its start. A reader would repeat such a pull for
-    ever.
-    """
+    """Returns the error for an answer whose next offset is not after its start, which would be pulled for ever."""
     return RecordError(
         f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
         f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"

@@ -70,8 +70,7 @@ class PullSizer:
             self._recent.append(pull.next_offset - pull.reaches_back_to)
             self.size = max(self._recent)
         elif larger:
-            # Only up to `end`: a filter may skip messages after it, which says nothing about how many are returned at
-            # once.
+            # Only up to `end`: a filter may skip more, which does not show how many messages are returned at once.
             self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
     def learn_bytes(self, answer_bytes: int, count: int) -> None:
@@ -99,8 +98,7 @@ class PullSizer:
     def slices_at_once(self, window: ReadWindow) -> int:
         room = window.messages // self.size
         if self.is_batched and room < 2:
-            # A batch cannot be divided. With two slices, the broker reads the next batch while the client decodes the
-            # first.
+            # A batch cannot be divided. With two slices, the broker reads a batch while the client decodes another.
             room = 2
         if room * self._answer_bytes > window.bytes:
             room = int(window.bytes / self._answer_bytes)

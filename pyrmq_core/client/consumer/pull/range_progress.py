@@ -124,7 +124,7 @@ class RangeProgress:
         sizer.learn(pull, answered.end_offset, answered.is_larger and not answered.pulls)
         answered.add(pull)
         if sizer.is_batched:
-            # The next slice's batch may have the offsets up to its start. Otherwise they are pulled as a gap.
+            # The offsets between this batch and the next slice come with the slice's batch, or are pulled as a gap.
             if answered is self.slices[-1]:
                 self.next_start = answered.position
             answered.state = COVERED

@@ -96,9 +96,7 @@ class PullPath(Protocol):
 
 
 class _PostedPull(BulkCall):
-    """A pull of a slice. `RangeReader._post` sets its attributes, because an `__init__` would cost more than the
-    posting.
-    """
+    """A pull of a slice. `RangeReader._post` sets its attributes, since an `__init__` would cost too much time."""
 
     __slots__ = ("pull_slice", "reader")
 

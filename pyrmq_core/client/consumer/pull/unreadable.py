@@ -71,9 +71,7 @@ class UnreadableRecords:
         self._tries = 0
 
     def pass_over(self, pull: RawPull, error: RecordError, rules: BodyRules) -> Readable:
-        """Raises `error` while the pull may be tried again. After the last try, logs a warning and returns the readable
-        messages.
-        """
+        """Raises `error` while tries are left. After the last try, logs a warning and returns the readable messages."""
         if pull.start != self._start:
             self._start, self._tries = pull.start, 0
         self._tries += 1

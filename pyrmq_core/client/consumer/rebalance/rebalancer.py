@@ -127,9 +127,7 @@ class Rebalancer:
         return [queue for queue in queues if queue in allocated]
 
     def _note_permission(self, topic: str, route: TopicRouteData) -> None:
-        """Reports a problem if the topic may not be read. No broker reports it, since the topic's queues are then not
-        pulled.
-        """
+        """Reports a problem if the topic may not be read. No broker reports it, since the queues are not pulled."""
         refusal = None if is_retry_topic(topic) else not_readable(topic, route)
         if refusal is None:
             self._problems.passed(READING, topic)
@@ -180,9 +178,7 @@ async def _first_of(*events: trio.Event) -> None:
 
 
 class FixedQueues:
-    """Queues that a user assigned to a consumer. Queues that failed to start, or whose pulling stalled, are started
-    again.
-    """
+    """Queues that a user assigned to a consumer. A queue that failed to start, or stalled, is started again."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table

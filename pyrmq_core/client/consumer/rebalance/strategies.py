@@ -29,7 +29,7 @@ def sort_client_ids(client_ids: Iterable[str]) -> list[str]:
 
 
 def utf16(text: str) -> bytes:
-    """Returns bytes whose order is that of Java's string comparison."""
+    """Returns bytes that sort as Java compares the string, by UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -178,9 +178,7 @@ def _room_of(broker_name: str) -> str | None:
 
 
 class MachineRoomResolver(Protocol):
-    """A user's functions that return the machine room of a broker or consumer
-    (AllocateMachineRoomNearby.MachineRoomResolver).
-    """
+    """A user's rule for the machine rooms of brokers and consumers (AllocateMachineRoomNearby.MachineRoomResolver)."""
 
     def broker_deploy_in(self, queue: MessageQueue) -> str:
         """Returns the room of the queue's broker."""
@@ -282,9 +280,7 @@ class AllocateMessageQueueConsistentHash:
         return tuple(queue for queue in queues if ring[self._position(queue, positions)] == client_id)
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
-        """Returns the member at each position of the ring. If two members have the same position, the later one gets
-        it.
-        """
+        """Returns the member at each position of the ring. The later of two members with the same position gets it."""
         ring: dict[int, str] = {}
         nodes = Counter[str]()
         for client_id in client_ids:

@@ -24,8 +24,7 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 log = logging.getLogger(__name__)
 
-# A caller that reads many finished results lets other tasks run after so many reads, since each time costs a round of
-# the loop.
+# A caller that reads many finished results lets other tasks run after this many, each time at the cost of a loop round.
 READS_BETWEEN_CHECKPOINTS: Final = 16
 
 R = TypeVar("R")
@@ -125,7 +124,7 @@ class PendingSend(Pending[SendResult]):
 
     __slots__ = ("_index", "_results", "state")
 
-    def __init__(self, failures: UnseenFailures | None = None) -> None:  # faster than by the base class
+    def __init__(self, failures: UnseenFailures | None = None) -> None:  # sets all slots itself, which is faster
         self.is_done = False
         self._failures = failures
         self._waited = self._result = self._error = self._callbacks = self._unseen = None
@@ -153,9 +152,7 @@ class PendingSend(Pending[SendResult]):
 
 
 def end_stored(pendings: Sequence[PendingSend], results: Receipt | SendResults) -> None:
-    """Ends the sends of stored messages. Each send gets its part of the `results`, which is parsed when it is first
-    read.
-    """
+    """Ends the sends of stored messages. Each gets its part of the `results`, parsed when it is first read."""
     for index, pending in enumerate(pendings):
         if not pending.is_done:
             pending._results, pending._index = results, index
@@ -211,8 +208,7 @@ class InFlight:
         self._ended: trio.Event | None = None
 
     def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
-        """Reserves room for `size` bytes, from any thread. Returns False if there is none, or if other sends wait for
-        it.
+        """Reserves room for `size` bytes, from any thread. Returns False if there is none, or others wait for it.
 
         With `take_turns` it sometimes also returns False: the caller then awaits `enter`, which lets other tasks run.
         """

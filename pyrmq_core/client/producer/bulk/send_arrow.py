@@ -66,7 +66,7 @@ async def send_rows(
         sender, max_requests=REQUESTS_UNDER_WAY, max_bytes=BYTES_UNDER_WAY, timeout=timeout
     ) as window:
         try:
-            for batch in arrow.batches_of(rows):  # joined again, since keeping them would double the memory
+            for batch in arrow.batches_of(rows):  # the joined batches above are not kept, to save memory
                 for name, topic_rows in arrow.by_topic(batch, topic):
                     await _send_topic(
                         sender, window, lanes, name, topic_rows, queue=queue, limit=limit, timeout=timeout

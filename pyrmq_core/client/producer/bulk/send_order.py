@@ -63,9 +63,7 @@ class SendOrder:
         return self.requests < self._max_requests and to not in self._lanes
 
     def next_send(self) -> tuple[Payload, Target] | None:
-        """Returns the next payload and its target, and adds its request to the open ones. Returns None if none may be
-        sent.
-        """
+        """Returns the next payload and its target, and adds its request to the open ones, or returns None."""
         if self.failure is not None:
             return None
         while self._ready:

@@ -116,7 +116,7 @@ class SendWindow:
     async def put(self, payload: Payload, to: Target) -> None:
         """Waits until the window has room for the payload, then sends it in the background.
 
-        Raises the first failure of an earlier payload.
+        Raises the first failure of any earlier payload.
         """
         while not self.enter_nowait(payload):
             await self.wait_for_room(payload)
@@ -143,20 +143,20 @@ class SendWindow:
             changed.set()
 
     async def wait_for_room(self, payload: Payload) -> None:
-        """Waits until half of the window is empty and `payload` fits, since waking the caller more often would cost
-        time.
-        """
+        """Waits until half of the window is empty and `payload` fits. Waking the caller more often would cost time."""
         await self._until(lambda: self._room.is_half_empty(len(payload.body)))
 
     async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged. Raises the first failure once all other requests have ended."""
+        """Waits until every payload is acknowledged. If some failed, raises the first failure once all requests have
+        ended.
+        """
         room, order = self._room, self._order
         await self._until(lambda: not room.payloads or (order.failure is not None and not order.requests))
         self._raise_failure()
         return self.summary
 
     def take_refused(self) -> list[RefusedMessage]:
-        """Removes and returns the messages that brokers have refused since the last call. Needs `keep_refused`.
+        """Removes and returns the messages that brokers refused since the last call, if `keep_refused` is set.
 
         The other messages of their batches are stored.
         """
@@ -177,8 +177,7 @@ class SendWindow:
     def start_more(self) -> None:
         """Sends waiting payloads up to the limits. After a failure, drops the waiting payloads."""
         order = self._order
-        # One payload at a time, since a send may fail within `start`, which calls `_ended`, and may change the next
-        # payload.
+        # One payload at a time, since a send may fail within `start`, and then change the next payload.
         while (following := order.next_send()) is not None:
             payload, to = following
             ended = partial(self._ended, payload, to)

@@ -61,9 +61,7 @@ class BackgroundSends:
         return max((state.started + state.timeout - now for state in list(self._ended)), default=0.0)
 
     def give_up(self, state: SendState) -> None:
-        """Abandons the send. A request that is not written yet is withdrawn, and the answer to a written one is
-        ignored.
-        """
+        """Abandons the send. Withdraws a request that is not written yet, and ignores the answer to a written one."""
         if (forget := self._forgets.get(state)) is not None:
             forget()
         self._settle(state, given_up(state.payload.topic))

@@ -60,7 +60,7 @@ class Receipt:
         return _result(self, stored, 0, offset_id if "," not in offset_id else offset_id.partition(",")[0])
 
     def results(self) -> SendResults:
-        """Returns one result for each message, in order. Only this parses the answer, which bulk writes never need."""
+        """Returns one result for each message, in order. Bulk writes do not call this, since it parses the answer."""
         return SendResults(self, self._stored())
 
     def _stored(self) -> MessageStored:

@@ -47,8 +47,7 @@ WAITED_OUT: Final = PASSING_CODES | {ResponseCode.SYSTEM_ERROR}
 WRONG_QUEUE: Final = "request queueId["
 WRONG_QUEUE_CODES: Final = (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
 
-# Codes by which a broker refuses before it stores. SYSTEM_ERROR is missing, since it means any exception, before or
-# after.
+# Codes by which a broker refuses before it stores. SYSTEM_ERROR may mean an exception before or after storing.
 REFUSED_BEFORE_STORING: Final = frozenset(ResponseCode) - {ResponseCode.SYSTEM_ERROR}
 
 # Refusals of the message or of its sender, which no other queue and no later try would accept.

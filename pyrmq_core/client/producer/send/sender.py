@@ -155,7 +155,7 @@ class Sender:
                 end = self._judge_first(state, answer)
             except RocketMQError as error:
                 end = error
-            except Exception as error:  # would end the connection and its other calls
+            except Exception as error:  # an exception here would end the connection and its other calls
                 end = unexpected(state.payload.topic, error)
             ended(end)
 
