@@ -45,9 +45,9 @@ def batch_member(
 ) -> BatchMember | None:
     """Returns the checked message, ready to share a request, or None if it must be sent alone.
 
-    A message is sent alone if it is delayed, has a priority or a lite topic, goes to a retry topic, has large
-    properties, or has a body of `below_bytes` or more. Raises `InvalidMessage` with the rule that the message breaks.
-    The producer itself sets `system_properties`.
+    A message is sent alone if it is delayed, has a priority or a lite topic, or goes to a retry topic. The same holds
+    if it has large properties, or a body of `below_bytes` or more. Raises `InvalidMessage` with the rule that the
+    message breaks. The producer itself sets `system_properties`.
     """
     check_message(message, max_message_bytes)
     topic, body_bytes = message.topic, len(message.body)

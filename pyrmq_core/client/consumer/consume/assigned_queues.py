@@ -186,9 +186,9 @@ class AssignedQueues:
     async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
         """Adds and drops queues of the topic, so that this consumer reads exactly `wanted`. Returns True if it does.
 
-        Returns False if the caller has to try again: a handler still has messages of a dropped queue, another member
-        has locked a new queue, or the offset at which to start it could not be read. A queue whose pulling has stalled
-        is dropped and added again.
+        Returns False if the caller has to try again. A handler may still have messages of a dropped queue, or another
+        member has locked a new queue, or its start offset could not be read. A queue whose pulling has stalled is
+        dropped and added again.
         """
         kept = frozenset(wanted)
         async with self._changing:

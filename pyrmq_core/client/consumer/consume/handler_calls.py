@@ -102,9 +102,9 @@ class CallRun:
 class HandlerCalls:
     """A caller of the user's handler. A plain function runs in worker threads, at most `threads` of them at once.
 
-    `batches_a_run` is the number of batches that a worker may pass to the handler one after another: as many as the
-    handler recently finished in a few milliseconds, at most `most_batches`. Exceptions of the handler are logged as
-    warnings with `warns`, else at the level INFO.
+    `batches_a_run` is the number of batches that a worker may pass to the handler one after another. It is the number
+    that the handler recently finished in a few milliseconds, at most `most_batches`. Exceptions of the handler are
+    logged as warnings with `warns`, else at the level INFO.
     """
 
     def __init__(

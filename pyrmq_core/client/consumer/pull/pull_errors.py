@@ -14,10 +14,12 @@ from pyrmq_core.protocol.messages.payload import RawPull
 def may_pass(pull: RawPull, end: int) -> bool:
     """Returns whether the same pull may get a usable answer a moment later. `end` is the end of the range that is read.
 
-    message just acknowledged    it may not be readable yet
-    slave that lags              code 20 (PULL_RETRY_IMMEDIATELY) and the same offset, where its master answers 19 or 21
-    reset of the group's offset  OFFSET_ILLEGAL in one answer, even if the broker keeps the requested offset
-    4.9 broker during writes     messages beyond the queue's maximum offset in the same answer
+    The answer may be usable later in these cases:
+
+        message just acknowledged    it may not be readable yet
+        slave that lags              code 20 (PULL_RETRY_IMMEDIATELY), same offset, where its master answers 19 or 21
+        reset of the group's offset  OFFSET_ILLEGAL in one answer, even if the broker keeps the requested offset
+        4.9 broker during writes     messages beyond the queue's maximum offset in the same answer
     """
     if pull.status is PullStatus.OFFSET_ILLEGAL:
         return pull.min_offset <= pull.start <= pull.max_offset

@@ -29,7 +29,7 @@ def sort_client_ids(client_ids: Iterable[str]) -> list[str]:
 
 
 def utf16(text: str) -> bytes:
-    """Returns bytes that sort as Java compares the string, by UTF-16 units."""
+    """Returns bytes that sort as Java sorts the string, by UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 

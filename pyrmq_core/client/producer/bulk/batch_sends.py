@@ -79,7 +79,7 @@ class BatchSends:
 
 
 def _most_waits(messages: Sequence[Message]) -> int:
-    """Estimates from above the number of a list's requests. Each of them may take the complete timeout.
+    """Estimates how many requests a list needs. Each of them may take the complete timeout.
 
     It counts one request for each part of the list, and two for the topic's route and settings.
     """

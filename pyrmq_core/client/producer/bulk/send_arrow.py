@@ -42,8 +42,8 @@ async def send_rows(
 ) -> WriteSummary:
     """Sends each row as a message, encoded by columns, with several requests at once.
 
-    A request has up to 4,000 messages and 1 MiB, and for a batch topic up to 1 MiB. If `topic` is None, the column
-    `topic` names the topic of each row. Raises `InvalidMessage` for an invalid row before anything is sent, and
+    A request has up to 1 MiB and 4,000 messages, or any number of messages for a batch topic. If `topic` is None, the
+    column `topic` names the topic of each row. Raises `InvalidMessage` for an invalid row before anything is sent, and
     `BatchFailed` if a request fails after others were stored.
     """
     arrow = columnar()

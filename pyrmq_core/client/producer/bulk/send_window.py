@@ -147,9 +147,7 @@ class SendWindow:
         await self._until(lambda: self._room.is_half_empty(len(payload.body)))
 
     async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged. If some failed, raises the first failure once all requests have
-        ended.
-        """
+        """Waits until every payload is acknowledged. If some failed, raises the first failure at the end."""
         room, order = self._room, self._order
         await self._until(lambda: not room.payloads or (order.failure is not None and not order.requests))
         self._raise_failure()
