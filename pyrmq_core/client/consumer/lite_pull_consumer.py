@@ -296,9 +296,9 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
     async def on_topic_changed(self, topic: str, listener: TopicListener | None) -> None:
         """Calls `listener(topic, queues)` whenever the topic's queues change.
 
-        The queues are queried and compared every `topic_metadata_check_interval` seconds. The listener is a plain
-        function that runs on the library's event loop: it must return at once, and must not call the library's blocking
-        classes. A topic has only one listener, and None removes it.
+        The queues are queried and compared every `topic_metadata_check_interval` seconds. The listener is not async. It
+        runs on the library's event loop, so it must return at once, and must not call the library's blocking classes. A
+        topic has only one listener, and None removes it.
         """
         self._life.check_running()
         assert self._nursery is not None

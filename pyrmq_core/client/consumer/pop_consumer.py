@@ -158,13 +158,12 @@ class PopConsumer(SessionOwner[PopSettings[Any]]):
         When the handler returns, the message is acknowledged. If it raises, the message is delivered again after a
         delay that grows from 10 seconds to 2 hours (`ConsumeLater` chooses another). After `max_reconsume_times` times
         the message moves to the dead-letter topic. While the handler works the message stays invisible, up to
-        `consume_timeout` seconds.
+        `consume_timeout` seconds. A handler that is not async runs in worker threads.
 
         With `order` the messages of a queue are handled one after another, and a failed one comes again before later
         ones. With `lite` the handler gets messages of the lite topics of `topic` to which this consumer subscribes, in
-        order within each. A plain function runs in worker threads. To consume several topics, call `run` for each.
-        Failed requests are repeated. Raises `ResponseError` if a broker is older than 5.0 or refuses the filter
-        expression.
+        order within each. To consume several topics, call `run` for each. Failed requests are repeated. Raises
+        `ResponseError` if a broker is older than 5.0 or refuses the filter expression.
         """
         whole_number("at_once", at_once, 1, MOST_AT_ONCE)
         options = self._options(topic, 1, invisible, tags, sql, order=order, lite=lite)

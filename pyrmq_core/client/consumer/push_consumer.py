@@ -93,12 +93,12 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
 
         When the handler returns, they are acknowledged. If it raises, they are delivered again later, up to
-        `max_reconsume_times` times, and then moved to the dead-letter topic. `ConsumeLater` chooses the delay.
+        `max_reconsume_times` times, and then moved to the dead-letter topic. `ConsumeLater` chooses the delay. A
+        handler that is not async runs in worker threads.
 
         With `orderly` the messages of a queue come one batch after another in their order. After an exception the same
-        messages come again before any other (`SuspendCurrentQueue` chooses when). A plain function runs in worker
-        threads. If the call is cancelled, handlers are cancelled too, and the offsets of acknowledged messages are
-        stored.
+        messages come again before any other (`SuspendCurrentQueue` chooses when). If the call is cancelled, handlers
+        are cancelled too, and the offsets of acknowledged messages are stored.
         """
         self._check_can_run()
         await self._run(handler, orderly=orderly, consume_timeout=self._settings.consume_timeout)

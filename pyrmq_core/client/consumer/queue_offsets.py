@@ -118,7 +118,6 @@ class QueueOffsets:
         return queues.readable
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """Returns the readable queues of each topic now, or None for a topic that the NameServer does not know."""
         queues_of = await self.topic_queues(topics)
         return {topic: None if queues is None else queues.readable for topic, queues in queues_of.items()}
 
@@ -276,7 +275,7 @@ class QueueOffsets:
     async def offset_bounds(
         self, queues: Iterable[MessageQueue], reached: Mapping[MessageQueue, int] | None = None
     ) -> dict[MessageQueue, OffsetRange]:
-        """Returns for each queue its range of kept offsets, from its minimum to before its maximum.
+        """Returns for each queue the range of its stored messages, from its minimum to before its maximum.
 
         If many of the queues belong to one topic and broker, one request returns their offsets. If a queue's maximum is
         that in `reached`, its result may be an empty range, which saves the request for its minimum.

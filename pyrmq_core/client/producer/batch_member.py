@@ -24,8 +24,8 @@ MAX_PROPERTIES_CHARS: Final = 8_000
 # The bytes of a message in a batch without its body and own properties: its head, and UNIQ_KEY with an id of 32 digits.
 MEMBER_BYTES: Final = OVERHEAD_BYTES + 42
 
-# A checked message that may share a request, its properties before and after UNIQ_KEY, and its bytes in the batch. It
-# is a plain tuple, which takes a fifth of the time of a frozen dataclass (`maker_of`), since each message needs one.
+# A checked message that may share a request, its properties before and after UNIQ_KEY, and its bytes in the batch. Each
+# message needs one, so it is a tuple: that takes a fifth of the time of a frozen dataclass (`maker_of`).
 BatchMember: TypeAlias = tuple[Message, str, str, int]
 
 # The parts of a message until its request is sent: flag, body, properties before and after UNIQ_KEY. The garbage

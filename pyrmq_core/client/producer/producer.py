@@ -64,8 +64,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     `client=` it shares one. Times are in seconds. A send's `timeout` covers route queries, all tries and the pauses
     between them, and the wait for each answer. `timeout_per_attempt` ends that wait earlier, but only if another broker
     can then be tried. With `batching`, messages in quick succession share requests. `trace` (True, or a topic) reports
-    each message to the trace topic. `hooks` are plain functions around each try. `namespace` is the prefix of topics
-    and the group at brokers.
+    each message to the trace topic. `hooks` are functions, not async, that are called around each try. `namespace` is
+    the prefix of topics and the group at brokers.
     """
 
     _KIND = "producer"
@@ -302,8 +302,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> TransactionSendResult:
         """Calls `begin_transaction`, then your function, then `end_transaction` with the state that it returned.
 
-        `execute_local_transaction(message, result)` may be async. A plain function runs in a worker thread. If the
-        function raises, the state is UNKNOW, and the result's `error` is the exception.
+        `execute_local_transaction(message, result)` may be async. Otherwise it runs in a worker thread. If it raises an
+        exception, the state is UNKNOW, and the result's `error` is the exception.
         """
         transaction = await self.begin_transaction(message, timeout=timeout)
         if not transaction.is_safe:

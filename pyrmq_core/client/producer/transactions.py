@@ -86,9 +86,9 @@ ExecuteLocalTransaction = Callable[[Message, SendResult], State | Awaitable[Stat
 class TransactionListener(Protocol):
     """The user's answer to brokers' checks of transactions whose end was lost, or whose state was unknown.
 
-    `check_local_transaction` may be a plain function (called in a worker thread, one call at a time) or async. An
-    exception counts as UNKNOW. A broker may query any producer of the group, even after a restart. So decide by stored
-    results of your local transaction.
+    `check_local_transaction` may be async. Otherwise it is called in a worker thread, one call at a time. An exception
+    counts as UNKNOW. A broker may query any producer of the group, even after a restart. So decide by stored results of
+    your local transaction.
     """
 
     def check_local_transaction(self, message: MessageExt) -> State | Awaitable[State]:
@@ -253,7 +253,7 @@ async def decided(
 ) -> tuple[State, Exception | None]:
     """Calls a user's function that decides a transaction. Returns its state and None, or UNKNOW and its exception.
 
-    An async function runs in this task. A plain function may block, so it runs in a worker thread, at most as many as
+    An async function runs in this task. Any other function may block, so it runs in a worker thread, at most as many as
     `limiter` permits.
     """
     return await decided_by(partial(trio.to_thread.run_sync, limiter=limiter), function, *args)
@@ -262,7 +262,7 @@ async def decided(
 async def decided_by(
     in_thread: Callable[..., Awaitable[object]], function: Callable[..., State | Awaitable[State]], *args: object
 ) -> tuple[State, Exception | None]:
-    """Calls a user's function as `decided` does. A plain function is called by `in_thread`."""
+    """Calls a user's function as `decided` does. A function that is not async is called by `in_thread`."""
     try:
         if inspect.iscoroutinefunction(function):
             return _checked(await function(*args)), None

@@ -1,6 +1,6 @@
 """`HandlerCalls`: calls a user's handler, and returns the messages that it did not consume, with the reason.
 
-An `async` handler runs on the loop, a plain function in worker threads. A *run* is several short batches that one
+An `async` handler runs on the loop, any other handler in worker threads. A *run* is several short batches that one
 worker passes to the handler one after another. This saves thread switches, each as costly as many calls of a fast
 handler.
 """
@@ -100,7 +100,7 @@ class CallRun:
 
 
 class HandlerCalls:
-    """A caller of the user's handler. A plain function runs in worker threads, at most `threads` of them at once.
+    """A caller of the user's handler. A handler that is not async runs in up to `threads` worker threads.
 
     `batches_a_run` is the number of batches that a worker may pass to the handler one after another. It is the number
     that the handler recently finished in a few milliseconds, at most `most_batches`. Exceptions of the handler are

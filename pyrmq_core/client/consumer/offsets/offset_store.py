@@ -106,7 +106,7 @@ class RemoteOffsetStore(OffsetsInMemory):
     async def _persist_at(
         self, broker_name: str, queues: list[MessageQueue], confirmed: bool, permits: trio.Semaphore
     ) -> None:
-        """Stores the changed offsets of one broker's queues. If it answers for the first, sends the others at once."""
+        """Stores the changed offsets of one broker's queues: one alone, then the others if the broker answered."""
         async with self._locks.setdefault(broker_name, trio.Lock()):
             changed = list(self._changed(queues, confirmed=confirmed).items())
             if changed and await self._commit(*changed[0], True, permits):

@@ -74,7 +74,6 @@ class PullSizer:
             self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
     def learn_bytes(self, answer_bytes: int, count: int) -> None:
-        """Updates the running mean of the answers' bytes with `count` answers of `answer_bytes` together."""
         if count:
             self._answer_bytes += (answer_bytes / count - self._answer_bytes) * (1 - (1 - 1 / BYTES_SHARE) ** count)
 

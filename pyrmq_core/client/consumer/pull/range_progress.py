@@ -89,7 +89,7 @@ class RangeProgress:
         self._delivered, self.next_start = [pull], self.end
 
     def want(self, wanted_bytes: int, wanted_messages: int) -> None:
-        """Sets how many bytes or messages are enough for `take` to return. Either of the two is enough."""
+        """Sets how many bytes or messages are enough for `take` to return. Reaching one of the limits is enough."""
         self._wanted_bytes, self._wanted_messages = wanted_bytes, wanted_messages
 
     def add_answer(self, answered: PullSlice, pull: RawPull) -> SliceState:

@@ -134,8 +134,8 @@ class SendState:
         stored         the receipt of a try that was stored, but not with SEND_OK
         refused        the last queue that its broker did not have, with the broker's answer
 
-    These are the local variables of RocketMQ's `sendDefaultImpl`. It is a plain class with slots, since a frozen
-    dataclass would cost each send more time than its queue selection.
+    These are the local variables of RocketMQ's `sendDefaultImpl`. It is a class with slots, since a frozen dataclass
+    would cost each send more time than its queue selection.
     """
 
     __slots__ = (
