@@ -348,8 +348,8 @@ class RangeReader:
 
 
 def passes(error: RocketMQError) -> bool:
-    """Returns whether the same request may succeed later: after any error but a refusal by a broker.
+    """Returns whether the same request may succeed later.
 
-    A refusal by a broker that is busy, starting or stopping also passes.
+    It may, unless a broker refused it. Refusals by a broker that is busy, starting or stopping may pass, too.
     """
     return not isinstance(error, ResponseError) or error.code in PASSING_CODES

@@ -317,7 +317,7 @@ class InFlight:
         self._sends.abandon()
 
     def fail(self, error: RocketMQError) -> None:
-        """Ends all sends with the error, without use of the loop, which has crashed."""
+        """Ends all sends with the error, after the loop has crashed and without use of it."""
         self._sends.fail(error)
         for pending in list(self._entered):
             self.leave((pending,))

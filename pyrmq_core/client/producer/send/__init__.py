@@ -1,1 +1,1 @@
-"""Sends of one payload: the choice of a queue, tries and errors. Only `sender.Sender` sends these requests."""
+"""One send: the choice of its queue, its tries and its errors. Only `sender.Sender` sends these requests."""

@@ -1,4 +1,4 @@
-"""Sends without a task: a callback receives the result or error of each send, once.
+"""Background sends that need no task: a callback receives the result or error of each send, once.
 
 The first try is posted, and the connection's callback processes its answer. A task continues a send only if it has to
 wait. The number of sends is not limited here, but in `InFlight` and `SendWindow`.

@@ -112,7 +112,7 @@ class SendHook(Protocol):
 
 
 class CheckForbiddenHook(Protocol):
-    """A hook that is called before each try, and refuses the send by an exception."""
+    """A hook that is called before each try. If it raises an exception, the send is refused (`SendForbidden`)."""
 
     def check_forbidden(self, context: SendContext) -> None:
         """Raises an exception to refuse the send. Nothing is sent then."""
