@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from pyrmq_core.errors import InvalidState
-from pyrmq_core.loop_thread.portal import CLOSE_SECONDS, HeldContext, LoopEnded, portal
+from pyrmq_core.loop_thread.loop_errors import LoopEnded
+from pyrmq_core.loop_thread.portal import CLOSE_SECONDS, HeldContext, portal
 
 R = TypeVar("R")
 

@@ -14,7 +14,8 @@ from pyrmq_core import Message
 from pyrmq_core import aio as asyncio_face
 from pyrmq_core.blocking import Producer
 from pyrmq_core.loop_thread import portal as portals
-from pyrmq_core.loop_thread.portal import LoopEnded, Portal
+from pyrmq_core.loop_thread.loop_errors import LoopEnded
+from pyrmq_core.loop_thread.portal import Portal
 from tests.support.stage import Stage
 
 SECONDS = 30

@@ -10,8 +10,7 @@ import trio
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Client, Producer
 from pyrmq_core.client.producer.send.hooks import SendContext
-from pyrmq_core.loop_thread.portal import portal
-from pyrmq_core.loop_thread.threads import LoopLock
+from pyrmq_core.loop_thread.portal import LoopLock, portal
 from pyrmq_core.network.connection.wire import Chunk, SocketWire
 from pyrmq_core.protocol.framing.command import Command
 from tests.support.scripted import SEND, silence

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pyrmq_core.loop_thread.threads import not_started
+from pyrmq_core.loop_thread.loop_errors import not_started
 
 OPEN = """
 import asyncio, threading, trio
