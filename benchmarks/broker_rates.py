@@ -13,31 +13,23 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
-from itertools import count
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.support import raw
-from benchmarks.support.brokers import BROKER_SETTINGS, PATIENT
-from benchmarks.support.pairs import Pairs
-from benchmarks.support.spark_jobs import spark_session, write_frame
-from benchmarks.support.user_rows import EQUAL, SMALL, Case, lines_of
-from pyrmq_core.blocking import Admin
+from benchmarks.support import java_clients, raw
+from benchmarks.support.brokers import BROKER_SETTINGS, PATIENT, new_topic
+from benchmarks.support.pairs import Figure, heading, pairs_of, table_line
+from benchmarks.support.spark_jobs import QUEUES, spark_session, write_frame
+from benchmarks.support.user_rows import EQUAL, SMALL, Case
 from tests.support.apache import boot_cluster
-from tests.support.java_programs import run_java
 from tests.support.our_cluster import boot_our_cluster
 
-SEND_RATES = Path(__file__).parent / "java" / "SendRates.java"
-QUEUES = 4
 CONNECTIONS = 16
 PAIRS = 5
 MILLION = 1_000_000
 PAUSE_SECONDS = 0.01
-JAVA_SECONDS = 300
-HEADING = f"{'':44} {'ours, /s':>12} {'Apache, /s':>12} {'ratio':>7}"
-TOPICS = count(1)
 LARGE_LOG = {"mappedFileSizeCommitLog": str(256 << 20), "maxStoreBytes": str(16 << 30)}
 
 
@@ -48,7 +40,7 @@ def main(*, quick: bool) -> None:
         boot_cluster("5.4.0", ("broker-a",), broker_settings={**BROKER_SETTINGS, **PATIENT}) as theirs,
     ):
         places = [(cluster.nameserver.address, cluster.brokers["broker-a"].address) for cluster in (ours, theirs)]
-        print(HEADING)
+        print(heading("ours, /s", "Apache, /s"))
         rows: list[tuple[str, Callable[[str, str], float]]] = [
             ("batches of 1,000", partial(batches, messages=400_000 // share)),
             ("the same, equal rows", partial(batches, messages=400_000 // share, case=EQUAL)),
@@ -74,21 +66,12 @@ def compare(
 ) -> None:
     """Prints a line for each row, a function that returns the rate with the NameServer and broker given to it."""
     for name, rate in rows:
-        measured = Pairs()
-        for _ in range(pairs):
-            measured.run(*(partial(rate, *place) for place in places))
-        print(measured.line(name), flush=True)
-
-
-def new_topic(nameserver: str, *, batched: bool = False) -> str:
-    topic = f"rates-{next(TOPICS)}"
-    with Admin(nameserver=nameserver) as admin:
-        admin.create_topic(topic, queues=QUEUES, batch=batched)
-    return topic
+        rates = pairs_of(pairs, *(partial(rate, *place) for place in places))
+        print(table_line(name, [(Figure(ours), Figure(theirs)) for ours, theirs in rates]), flush=True)
 
 
 def batches(nameserver: str, address: str, *, messages: int, batched: bool = False, case: Case = SMALL) -> float:
-    topic = new_topic(nameserver, batched=batched)
+    topic = new_topic(nameserver, batch=batched)
     properties = "UNIQ_KEY\x01U\x02" if batched else ""
     return messages / raw.write(address, topic, QUEUES, messages, case, properties=properties)
 
@@ -104,9 +87,9 @@ def pulls(nameserver: str, address: str, *, messages: int) -> float:
 def singles(nameserver: str, address: str, *, sends: int) -> float:
     """Returns the rate with one send under way on each connection."""
     topic = new_topic(nameserver)
-    lines = [raw.Line(address) for _ in range(CONNECTIONS)]
     requests = [raw.single(topic, number % QUEUES, SMALL, number) for number in range(CONNECTIONS)]
-    try:
+    with ExitStack() as stack:
+        lines = [stack.enter_context(raw.Line(address)) for _ in range(CONNECTIONS)]
         began = time.perf_counter()
         for line, request in zip(lines, requests, strict=True):
             line.write(request)
@@ -117,23 +100,16 @@ def singles(nameserver: str, address: str, *, sends: int) -> float:
         for line in lines:
             raw.acknowledged(line)
         return sends // CONNECTIONS * CONNECTIONS / (time.perf_counter() - began)
-    finally:
-        for line in lines:
-            line.__exit__(None, None, None)
 
 
 def java_batches(nameserver: str, _: str, *, mode: str, messages: int) -> float:
-    """Returns the rate of the second of two runs in one process, when Java's machine has compiled its code."""
-    with lines_of(SMALL) as file:
-        arguments = (nameserver, new_topic(nameserver), mode, str(messages), "0", str(file))
-        output = run_java("5.4.0", SEND_RATES, *arguments, timeout=JAVA_SECONDS)
-    return next(float(line.split()[1]) for line in output.splitlines() if line.startswith("rate "))
+    return java_clients.sends(nameserver, new_topic(nameserver), mode, messages).rate
 
 
 def spark_write(spark: SparkSession, nameserver: str, address: str, *, rows: int) -> float:
     topic = new_topic(nameserver)
     began = time.perf_counter()
-    write_frame(spark, nameserver, topic, rows, SMALL, QUEUES)
+    write_frame(spark, nameserver, topic, rows, SMALL)
     with raw.Line(address) as line:
         raw.wait_readable(line, topic, QUEUES, rows)
     return rows / (time.perf_counter() - began)

@@ -11,16 +11,14 @@ Each run is of all rows and of a tenth of them, and the difference counts, so th
 from __future__ import annotations
 
 import json
-import statistics
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
-from benchmarks.spark_sinks import in_pairs
-from benchmarks.support.processes import SPARK, cpu_seconds
-from benchmarks.support.spark_jobs import spark_session
+from benchmarks.support.pairs import pairs_of
+from benchmarks.support.spark_jobs import Seconds, drop, ratio_line, seconds_of, spark_session
 from pyrmq_spark.cdc import canal, debezium
 from pyrmq_spark.cdc.canal_rows import canal_rows
 from pyrmq_spark.cdc.changes import COLUMNS as CHANGE
@@ -94,13 +92,8 @@ def compared(
     for _ in range(4):  # the JVM compiles hot code as it runs, for some millions of rows
         difference(alone)
         difference(changes)
-    ratios = in_pairs(lambda: difference(changes), lambda: difference(alone), pairs)
-    clock, cpu = ([pair[number] for pair in ratios] for number in (0, 1))
-    return (
-        f"{what:40} rate by processor time x {statistics.median(cpu):.2f} ({min(cpu):.2f} to {max(cpu):.2f}), "
-        f"by the clock x {statistics.median(clock):.2f} ({min(clock):.2f} to {max(clock):.2f}); "
-        f"{pairs} pairs, {rows:,} messages"
-    )
+    times = pairs_of(pairs, partial(difference, changes), partial(difference, alone))
+    return ratio_line(f"{what}: rate by", times, f"{rows:,} messages")
 
 
 def flat(changes: DataFrame) -> DataFrame:
@@ -108,14 +101,7 @@ def flat(changes: DataFrame) -> DataFrame:
     return changes.select(*(f"change.{name}" for name in CHANGE)) if "change" in changes.columns else changes
 
 
-def difference(frames: Sequence[DataFrame]) -> tuple[float, float]:
-    """Computes both frames. Returns the seconds that the second took beyond the first, as `drop` does."""
-    (clock, cpu), (all_clock, all_cpu) = (drop(frame) for frame in frames)
+def difference(frames: Sequence[DataFrame]) -> Seconds:
+    """Computes both frames. Returns the seconds that the second took beyond the first."""
+    (clock, cpu), (all_clock, all_cpu) = (seconds_of(partial(drop, frame)) for frame in frames)
     return all_clock - clock, all_cpu - cpu
-
-
-def drop(frame: DataFrame) -> tuple[float, float]:
-    """Computes all rows. Returns the seconds by the clock, and those of the processors."""
-    cpu, began = cpu_seconds(SPARK), time.perf_counter()
-    frame.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - began, cpu_seconds(SPARK) - cpu

@@ -13,20 +13,21 @@ import argparse
 import multiprocessing
 import os
 import resource
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import trio
 
-from benchmarks.nameserver_load import connect, our_nameserver, receive_success
+from benchmarks.nameserver_load import connect, receive_success
+from benchmarks.support.pairs import Clock
+from benchmarks.support.processes import figures_of
 from pyrmq_core import Admin, Client, Producer, PushConsumer
 from pyrmq_core.model import MessageQueue, TopicConfig
-from pyrmq_core.network import Listening, Peer, ServerBounds, serve
+from pyrmq_core.network import Listening, Peer, serve
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.framing.frame import encode_frame
@@ -38,10 +39,10 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import Subscription
 from pyrmq_core.protocol.routes.topic_config import DataVersion
 from pyrmq_core.servers.protocol.register_broker import RegisterBroker, RegistrationHeader
 from pyrmq_core.servers.protocol.registration import RegistrationBody
+from tests.support.our_cluster import boot_our_cluster
 
 COPIES: Final = 8  # brokers of a topic and of a group
 QUEUES: Final = 4
-PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 LOOK_AGAIN_SECONDS: Final = 0.5
 GROUP: Final = "one-consumer"
 REGISTER_SECONDS: Final = 30.0
@@ -80,8 +81,8 @@ def run_brokers(nameserver: str, size: Size, ready: multiprocessing.SimpleQueue[
 async def _serve_brokers(nameserver: str, size: Size, ready: multiprocessing.SimpleQueue[int]) -> None:
     answers = Answers(size)
     async with trio.open_nursery() as nursery:
-        bounds = ServerBounds()
-        listening: Listening = await nursery.start(_serve, answers, bounds)
+        server = partial(serve, answers, "0.0.0.0", 0, max_requests_per_connection=100_000)
+        listening: Listening = await nursery.start(server)
         connection = connect(nameserver)
         for broker in range(size.brokers):
             topics = tuple(TopicConfig(size.topic(number), QUEUES, QUEUES) for number in size.at(broker, size.topics))
@@ -97,10 +98,6 @@ async def _serve_brokers(nameserver: str, size: Size, ready: multiprocessing.Sim
             await trio.sleep(REGISTER_SECONDS)
             connection.sendall(registration)  # a NameServer closes a connection that idles, and forgets a broker of it
             receive_success(connection)
-
-
-async def _serve(answers: Answers, bounds: ServerBounds, task_status: trio.TaskStatus[Listening]) -> None:
-    await serve(answers, "0.0.0.0", 0, max_requests_per_connection=100_000, bounds=bounds, task_status=task_status)
 
 
 def host_of(broker: int) -> str:
@@ -226,27 +223,23 @@ async def _received(message: object) -> None:
     raise AssertionError(f"there are no messages, and {message!r} came")
 
 
-async def row(what: str, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+async def row(what: str, work: Callable[[], Awaitable[object]]) -> None:
     """Prints what a piece of work took, and what the process holds after it."""
-    began, processor = time.perf_counter(), time.process_time()
-    await work(*arguments)
-    seconds, processor = time.perf_counter() - began, time.process_time() - processor
+    clock = Clock()
+    await work()
+    seconds, processor = clock.seconds()
     tasks = trio.lowlevel.current_statistics().tasks_living
-    resident, handles = held()
-    print(f"| {what} | {seconds:.2f} | {processor:.2f} | {resident:.0f} | {handles} | {tasks} |", flush=True)
-
-
-def held() -> tuple[float, int]:
-    """Returns the resident memory of this process in MiB, and its open handles."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * PAGE_BYTES / 2**20, len(os.listdir("/proc/self/fd"))
+    held = figures_of(os.getpid())
+    memory, handles = held["resident MiB"], held["handles"]
+    print(f"| {what} | {seconds:.2f} | {processor:.2f} | {memory:.0f} | {handles:.0f} | {tasks} |", flush=True)
 
 
 def main(quick: bool = False, *, size: Size | None = None) -> None:
     size = size or (Size(300, 30, 200, 20) if quick else Size(10_000, 1_000, 10_000, 100))
     print(f"{size.topics:,} topics, {size.brokers:,} brokers, {size.groups:,} groups\n")
     spawn = multiprocessing.get_context("spawn")
-    with our_nameserver() as (nameserver, _):
+    with boot_our_cluster(()) as cluster:
+        nameserver = cluster.nameserver.address
         ready = spawn.SimpleQueue()
         brokers = spawn.Process(target=run_brokers, args=(nameserver, size, ready), daemon=True)
         brokers.start()

@@ -1,6 +1,6 @@
 """The cost of a message to encode and to decode, by columns and message by message, in nanoseconds of this process.
 
-    python -m benchmarks.codec_columns [--quick] [--rounds N]
+    python -m benchmarks codec_columns [--quick]
 
 Messages are those of `user_rows`, and carry UNIQ_KEY, WAIT and their keys, tags and user properties. Pulls hold 32 of
 them. Both ways run in turn, and their results are compared once. Where pyrmq-native is installed, it runs beside the
@@ -10,11 +10,11 @@ median.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -49,14 +49,11 @@ def encoders(count: int, case: Case) -> tuple[Callable[[], object], Callable[[],
     rows = case.record_batch(count)
     limit = BatchLimit()
 
-    def by_columns() -> list[Payload]:
+    def way(encode: Callable[..., Iterator[Payload]]) -> list[Payload]:
         outgoing = outgoing_rows(rows)
-        return list(encode_columns(outgoing, "t", ids_of(unique_id_runs, count), limit, alone=False, waits=True))
+        return list(encode(outgoing, "t", ids_of(unique_id_runs, count), limit, alone=False, waits=True))
 
-    def by_message() -> list[Payload]:
-        outgoing = outgoing_rows(rows)
-        return list(encode_messages(outgoing, "t", ids_of(unique_id_runs, count), limit, alone=False, waits=True))
-
+    by_columns, by_message = partial(way, encode_columns), partial(way, encode_messages)
     if [len(payload.body) for payload in by_columns()] != [len(payload.body) for payload in by_message()]:
         raise AssertionError("both ways make different requests")
     return by_columns, by_message
@@ -65,15 +62,12 @@ def encoders(count: int, case: Case) -> tuple[Callable[[], object], Callable[[],
 def decoders(
     count: int, case: Case, columns: pa.Schema, rules: BodyRules
 ) -> tuple[Callable[[], object], Callable[[], object]]:
-    pulls = pulls_of(count, case)
-    tags = TagFilter()
+    pulls, tags = pulls_of(count, case), TagFilter()
 
-    def by_columns() -> object:
-        return list(decode_columns(pulls, columns, EVERYTHING, tags, rules))
+    def way(decode: Callable[..., Iterator[object]]) -> object:
+        return list(decode(pulls, columns, EVERYTHING, tags, rules))
 
-    def by_message() -> object:
-        return list(decode_messages(pulls, columns, EVERYTHING, tags, rules))
-
+    by_columns, by_message = partial(way, decode_columns), partial(way, decode_messages)
     if count <= MOST_BY_MESSAGE and by_columns() != by_message():
         raise AssertionError("both ways give different rows")
     return by_columns, by_message
@@ -118,13 +112,12 @@ def line(
 ) -> None:
     own = ways if count <= most_of_both else ways[:1]
     figures = measured(count, rounds, *own)
-    ratio = f"{figures[1].least / figures[0].least:6.1f} x" if len(figures) > 1 else ""
-    other = str(figures[1]) if len(figures) > 1 else ""
-    print(f"{name:36} {case.name:>10} {count:7,} {figures[0]!s:>17} {other:>17} {ratio:>8}", flush=True)
+    other, ratio = (figures[1], f"{figures[1].least / figures[0].least:6.1f} x") if len(figures) > 1 else ("", "")
+    print(f"{name:36} {case.name:>10} {count:7,} {figures[0]!s:>17} {other!s:>17} {ratio:>8}", flush=True)
 
 
-def main(*, quick: bool = False, rounds: int = 25) -> None:
-    rounds = 2 if quick else rounds
+def main(*, quick: bool) -> None:
+    rounds = 2 if quick else 25
     print(f"{'ns a message: least (median)':36} {'rows':>10} {'N':>7} {'columns':>17} {'by message':>17} {'ratio':>8}")
     schemas = {
         "decode, 12 columns with map": schema_of(),
@@ -142,11 +135,3 @@ def main(*, quick: bool = False, rounds: int = 25) -> None:
                     line(name + ", compiled beside pure", count, case, rounds, both, count)
             unchecked = decoders(COUNTS[-1], case, columns, BodyRules(verify_crc=False))
             line(name + ", no CRC", COUNTS[-1], case, rounds, unchecked)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
-    parser.add_argument("--rounds", type=int, default=25)
-    chosen = parser.parse_args()
-    main(quick=chosen.quick, rounds=chosen.rounds)

@@ -8,26 +8,26 @@ A real Apache RocketMQ 5.4.0, rows of `user_rows`, pairs run A B B A. A ratio ab
 from __future__ import annotations
 
 import statistics
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
-from itertools import count
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.spark_sinks import in_pairs, line
-from benchmarks.support.brokers import BROKER_SETTINGS, one_broker, shared_broker
-from benchmarks.support.processes import SPARK, cpu_seconds
-from benchmarks.support.spark_jobs import QUEUES, messages, spark_session
+from benchmarks.support.brokers import BROKER_SETTINGS, new_topic, one_broker, shared_broker
+from benchmarks.support.spark_jobs import (
+    BATCH_ROWS,
+    QUEUES,
+    cost_line,
+    messages,
+    read_frame,
+    small_batches,
+    spark_session,
+    write_rows,
+)
 from benchmarks.support.user_rows import LARGE, SMALL
-from pyrmq_core.blocking import Admin
 
-BATCH_ROWS = 10
 COMMITTED = {"delivery": "committed"}
-TOPICS = count(1)
 
 
 def main(*, quick: bool) -> None:
@@ -36,73 +36,37 @@ def main(*, quick: bool) -> None:
         for case in (SMALL,) if quick else (SMALL, LARGE):
             few = rows // 4 if case is LARGE else rows
             frame = messages(spark, case, few, QUEUES)
-            for kind in ("normal", "batch"):
+            for batch in (False, True):
                 with one_broker(BROKER_SETTINGS) as cluster:
-                    of = f"{few:,} rows, {case.name}, {kind} topic"
-                    for text in costs(spark, cluster.nameserver.address, frame, kind, pairs, of):
+                    of = f"{few:,} rows, {case.name}, {'batch' if batch else 'normal'} topic"
+                    for text in costs(spark, cluster.nameserver.address, frame, pairs, of, batch=batch):
                         print(text, flush=True)
         with one_broker(BROKER_SETTINGS) as cluster:
-            print(small_batches(spark, cluster.nameserver.address, batches, pairs), flush=True)
+            print(stream_line(spark, cluster.nameserver.address, batches, pairs), flush=True)
 
 
-def costs(spark: SparkSession, nameserver: str, frame: DataFrame, kind: str, pairs: int, of: str) -> Iterator[str]:
+def costs(spark: SparkSession, nameserver: str, frame: DataFrame, pairs: int, of: str, *, batch: bool) -> Iterator[str]:
     """Yields the lines of a write and of a read. The committed read is of a topic that holds no other rows."""
-    name = topic(nameserver, kind)
-    write(nameserver, name, frame, **COMMITTED)  # makes the manifest, and warms the JVM
-    plain, committed = partial(write, nameserver, name, frame), partial(write, nameserver, name, frame, **COMMITTED)
-    yield line("a committed write", in_pairs(plain, committed, pairs), of)
-    name = topic(nameserver, kind)
-    write(nameserver, name, frame, **COMMITTED)
-    all_rows, committed_rows = (
-        partial(read, spark, nameserver, name),
-        partial(read, spark, nameserver, name, isolation="committed"),
-    )
-    all_rows()
-    yield line("a committed read", in_pairs(all_rows, committed_rows, pairs), of)
+    write = partial(write_rows, frame, nameserver, new_topic(nameserver, batch=batch))
+    committed = partial(write, **COMMITTED)
+    committed()  # makes the manifest, and warms the JVM
+    yield cost_line("a committed write", pairs, write, committed, of)
+    topic = new_topic(nameserver, batch=batch)
+    write_rows(frame, nameserver, topic, **COMMITTED)
+    read = partial(read_frame, spark, nameserver, topic)
+    read()
+    yield cost_line("a committed read", pairs, read, partial(read, isolation="committed"), of)
 
 
-def topic(nameserver: str, kind: str) -> str:
-    """Creates one more topic, for messages or for batches, and returns its name."""
-    name = f"t{next(TOPICS)}"
-    attributes = {"message.type": "NORMAL"} if kind == "normal" else {"message.type": "NORMAL", "queue.type": "BatchCQ"}
-    with Admin(nameserver=nameserver) as admin:
-        admin.create_topic(name, queues=QUEUES, attributes=attributes)
-    return name
-
-
-def write(nameserver: str, name: str, frame: DataFrame, **options: str) -> tuple[float, float]:
-    """Writes the rows. Returns the seconds by the clock, and those of the job's processors."""
-    cpu, began = cpu_seconds(SPARK), time.perf_counter()
-    frame.write.format("rocketmq").options(nameServer=nameserver, topic=name, **options).mode("append").save()
-    return time.perf_counter() - began, cpu_seconds(SPARK) - cpu
-
-
-def read(spark: SparkSession, nameserver: str, name: str, **options: str) -> tuple[float, float]:
-    """Reads all columns. Returns the seconds as `write` does."""
-    cpu, began = cpu_seconds(SPARK), time.perf_counter()
-    frame = spark.read.format("rocketmq").options(nameServer=nameserver, topic=name, **options).load()
-    frame.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - began, cpu_seconds(SPARK) - cpu
-
-
-def small_batches(spark: SparkSession, nameserver: str, batches: int, pairs: int) -> str:
+def stream_line(spark: SparkSession, nameserver: str, batches: int, pairs: int) -> str:
     """Returns the line of a stream's batches of few rows: how much longer each takes when it is committed."""
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        for _ in range(batches):
-            few = spark.range(0, BATCH_ROWS, 1, 1).selectExpr("cast(id as string) as body").coalesce(1)
-            few.write.mode("append").parquet(str(directory / "rows"))
+    with small_batches(spark, batches) as stream:
+        topic = new_topic(nameserver)
 
         def run(**options: str) -> float:
-            rows = spark.readStream.schema("body string").option("maxFilesPerTrigger", 1)
-            writer = rows.parquet(str(directory / "rows")).writeStream.format("rocketmq")
-            writer = writer.options(nameServer=nameserver, topic=to, **options)
-            query = writer.option("checkpointLocation", str(directory / f"{next(TOPICS)}"))
-            started = query.trigger(availableNow=True).start()
-            started.awaitTermination()
-            return statistics.median(progress.durationMs["addBatch"] for progress in started.recentProgress[1:])
+            query = stream("rocketmq", nameServer=nameserver, topic=topic, **options)
+            return statistics.median(progress.durationMs["addBatch"] for progress in query.recentProgress[1:])
 
-        to = topic(nameserver, "normal")
         run(), run(**COMMITTED)
         more = [run(**COMMITTED) - run() for _ in range(pairs)]
     return (

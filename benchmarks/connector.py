@@ -10,10 +10,9 @@ has one sitting of the first size, and one broker for all.
 from __future__ import annotations
 
 import argparse
-import re
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -22,29 +21,29 @@ from pyspark.sql import SparkSession
 
 from benchmarks.support import raw
 from benchmarks.support.brokers import WARM, Sitting, shared_broker, sitting
-from benchmarks.support.figures import HEADING, OUTPUT, Compared, Figure, Pair, Sittings, timed, write_json
-from benchmarks.support.spark_jobs import QUEUES, read_frame, spark_session, write_frame
+from benchmarks.support.java_clients import lite_pull
+from benchmarks.support.pairs import Clock, Figure, heading, table_line
+from benchmarks.support.processes import worker_cpu
+from benchmarks.support.results import OUTPUT, write_json
+from benchmarks.support.spark_jobs import QUEUES, read_frame, seconds_of, spark_session, write_frame
 from benchmarks.support.user_rows import CASES, Case
 from pyrmq_core.blocking import Producer, PullConsumer
-from tests.support.java_programs import run_java
 from tests.support.jvm import JavaFailed
 
 ROWS = {"100": 2_000_000, "1024": 500_000, "json": 1_000_000, "100-equal": 2_000_000, "1024-equal": 500_000}
 QUICK_SHARE = 20
 ARROW_BATCH = 10_000
-LITE_PULL = Path(__file__).parent / "java" / "LitePull.java"
-
 
 # Ours and the other of each comparison. A write ends when all is readable.
 COMPARED = (
-    Pair("send_arrow | raw batches", "library write", "raw write"),
-    Pair("Spark write | raw batches", "spark write", "raw write"),
-    Pair("read_arrow, all columns | raw pulls", "library read", "raw read"),
-    Pair("Spark read, all columns | raw pulls", "spark read", "raw read"),
-    Pair("Spark read, body only | all columns", "spark read body", "spark read"),
-    Pair("read_arrow | Java lite pull, 32 a pull", "library read", "java read"),
-    Pair("Spark write, batch topic | plain topic", "spark batch write", "spark write"),
-    Pair("Spark read, batch topic | plain topic", "spark batch read", "spark read"),
+    ("send_arrow | raw batches", "library write", "raw write"),
+    ("Spark write | raw batches", "spark write", "raw write"),
+    ("read_arrow, all columns | raw pulls", "library read", "raw read"),
+    ("Spark read, all columns | raw pulls", "spark read", "raw read"),
+    ("Spark read, body only | all columns", "spark read body", "spark read"),
+    ("read_arrow | Java lite pull, 32 a pull", "library read", "java read"),
+    ("Spark write, batch topic | plain topic", "spark batch write", "spark write"),
+    ("Spark read, batch topic | plain topic", "spark batch read", "spark read"),
 )
 
 TimedPath = Callable[[Sitting], Iterator[tuple[str, Figure]]]
@@ -52,17 +51,15 @@ TimedPath = Callable[[Sitting], Iterator[tuple[str, Figure]]]
 
 def raw_path(at: Sitting) -> Iterator[tuple[str, Figure]]:
     """Writes and reads prepared bytes over plain sockets, then reads them with Java's lite pull consumer."""
-    with timed() as watch:
-        seconds = raw.write(at.address, at.plain, QUEUES, at.rows, at.case)
-    yield "raw write", Figure(at.rows / seconds, watch.cpu * 1e6 / at.rows)
-    seconds, cpu = raw.read(at.address, at.plain, QUEUES)
-    yield "raw read", Figure(at.rows / seconds, cpu * 1e6 / at.rows)
+    clock = Clock()
+    seconds = raw.write(at.address, at.plain, QUEUES, at.rows, at.case)
+    _, cpu = clock.seconds()
+    yield "raw write", Figure.of(at.rows, seconds, cpu)
+    yield "raw read", Figure.of(at.rows, *raw.read(at.address, at.plain, QUEUES))
     try:
-        rate = run_java("5.4.0", LITE_PULL, at.nameserver, at.plain, str(at.rows), timeout=300, java_options=())
+        yield "java read", lite_pull(at.nameserver, at.plain, at.rows)
     except JavaFailed as error:
         print(f"Java's client failed, a sitting goes without it: {str(error).splitlines()[-1]}", flush=True)
-        return
-    yield "java read", Figure(float(re.findall(r"rate ([\d.]+)", rate)[-1]), 0.0)
 
 
 def library_path(at: Sitting) -> Iterator[tuple[str, Figure]]:
@@ -70,15 +67,14 @@ def library_path(at: Sitting) -> Iterator[tuple[str, Figure]]:
     rows = pa.Table.from_batches([at.case.record_batch(ARROW_BATCH)] * (at.rows // ARROW_BATCH))
     with Producer("benchmark", nameserver=at.nameserver) as producer:
         producer.send_arrow(rows.slice(0, ARROW_BATCH), topic=WARM)
-        with timed() as watch:
-            producer.send_arrow(rows, topic=at.plain)
-        watch.seconds += at.readable(at.plain)
-    yield "library write", watch.figure(at.rows)
+        clock = Clock()
+        producer.send_arrow(rows, topic=at.plain)
+        yield "library write", written(at, at.plain, *clock.seconds())
     with PullConsumer("benchmark", nameserver=at.nameserver) as consumer:
         drain(consumer, WARM)
-        with timed() as watch:
-            drain(consumer, at.plain)
-    yield "library read", watch.figure(at.rows)
+        clock = Clock()
+        drain(consumer, at.plain)
+        yield "library read", clock.figure(at.rows)
 
 
 def drain(consumer: PullConsumer, topic: str) -> None:
@@ -91,28 +87,31 @@ def drain(consumer: PullConsumer, topic: str) -> None:
 def spark_path(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str, Figure]]:
     """Runs the Spark jobs that a user would write."""
     name, topic = ("spark batch", at.batched) if batch_topic else ("spark", at.plain)
-    with timed(workers=True) as watch:
-        write_frame(at.spark, at.nameserver, topic, at.rows, at.case, QUEUES)
-    watch.seconds += at.readable(topic)
-    yield f"{name} write", watch.figure(at.rows)
-    with timed(workers=True) as watch:
-        read_frame(at.spark, at.nameserver, topic)
-    yield f"{name} read", watch.figure(at.rows)
+    write = partial(write_frame, at.spark, at.nameserver, topic, at.rows, at.case)
+    yield f"{name} write", written(at, topic, *seconds_of(write, worker_cpu))
+    read = partial(read_frame, at.spark, at.nameserver, topic)
+    yield f"{name} read", Figure.of(at.rows, *seconds_of(read, worker_cpu))
     if not batch_topic:
-        with timed(workers=True) as watch:
-            read_frame(at.spark, at.nameserver, topic, "body binary")
-        yield "spark read body", watch.figure(at.rows)
+        yield "spark read body", Figure.of(at.rows, *seconds_of(partial(read, "body binary"), worker_cpu))
+
+
+def written(at: Sitting, topic: str, seconds: float, cpu: float) -> Figure:
+    """Returns the figure of a write, which ends when all of it is readable."""
+    return Figure.of(at.rows, seconds + at.readable(topic), cpu)
 
 
 PATHS: tuple[TimedPath, ...] = (raw_path, library_path, spark_path, partial(spark_path, batch_topic=True))
 
 
-def sit(spark: SparkSession, paths: Sequence[TimedPath], rows: int, case: Case, number: int, results: Sittings) -> None:
-    """Runs every path once, in the reverse order where `number` is odd."""
-    for path in paths[:: -1 if number % 2 else 1]:
+def sit(spark: SparkSession, rows: int, case: Case, number: int) -> dict[str, Figure]:
+    """Runs every path once, in the reverse order where `number` is odd. Returns its figures by name."""
+    figures = {}
+    for path in PATHS[:: -1 if number % 2 else 1]:
         with sitting(spark, rows, case) as at:
             for name, figure in path(at):
-                results.add(name, figure)
+                figures[name] = figure
+                print(f"{name:24} {figure.rate:>12,.0f} /s {figure.cpu_us:>6.2f} s a million", flush=True)
+    return figures
 
 
 def main(
@@ -122,23 +121,19 @@ def main(
     cases: Sequence[str] = tuple(ROWS),
     output: Path = OUTPUT,
 ) -> None:
-    compared: list[Compared] = []
+    results: list[dict[str, object]] = []
     with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
         for name in cases[:1] if quick else cases:
-            case, rows, results = CASES[name], ROWS[name] // (QUICK_SHARE if quick else 1), Sittings()
-            print(f"rows {name}\n{HEADING}", flush=True)
-            for number in range(1 if quick else sittings):
-                sit(spark, PATHS, rows, case, number, results)
-                for path, figures in results.figures.items():
-                    print(f"{path:24} {figures[-1].rate:>12,.0f} /s {figures[-1].cpu:>6.2f} s a million", flush=True)
-            for pair in COMPARED:
-                if (row := results.compared(pair)) is not None:
-                    compared.append(row)
-                    print(row.line(), flush=True)
-            for path in ("raw write", "raw read"):
-                cpu = statistics.median(figure.cpu for figure in results.figures[path])
-                print(f"{path}: client CPU {cpu:.2f} s a million", flush=True)
-            write_json(output / "connector.json", compared)
+            print(f"rows {name}", flush=True)
+            rows = ROWS[name] // (QUICK_SHARE if quick else 1)
+            sat = [sit(spark, rows, CASES[name], number) for number in range(1 if quick else sittings)]
+            print(heading("ours /s", "theirs /s"))
+            for what, ours, theirs in COMPARED:
+                pairs = [(figures[ours], figures[theirs]) for figures in sat if theirs in figures]
+                if pairs:
+                    results.append({"rows": name, "name": what, "pairs": [list(map(asdict, pair)) for pair in pairs]})
+                    print(table_line(what, pairs), flush=True)
+            write_json(output / "connector.json", results)
 
 
 if __name__ == "__main__":

@@ -10,20 +10,20 @@ or no longer answers, is booted again for the next attack.
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
 import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from benchmarks.support.attacks import BROKER_ATTACKS, NAMESERVER_ATTACKS, send_fields
-from benchmarks.support.processes import PAGE_BYTES
+from benchmarks.support.processes import figures_of
 from tests.support.apache import ApacheCluster, boot_cluster
 from tests.support.maven import ApacheUnavailable
 from tests.support.our_cluster import OurCluster, boot_our_cluster
@@ -39,6 +39,8 @@ WARMING_SECONDS: Final = 3.0  # Java compiles hot code as it runs
 # A smaller difference comes from the machine.
 NOTICEABLE_SECONDS: Final = 0.010
 WORSE: Final = 1.5
+
+LineT = TypeVar("LineT", Stranger, HTTPConnection)
 
 
 @dataclass(slots=True)
@@ -77,8 +79,10 @@ class Row:
         )
 
 
-class Asker(ABC):
+class Asker(ABC, Generic[LineT]):
     """Asks one question after the other over a connection that is opened again after a loss."""
+
+    _line: LineT | None = None
 
     def ask_while(self, goes_on: Callable[[], bool], look: Callable[[], None] = lambda: None) -> Seen:
         """Returns the waits for answers, and calls `look` after each."""
@@ -94,46 +98,56 @@ class Asker(ABC):
             time.sleep(PAUSE_SECONDS)
         return seen
 
-    @abstractmethod
-    def _is_answered(self) -> bool: ...
-
-
-class Client(Asker):
-    def __init__(self, address: str, question: Callable[[], tuple[int, dict[str, object], bytes]]) -> None:
-        self._address = address
-        self._question = question
-        self._line: Stranger | None = None
-
     def _is_answered(self) -> bool:
         try:
             if self._line is None:
-                self._line = Stranger(self._address, timeout=ANSWER_SECONDS)
-            answer = self._line.ask(*self._question())
-        except OSError:
+                self._line = self._connected()
+            answer = self._asked(self._line)
+        except (OSError, HTTPException):
             answer = None
         if answer is None:
             self.close()
-        return answer is not None and answer.code == 0
+        return answer is not None and answer
 
     def close(self) -> None:
         if self._line is not None:
             self._line.close()
             self._line = None
 
+    @abstractmethod
+    def _connected(self) -> LineT: ...
+
+    @abstractmethod
+    def _asked(self, line: LineT) -> bool | None:
+        """Returns whether the answer is a good one, or None if there was none."""
+
+
+class Client(Asker[Stranger]):
+    def __init__(self, address: str, question: Callable[[], tuple[int, dict[str, object], bytes]]) -> None:
+        self._address = address
+        self._question = question
+
+    def _connected(self) -> Stranger:
+        return Stranger(self._address, timeout=ANSWER_SECONDS)
+
+    def _asked(self, line: Stranger) -> bool | None:
+        answer = line.ask(*self._question())
+        return None if answer is None else answer.code == 0
+
 
 class Usage:
     """Memory (MiB) and descriptors of a process: the first, the current and the largest figures."""
 
     def __init__(self, process_id: int) -> None:
-        self._entry = Path(f"/proc/{process_id}")
+        self._process_id = process_id
         self.first = self.most = self.now()
 
     def now(self) -> tuple[float, int]:
         try:
-            pages = int((self._entry / "statm").read_text().split()[1])
-            return pages * PAGE_BYTES / (1 << 20), len(os.listdir(self._entry / "fd"))
-        except OSError:
+            figures = figures_of(self._process_id)
+        except (OSError, KeyError):  # it has ended
             return 0.0, 0
+        return figures["resident MiB"], int(figures["handles"])
 
     def look(self) -> None:
         memory, descriptors = self.now()
@@ -152,22 +166,11 @@ def attack_row(kind: str, attack: str, address: str, process_id: int, seconds: f
     client = Client(address, small_send if attack in BROKER_ATTACKS else route)
     usage = Usage(process_id)
 
-    def calm() -> Seen:
-        end = time.monotonic() + calm_seconds
-        return client.ask_while(lambda: time.monotonic() < end, usage.look)
-
     with contextlib.closing(client):
-        before = calm()
-        command = [sys.executable, "-m", "benchmarks.support.attacks", attack, address, str(seconds)]
-        limit = time.monotonic() + seconds + 2 * ANSWER_SECONDS
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as attacker:
-            try:
-                during = client.ask_while(
-                    lambda: attacker.poll() is None and time.monotonic() < limit and _lives(process_id), usage.look
-                )
-            finally:
-                attacker.kill()
-        after = calm()
+        before = client.ask_while(for_seconds(calm_seconds), usage.look)
+        with attack_of("attacks", attack, address, seconds) as goes_on:
+            during = client.ask_while(lambda: goes_on() and _lives(process_id), usage.look)
+        after = client.ask_while(for_seconds(calm_seconds), usage.look)
     last = usage.now()
     (first_memory, first_files), (most_memory, most_files) = usage.first, usage.most
     return Row(
@@ -182,16 +185,37 @@ def attack_row(kind: str, attack: str, address: str, process_id: int, seconds: f
     )
 
 
+def for_seconds(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() < end
+
+
+@contextlib.contextmanager
+def attack_of(module: str, attack: str, address: str, seconds: float) -> Iterator[Callable[[], bool]]:
+    """Runs an attack in a process of its own. Yields a function that returns whether it still goes on."""
+    command = [sys.executable, "-m", f"benchmarks.support.{module}", attack, address, str(seconds)]
+    in_time = for_seconds(seconds + 2 * ANSWER_SECONDS)
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as attacker:
+        try:
+            yield lambda: attacker.poll() is None and in_time()
+        finally:
+            attacker.kill()
+
+
 def rows(kind: str, seconds: float, calm_seconds: float) -> Iterator[Row]:
     """Yields a row for each attack. Boots the cluster again when a server ended or no longer answers."""
     waiting = [*NAMESERVER_ATTACKS, *BROKER_ATTACKS]
     while waiting:
-        with booted(kind) as cluster:
+        booted: AbstractContextManager[OurCluster | ApacheCluster] = (
+            boot_our_cluster(("broker-a",), nameserver_settings=SETTINGS)
+            if kind == OURS
+            else boot_cluster(kind, ("broker-a",), nameserver_settings=SETTINGS)
+        )
+        with booted as cluster:
             nameserver, broker = cluster.nameserver, cluster.brokers["broker-a"]
             for server, question in ((nameserver, route), (broker, small_send)):
-                end = time.monotonic() + min(WARMING_SECONDS, 4 * calm_seconds)
                 with contextlib.closing(Client(server.address, question)) as client:
-                    client.ask_while(lambda end=end: time.monotonic() < end)  # type: ignore[misc]
+                    client.ask_while(for_seconds(min(WARMING_SECONDS, 4 * calm_seconds)))
             ended = ""
             while waiting and not ended:
                 attack = waiting.pop(0)
@@ -199,15 +223,6 @@ def rows(kind: str, seconds: float, calm_seconds: float) -> Iterator[Row]:
                 row = attack_row(kind, attack, server.address, server.process.pid or 0, seconds, calm_seconds)
                 ended = row.ended
                 yield row
-
-
-@contextlib.contextmanager
-def booted(kind: str) -> Iterator[OurCluster | ApacheCluster]:
-    with ExitStack() as stack:
-        if kind == OURS:
-            yield stack.enter_context(boot_our_cluster(("broker-a",), nameserver_settings=SETTINGS))
-        else:
-            yield stack.enter_context(boot_cluster(kind, ("broker-a",), nameserver_settings=SETTINGS))
 
 
 def worse(ours: Sequence[Row], theirs: Sequence[Row]) -> list[str]:

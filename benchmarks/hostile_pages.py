@@ -10,7 +10,6 @@ it. The page is a process of its own. The metrics are the broker's.
 from __future__ import annotations
 
 import contextlib
-import http.client
 import signal
 import subprocess
 import sys
@@ -18,11 +17,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from http.client import HTTPConnection
 from typing import Final
 
-from benchmarks.hostile import ANSWER_SECONDS, Asker, Client, Seen, Usage, small_send
+from benchmarks.hostile import ANSWER_SECONDS, Asker, Client, Seen, Usage, attack_of, for_seconds, small_send
 from benchmarks.support.page_attacks import ATTACKS
+from benchmarks.support.processes import figures_of
 from tests.support.apache import free_port
 from tests.support.our_cluster import boot_our_cluster
 
@@ -34,28 +34,19 @@ METRICS: Final = "metrics"
 GIVEN_BACK_SECONDS: Final = 12.0
 
 
-class Viewer(Asker):
+class Viewer(Asker[HTTPConnection]):
     def __init__(self, address: str, path: str) -> None:
         self._address = address
         self._path = path
-        self._line: http.client.HTTPConnection | None = None
 
-    def _is_answered(self) -> bool:
-        try:
-            if self._line is None:
-                self._line = http.client.HTTPConnection(self._address, timeout=ANSWER_SECONDS)
-            self._line.request("GET", self._path)
-            answer = self._line.getresponse()
-            answer.read()
-        except (OSError, http.client.HTTPException):
-            self.close()
-            return False
+    def _connected(self) -> HTTPConnection:
+        return HTTPConnection(self._address, timeout=ANSWER_SECONDS)
+
+    def _asked(self, line: HTTPConnection) -> bool:
+        line.request("GET", self._path)
+        answer = line.getresponse()
+        answer.read()
         return answer.status == 200
-
-    def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +74,15 @@ def phase(target: Target, usage: Usage, goes_on: Callable[[], bool]) -> Phase:
         return Phase(viewed.result(), asked)
 
 
-def for_seconds(seconds: float) -> Callable[[], bool]:
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() < end
-
-
 def row(target: Target, attack: str, seconds: float, calm_seconds: float) -> str:
     usage = Usage(target.process_id)
     threads = threads_of(target.process_id)
     before = phase(target, usage, for_seconds(calm_seconds))
-    command = [sys.executable, "-m", "benchmarks.support.page_attacks", attack, target.address, str(seconds)]
-    limit = time.monotonic() + seconds + 2 * ANSWER_SECONDS
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as attacker:
-        try:
-            during = phase(target, usage, lambda: attacker.poll() is None and time.monotonic() < limit)
-        finally:
-            attacker.kill()
+    with attack_of("page_attacks", attack, target.address, seconds) as goes_on:
+        during = phase(target, usage, goes_on)
     after = phase(target, usage, for_seconds(calm_seconds))
-    give_up = time.monotonic() + GIVEN_BACK_SECONDS
-    while usage.now()[1] > usage.first[1] and time.monotonic() < give_up:
+    in_time = for_seconds(GIVEN_BACK_SECONDS)
+    while usage.now()[1] > usage.first[1] and in_time():
         time.sleep(0.1)
     (first_memory, first_files), (most_memory, most_files), last = usage.first, usage.most, usage.now()
     return (
@@ -113,7 +94,7 @@ def row(target: Target, attack: str, seconds: float, calm_seconds: float) -> str
 
 def threads_of(process_id: int) -> int:
     """Returns the number of a process's threads. trio's worker threads end ten seconds after their last work."""
-    return len(list(Path(f"/proc/{process_id}/task").iterdir()))
+    return int(figures_of(process_id)["threads"])
 
 
 @contextlib.contextmanager

@@ -26,14 +26,12 @@ streams, the time to make the rows from writes.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.support.figures import OUTPUT, machine
 from benchmarks.support.kafka_sitting import (
     BATCH,
     KAFKA,
@@ -48,6 +46,7 @@ from benchmarks.support.kafka_sitting import (
     kafka_sitting,
     small_job,
 )
+from benchmarks.support.results import OUTPUT, write_json
 from benchmarks.support.side_by_side import Better, Row, table
 from benchmarks.support.spark_jobs import QUEUES
 
@@ -198,9 +197,7 @@ def taken_off(rows: Mapping[str, Row]) -> dict[str, dict[str, float]]:
 def write_results(at: KafkaSitting, output: Path) -> list[str]:
     """Writes `kafka.json` and `kafka.txt`, and returns the lines of the table."""
     lines = table(list(at.rows.values()), KAFKA, taken_off(at.rows))
-    output.mkdir(parents=True, exist_ok=True)
-    results = {"machine": machine(), "rows": [row.as_json(KAFKA) for row in at.rows.values()]}
-    (output / "kafka.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_json(output / "kafka.json", [row.as_json(KAFKA) for row in at.rows.values()])
     (output / "kafka.txt").write_text("\n".join(lines) + "\n")
     return lines
 

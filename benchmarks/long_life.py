@@ -31,8 +31,8 @@ from typing import Final
 
 import trio
 
-from benchmarks.support.growth import MILLION, Growth, Sample, disk_mib, figures_of, growths
-from benchmarks.support.processes import descendants
+from benchmarks.support.growth import MILLION, Growth, Sample, disk_mib, growths
+from benchmarks.support.processes import descendants, figures_of
 from pyrmq_core import Admin, Client, ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer, blocking
 from tests.support.our_cluster import OurServer, boot_our_cluster
 

@@ -1,6 +1,6 @@
 """A NameServer under load: 100 brokers with 10,000 topics register while clients ask.
 
-    python -m benchmarks.nameserver_load [--quick] [--seconds N] [--brokers N] [--topics N]
+    python -m benchmarks nameserver_load [--quick]
 
 Server, brokers and clients run in processes of their own. First all brokers register, then they register again (every
 30 s, spread), then each time with another DataVersion, the worst case. The figure is the time from question to answer
@@ -9,21 +9,15 @@ Server, brokers and clients run in processes of their own. First all brokers reg
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import multiprocessing
 import random
-import re
 import socket
-import subprocess
-import sys
 import time
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
-from pathlib import Path
 
+from benchmarks.support.processes import peak_mib
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import encode_frame
@@ -31,11 +25,11 @@ from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
 from pyrmq_core.protocol.routes.topic_config import DataVersion
 from pyrmq_core.servers.protocol.register_broker import RegisterBroker, RegistrationHeader
 from pyrmq_core.servers.protocol.registration import RegistrationBody
+from tests.support.our_cluster import boot_our_cluster
 
 PERIOD_SECONDS = 30.0
 ASK_EVERY_SECONDS = 0.005
 CONNECTIONS = 8
-BOOTED = "The Name Server boot success. serializeType=JSON, address "
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +53,6 @@ class Phase:
         self.stop: Event = multiprocessing.Event()
 
 
-@contextlib.contextmanager
-def our_nameserver() -> Iterator[tuple[str, int]]:
-    command = [sys.executable, "-m", "pyrmq_core.servers.nameserver", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().removeprefix(BOOTED).strip(), process.pid
-        finally:
-            process.kill()
-
-
 def connect(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     connected = socket.create_connection((host, int(port)))
@@ -80,9 +63,8 @@ def connect(address: str) -> socket.socket:
 def receive_frame(connected: socket.socket) -> bytes:
     """Receives one answer. No other may be on its way."""
     received = connected.recv(65_536)
-    size = 4 + int.from_bytes(received[:4], "big")
-    while len(received) < size:
-        more = connected.recv(size - len(received))
+    while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
+        more = connected.recv(65_536)
         if not more:
             raise ConnectionResetError("the server closed the connection")
         received += more
@@ -114,7 +96,7 @@ def register_all(address: str, load: Load, phase: Phase) -> None:
 def receive_success(connected: socket.socket) -> None:
     answer = receive_frame(connected)
     if b'"code":0,' not in answer:
-        raise RuntimeError(f"a registration was answered {answer[8:200]!r}")
+        raise RuntimeError(f"a request was answered {answer[8:200]!r}")
 
 
 class Bodies:
@@ -165,8 +147,9 @@ def ask_steadily(
 def under_load(load: Load) -> None:
     print(f"{load.brokers} brokers with {load.topics} topics each, a question every {ASK_EVERY_SECONDS * 1000:g} ms")
     print("\n| while | questions | p50 ms | p99 ms | longest ms |\n|---|---|---|---|---|")
-    with our_nameserver() as (address, process_id):
-        phase = Phase()
+    with boot_our_cluster(()) as cluster:
+        address, process_id, phase = cluster.nameserver.address, cluster.nameserver.process.pid, Phase()
+        assert process_id is not None
         brokers = multiprocessing.Process(target=register_all, args=(address, load, phase))
         brokers.start()
         report("all brokers come, one after the other", *latencies(address, load, None, phase))
@@ -175,7 +158,7 @@ def under_load(load: Load) -> None:
         report("each time with another DataVersion", *latencies(address, load, load.seconds, phase))
         phase.stop.set()
         brokers.join()
-        print(f"\nThe NameServer took {resident_mib(process_id)} MiB at most.\n")
+        print(f"\nThe NameServer took {peak_mib(process_id):.0f} MiB at most.\n")
 
 
 def latencies(address: str, load: Load, seconds: float | None, phase: Phase) -> list[float]:
@@ -193,24 +176,5 @@ def report(what: str, *took: float) -> None:
     print(f"| {what} | {len(took)} | {p50:.1f} | {p99:.1f} | {took[-1]:.1f} |", flush=True)
 
 
-def resident_mib(process_id: int) -> int:
-    status = Path(f"/proc/{process_id}/status")
-    if not status.exists():  # only Linux has it
-        return 0
-    match = re.search(r"VmHWM:\s+(\d+)", status.read_text())
-    return int(match[1]) // 1024 if match else 0
-
-
-def main(quick: bool = False, *, load: Load | None = None) -> None:
-    under_load(load or (Load(10, 1_000, 3.0) if quick else Load(100, 10_000, 60.0)))
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.nameserver_load", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long each of the two rounds lasts")
-    parser.add_argument("--brokers", type=int, default=100)
-    parser.add_argument("--topics", type=int, default=10_000)
-    options = parser.parse_args()
-    chosen = None if options.quick else Load(options.brokers, options.topics, options.seconds)
-    main(options.quick, load=chosen)
+def main(*, quick: bool) -> None:
+    under_load(Load(10, 1_000, 3.0) if quick else Load(100, 10_000, 60.0))

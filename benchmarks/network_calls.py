@@ -1,29 +1,28 @@
 """The cost of a call: connections of `pyrmq_core.network` beside plain blocking sockets, against one echo server.
 
-    python -m benchmarks.network_calls [--quick] [--pairs N] [--calls N] [--server-us N]
+    python -m benchmarks network_calls [--quick]
 
-The echo server is a process of its own and answers as a broker answers a send. It spends `--server-us` microseconds of
-CPU on each request (a real broker about 18). `serve` is our own server with a handler that answers at once. Each row is
-a pair, run A B B A. The verdict is the median of the pairs' ratios, its spread beside it. `s/M` is the CPU of this
-process for a million calls: the firmer figure where others use the machine. `ours` sends a new `SendMessage` each time,
-`form` the same header written once but for two fields.
+The echo server is a process of its own and answers as a broker answers a send. It spends 15 microseconds of CPU on each
+request (a real broker about 18), or none. `serve` is our own server with a handler that answers at once. Each row is a
+pair, run A B B A. The verdict is the median of the pairs' ratios, its spread beside it. `CPU us` is the CPU of this
+process for a call: the firmer figure where others use the machine. `ours` sends a new `SendMessage` each time, `form`
+the same header written once but for two fields.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import re
 import socket
-import statistics
 import struct
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 import trio
 
+from benchmarks.support.pairs import Clock, Figure, heading, pairs_of, table_line
 from pyrmq_core.network import ConnectionPool, Peer, serve
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.headers import encode_header
@@ -32,22 +31,14 @@ from pyrmq_core.protocol.requests.broker.send_message import MessageStored, Send
 OPAQUE = re.compile(rb'"opaque":(\d+)')
 ANSWER = MessageStored("7F00000100002A9F0000000000001A0C", 2, 5, "7F0000010001000000000000000A0001")
 RECEIVE_BYTES = 256 * 1024
+SERVER_US = 15.0
 PROPERTIES = "UNIQ_KEY\x017F0000010001000000000000000A0001\x02KEYS\x01k1\x02TAGS\x01TagA\x02WAIT\x01true\x02"
 SEND = SendMessage("PG", "TopicTest", "TBW102", 4, 2, 0, 1_700_000_000_000, 0, PROPERTIES, body=b"x" * 100)
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One run: calls a second, CPU seconds for a million calls, and the median of a call in microseconds."""
-
-    rate: float
-    cpu: float
-    p50_us: float
-
-
 def plain_echo(listener: socket.socket, server_us: float = 0.0) -> None:
     """Answers every frame. Reads and writes are joined, and only the opaque is parsed."""
-    head, tail = _split_at_opaque(1, ANSWER.to_command())
+    head, tail = around_opaque(1, ANSWER.to_command())
     while True:
         connection, _ = listener.accept()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -78,9 +69,9 @@ def served_echo(ports: multiprocessing.SimpleQueue[int]) -> None:
     trio.run(main)
 
 
-def _split_at_opaque(flag: int, command: Command) -> tuple[bytes, bytes]:
-    whole = encode_header(replace(command, flag=flag, opaque=987654321))
-    head, _, tail = whole.partition(b"987654321")
+def around_opaque(flag: int, command: Command) -> tuple[bytes, bytes]:
+    """Returns the parts of a header before and behind its opaque."""
+    head, _, tail = encode_header(replace(command, flag=flag, opaque=987654321)).partition(b"987654321")
     return head, tail
 
 
@@ -97,7 +88,7 @@ def _frames(data: bytes) -> tuple[list[bytes], bytes]:
 
 def blocking(port: int, window: int, calls: int) -> Figure:
     """Measures a plain socket: headers from a template, `window` calls under way, joined writes, opaques parsed."""
-    head, tail = _split_at_opaque(0, SEND.to_command())
+    head, tail = around_opaque(0, SEND.to_command())
     body = bytes(SEND.body)
     opaque = 0
 
@@ -109,7 +100,7 @@ def blocking(port: int, window: int, calls: int) -> Figure:
 
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        started, cpu, times = time.perf_counter(), time.process_time(), []
+        clock, times = Clock(), list[float]()
         connection.sendall(b"".join(request() for _ in range(window)))
         received, answered, begun = b"", 0, time.perf_counter()
         while answered < calls:
@@ -124,7 +115,7 @@ def blocking(port: int, window: int, calls: int) -> Figure:
                 begun = now
             if more:
                 connection.sendall(b"".join(request() for _ in range(more)))
-        return _figure(calls, started, cpu, times)
+        return clock.figure(calls, times)
 
 
 def ours(port: int, window: int, calls: int, *, form: bool = False) -> Figure:
@@ -151,70 +142,35 @@ def ours(port: int, window: int, calls: int, *, form: bool = False) -> Figure:
             pool = ConnectionPool(nursery)
             await caller(pool, 1)
             times.clear()
-            started, cpu = time.perf_counter(), time.process_time()
+            clock = Clock()
             async with trio.open_nursery() as callers:
                 for _ in range(window):
                     callers.start_soon(caller, pool, calls // window)
-            figure = _figure(calls // window * window, started, cpu, times)
+            figure = clock.figure(calls // window * window, times)
             await pool.aclose()
         return figure
 
     return trio.run(main)
 
 
-def _figure(calls: int, started: float, cpu: float, times: list[float]) -> Figure:
-    seconds = time.perf_counter() - started
-    p50 = statistics.median(times) if times else seconds / calls
-    return Figure(calls / seconds, (time.process_time() - cpu) * 1e6 / calls, p50 * 1e6)
-
-
-def pairs(count: int, first: Callable[[], Figure], second: Callable[[], Figure]) -> list[tuple[Figure, Figure]]:
-    """Runs `count` pairs, every second one in the other order: A B B A."""
-    figure_pairs = []
-    for number in range(count):
-        if number % 2:
-            b = second()
-            figure_pairs.append((first(), b))
-        else:
-            a = first()
-            figure_pairs.append((a, second()))
-    return figure_pairs
-
-
-def report(name: str, figure_pairs: list[tuple[Figure, Figure]], measure: str) -> None:
-    def value(figure: Figure) -> float:
-        return float(getattr(figure, measure))
-
-    ratios = sorted(value(mine) / value(plain) for plain, mine in figure_pairs)
-    plain, mine = (statistics.median(value(pair[side]) for pair in figure_pairs) for side in (0, 1))
-    cpu = [statistics.median(pair[side].cpu for pair in figure_pairs) for side in (0, 1)]
-    print(
-        f"{name:44} {plain:10,.0f} {mine:10,.0f} {statistics.median(ratios):6.2f} "
-        f"({ratios[0]:.2f}-{ratios[-1]:.2f}) {cpu[0]:7.1f} {cpu[1]:7.1f}",
-        flush=True,
-    )
-
-
-def main(*, quick: bool = False, count: int = 5, calls: int = 40_000, server_us: float = 15.0) -> None:
-    if quick:
-        count, calls = 1, 5_000
+def main(*, quick: bool) -> None:
     context = multiprocessing.get_context("fork")
     ports: multiprocessing.SimpleQueue[int] = context.SimpleQueue()
     with socket.create_server(("127.0.0.1", 0)) as busy, socket.create_server(("127.0.0.1", 0)) as idle:
         servers = [
-            context.Process(target=plain_echo, args=(busy, server_us), daemon=True),
+            context.Process(target=plain_echo, args=(busy, SERVER_US), daemon=True),
             context.Process(target=plain_echo, args=(idle,), daemon=True),
             context.Process(target=served_echo, args=(ports,), daemon=True),
         ]
         for server in servers:
             server.start()
         places = {
-            f"echo of {server_us:g} us": busy.getsockname()[1],
+            f"echo of {SERVER_US:g} us": busy.getsockname()[1],
             "echo of 0 us": idle.getsockname()[1],
             "serve": ports.get(),
         }
         try:
-            table(places, count, calls)
+            table(places, *((1, 5_000) if quick else (5, 40_000)))
         finally:
             for server in servers:
                 server.kill()
@@ -222,23 +178,12 @@ def main(*, quick: bool = False, count: int = 5, calls: int = 40_000, server_us:
 
 
 def table(places: dict[str, int], count: int, calls: int) -> None:
-    print(f"{'':44} {'blocking':>10} {'ours':>10} {'ratio':>6} {'(spread)':11} {'s/M':>7} {'s/M':>7}")
+    print(heading("ours", "blocking"))
     for where, port in places.items():
         for window in (1, 16, 256):
-            call_count = calls // 8 if window == 1 else calls
+            arguments = port, window, calls // 8 if window == 1 else calls
             for form in (False, True):
-                mine = partial(ours, port, window, call_count, form=form)
-                figure_pairs = pairs(count, partial(blocking, port, window, call_count), mine)
+                pairs = pairs_of(count, partial(ours, *arguments, form=form), partial(blocking, *arguments))
                 what = "one caller, p50 us" if window == 1 else f"{window} callers, calls/s"
                 name = f"{where}, {what}{', form' if form else ''}"
-                report(name, figure_pairs, "p50_us" if window == 1 else "rate")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--calls", type=int, default=40_000)
-    parser.add_argument("--server-us", type=float, default=15.0)
-    chosen = parser.parse_args()
-    main(quick=chosen.quick, count=chosen.pairs, calls=chosen.calls, server_us=chosen.server_us)
+                print(table_line(name, pairs, attrgetter("p50_us" if window == 1 else "rate")), flush=True)

@@ -14,31 +14,26 @@ pop, push.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from pathlib import Path
 from typing import TypeAlias
 
 import trio
 
+from benchmarks.support.java_clients import RELEASE, java_output
+from benchmarks.support.processes import figures_of, times_of
 from pyrmq_core import Admin, ConsumeFromWhere, Message, MessageExt, PopConsumer, Producer, PushConsumer, RocketMQError
 from pyrmq_core.protocol.requests.pop.assignments import RequestMode, SetRequestMode
 from tests.support.apache import ApacheCluster, ask, boot_cluster
-from tests.support.java_programs import run_java
 from tests.support.our_cluster import boot_our_cluster
-
-VERSION = "5.4.0"
-POP_RATES = Path(__file__).parent / "java" / "PopRates.java"
 
 QUEUES, BROKER = 8, "broker-a"
 WORKERS, MEMBERS, THREADS = 1000, 8, 20
 MESSAGES, FILL, BODY_BYTES = 400_000, 1000, 100
 PATIENT_SECONDS, TRIES = 60.0, 5
-TICKS = os.sysconf("SC_CLK_TCK")
 
 # Starts a consumer within a stack, and returns a function that consumes until it is cancelled.
 Start: TypeAlias = Callable[[str, int, Callable[[], None], AsyncExitStack], Awaitable[Callable[[], Awaitable[None]]]]
@@ -50,7 +45,7 @@ def main(*, quick: bool) -> None:
         assert pid is not None
         workers, messages = (WORKERS // 5, MESSAGES // 20) if quick else (WORKERS, MESSAGES)
         trio.run(compare, cluster.nameserver.address, pid, workers, messages)
-    with boot_cluster(VERSION, (BROKER,)) as apache:
+    with boot_cluster(RELEASE, (BROKER,)) as apache:
         rates = [
             java_rate(apache, number, pops, messages // 2) for number, pops in enumerate((False, True, True, False))
         ]
@@ -66,12 +61,12 @@ def java_rate(cluster: ApacheCluster, number: int, pops: bool, messages: int) ->
     broker, nameserver, topic = cluster.brokers[BROKER], cluster.nameserver.address, f"java{number}"
     pid = broker.process.pid
     assert pid is not None
+    trio.run(create, nameserver, topic)
     trio.run(fill, nameserver, topic, messages)
     if pops:
         assert ask(broker.address, SetRequestMode(topic, topic, RequestMode.POP).to_command()).code == 0
     _, spent = processor_seconds(pid)
-    arguments = (nameserver, topic, topic, str(pops).lower(), str(MEMBERS), str(THREADS), str(messages))
-    output = run_java(VERSION, POP_RATES, *arguments, timeout=300, java_options=())
+    output = java_output("PopRates", nameserver, topic, topic, str(pops).lower(), MEMBERS, THREADS, messages)
     rate, client, all_came = output.split()[-3:]
     assert all_came == "true", output
     at_broker = (processor_seconds(pid)[1] - spent) / messages * 1e6
@@ -83,9 +78,12 @@ def java_rate(cluster: ApacheCluster, number: int, pops: bool, messages: int) ->
     return float(rate), float(client) + at_broker
 
 
-async def fill(nameserver: str, topic: str, messages: int) -> None:
+async def create(nameserver: str, topic: str) -> None:
     async with Admin(nameserver=nameserver) as admin:
         await admin.create_topic(topic, queues=QUEUES)
+
+
+async def fill(nameserver: str, topic: str, messages: int) -> None:
     async with Producer("fill", nameserver=nameserver) as producer:
         for _ in range(messages // FILL):
             await producer.send_batch([Message(topic, b"x" * BODY_BYTES) for _ in range(FILL)])
@@ -115,26 +113,25 @@ async def consume(
             done.set()
 
     async with AsyncExitStack() as stack:
-        async with Admin(nameserver=nameserver) as admin:
-            await admin.create_topic(kind, queues=QUEUES)
+        await create(nameserver, kind)
         runs = [await start(nameserver, number, partial(handled, number), stack) for number in range(workers)]
-        async with Producer("fill", nameserver=nameserver) as producer:
-            for _ in range(messages // FILL):
-                await producer.send_batch([Message(kind, b"x" * BODY_BYTES) for _ in range(FILL)])
+        await fill(nameserver, kind, messages)
         async with trio.open_nursery() as nursery:
             began, spent = time.perf_counter(), processor_seconds(pid)
             for run in runs:
                 nursery.start_soon(run)
             await tenth.wait()
-            memory = megabytes(pid)
+            memory = figures_of(pid)["resident MiB"]
             await done.wait()
             seconds = time.perf_counter() - began
             ours, broker = (end - start for end, start in zip(processor_seconds(pid), spent, strict=True))
             nursery.cancel_scope.cancel()
+        least = min(counts[number] for number in range(workers))
         print(
             f"{kind:4} {workers:5} workers: {messages / seconds:8,.0f} /s, processor for a message "
             f"{ours / messages * 1e6:.1f} us here and {broker / messages * 1e6:.1f} us at the broker, "
-            f"fairness {fairness(counts, workers)}, the broker's memory {memory} to {megabytes(pid)} MB",
+            f"fairness {max(counts.values())}:{least}, the broker's memory {memory:.0f} to "
+            f"{figures_of(pid)['resident MiB']:.0f} MB",
             flush=True,
         )
     return seconds, ours + broker
@@ -178,17 +175,6 @@ async def start_pop(
     return partial(consumer.run, "pop", handle)
 
 
-def fairness(counts: Counter[int], workers: int) -> str:
-    least = min(counts[number] for number in range(workers))
-    return f"{max(counts.values())}:{least}"
-
-
 def processor_seconds(pid: int) -> tuple[float, float]:
     """Returns the seconds of processor that this process and the broker have had."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return time.process_time(), (int(words[11]) + int(words[12])) / TICKS
-
-
-def megabytes(pid: int) -> int:
-    rows = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(row.split()[1]) // 1024 for row in rows if row.startswith("VmRSS"))
+    return time.process_time(), times_of(pid)[1]

@@ -1,27 +1,27 @@
 """Single sends beside others, on a real Apache RocketMQ 5.4.0: librocketmq, the Java client, plain blocking sockets.
 
-Each row is a pair, run A B B A. The verdict is the median of the pairs' ratios with its spread. `CPU` is the processor
-time of this process for one send of ours, and the Java client's for one of its own: the firmer figure where others use
-the machine. Messages are those of `user_rows`, of 100 bytes in the mean. librocketmq is the one inside
+Each row is a pair, run A B B A. The verdict is the median of the pairs' ratios with its spread. `CPU us` is the
+processor time of this process for one send of ours, and the other's for one of its own: the firmer figure where others
+use the machine. Messages are those of `user_rows`, of 100 bytes in the mean. librocketmq is the one inside
 `rocketmq==0.4.4`. Its rows are left out where that cannot be installed.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from benchmarks.network_calls import blocking as plain_sockets
-from benchmarks.support import sends
+from benchmarks.support import java_clients, sends
 from benchmarks.support.brokers import PATIENT, one_broker
-from benchmarks.support.pairs import Pairs
-from benchmarks.support.sends import Sent
-from benchmarks.support.user_rows import EQUAL, SMALL, Case, lines_of
+from benchmarks.support.java_clients import figure_in
+from benchmarks.support.pairs import Figure, heading, pairs_of, table_line
+from benchmarks.support.user_rows import EQUAL
 from pyrmq_core.blocking import Admin
 from tests.support.apache import ApacheCluster
 from tests.support.java_programs import temporary_directory
@@ -35,7 +35,6 @@ BATCHING_WINDOW = 20_000
 PLAIN_TOPIC = "TopicTest"
 PEER = "rocketmq==0.4.4"
 PEER_PYTHON = Path.home() / ".cache" / "pyrmq" / "librocketmq" / "bin" / "python"
-HEADING = f"{'':46} {'ours':>10} {'theirs':>10} {'ratio':>6}  {'spread':16} {'CPU':>9} {'theirs':>9}"
 
 
 def main(*, quick: bool) -> None:
@@ -44,7 +43,7 @@ def main(*, quick: bool) -> None:
             for topic in ("sends", PLAIN_TOPIC):
                 admin.create_topic(topic, queues=QUEUES)
         bench = Bench(cluster, pairs=1 if quick else 5, share=20 if quick else 1)
-        print(HEADING)
+        print(heading("ours", "theirs"))
         bench.beside_librocketmq()
         bench.beside_java()
         bench.beside_sockets()
@@ -56,7 +55,6 @@ class Bench:
     """The rows of the table. `share` divides the number of messages that each run sends."""
 
     def __init__(self, cluster: ApacheCluster, *, pairs: int, share: int) -> None:
-        self._cluster = cluster
         self._nameserver = cluster.nameserver.address
         self._broker_port = cluster.brokers["broker-a"].port
         self._pairs = pairs
@@ -75,74 +73,43 @@ class Bench:
             )
 
     def beside_java(self) -> None:
-        rows: list[tuple[str, Callable[[int], Sent], str, int, int]] = [
-            (
-                f"send_soon, {WINDOW} under way, /s; Java async",
-                lambda count: sends.send_soon(self._nameserver, "sends", WINDOW, count),
-                "async",
-                100_000,
-                WINDOW,
-            ),
-            (
-                "send_soon with batching, /s; Java auto-batch",
-                lambda count: sends.send_soon(self._nameserver, "sends", BATCHING_WINDOW, count, batching=True),
-                "autobatch",
-                400_000,
-                BATCHING_WINDOW,
-            ),
-            (
-                "send_batch of 100,000, /s; Java, near 1 MiB",
-                lambda _: sends.send_batch(self._nameserver, "sends", LIST_MESSAGES),
-                "batch",
-                LIST_MESSAGES,
-                0,
-            ),
-        ]
-        for name, ours, mode, count, window in rows:
-            messages = count if mode == "batch" else count // self._share
-            self._row(name, partial(ours, messages), partial(self._java, mode, messages, window))
+        soon = partial(sends.send_soon, self._nameserver, "sends")
+        batch = partial(sends.send_batch, self._nameserver, "sends", LIST_MESSAGES)
+        java = partial(java_clients.sends, self._nameserver, "sends")
+        count, more = 100_000 // self._share, 400_000 // self._share
         self._row(
-            "the same with equal rows",
-            lambda: sends.send_batch(self._nameserver, "sends", LIST_MESSAGES, EQUAL),
-            partial(self._java, "batch", LIST_MESSAGES, 0, EQUAL),
+            f"send_soon, {WINDOW} under way, /s; Java async",
+            partial(soon, WINDOW, count),
+            partial(java, "async", count, WINDOW),
         )
+        self._row(
+            "send_soon with batching, /s; Java auto-batch",
+            partial(soon, BATCHING_WINDOW, more, batching=True),
+            partial(java, "autobatch", more, BATCHING_WINDOW),
+        )
+        self._row("send_batch of 100,000, /s; Java, near 1 MiB", batch, partial(java, "batch", LIST_MESSAGES))
+        equal = partial(java, "batch", LIST_MESSAGES, case=EQUAL)
+        self._row("the same with equal rows", partial(batch, EQUAL), equal)
 
     def beside_sockets(self) -> None:
-        count = 40_000 // self._share
-        self._row(
-            "send, 256 tasks, /s; plain sockets, pipelined",
-            lambda: sends.callers(self._nameserver, "sends", 256, count),
-            lambda: plain_sockets(self._broker_port, 256, count).rate,
-        )
-        self._row(
-            "send, one task, p50 us; plain sockets",
-            lambda: sends.callers(self._nameserver, "sends", 1, count // 4),
-            lambda: plain_sockets(self._broker_port, 1, count // 4).p50_us,
-            value=lambda sent: sent.p50_us,
-        )
+        callers = partial(sends.callers, self._nameserver, "sends")
+        sockets = partial(plain_sockets, self._broker_port)
+        for name, window, count, value in (
+            ("send, 256 tasks, /s; plain sockets, pipelined", 256, 40_000 // self._share, "rate"),
+            ("send, one task, p50 us; plain sockets", 1, 10_000 // self._share, "p50_us"),
+        ):
+            self._row(name, partial(callers, window, count), partial(sockets, window, count), value)
 
     def asyncio_beside_threads(self) -> None:
         """Compares costs: both columns and the ratio are processor microseconds a message of our own two faces."""
-        count = 40_000 // self._share
-        rows: list[tuple[str, Callable[..., Sent], Callable[..., Sent], int]] = [
-            (
-                f"asyncio send_soon, {WINDOW} under way, CPU us; blocking",
-                sends.asyncio_send_soon,
-                sends.blocking_send_soon,
-                WINDOW,
-            ),
-            ("asyncio send, 64 tasks, CPU us; 64 threads", sends.asyncio_callers, sends.blocking, 64),
-            ("asyncio send, one task, CPU us; one thread", sends.asyncio_callers, sends.blocking, 1),
-        ]
-        for name, ours, theirs, width in rows:
-            messages = count // 8 if width == 1 else count
+        count, asyncio_soon, soon = 40_000 // self._share, sends.asyncio_send_soon, sends.blocking_send_soon
+        for name, ours, theirs, width, messages in (
+            (f"asyncio send_soon, {WINDOW} under way, CPU us; blocking", asyncio_soon, soon, WINDOW, count),
+            ("asyncio send, 64 tasks, CPU us; 64 threads", sends.asyncio_callers, sends.blocking, 64, count),
+            ("asyncio send, one task, CPU us; one thread", sends.asyncio_callers, sends.blocking, 1, count // 8),
+        ):
             arguments = (self._nameserver, "sends", width, messages)
-            self._row(
-                name,
-                partial(ours, *arguments),
-                partial(cost, partial(theirs, *arguments)),
-                value=lambda sent: sent.cpu_us,
-            )
+            self._row(name, partial(ours, *arguments), partial(theirs, *arguments), "cpu_us")
 
     def at_rest(self, *, seconds: int, count: int) -> None:
         share = alone(sys.executable, "-m", "benchmarks.support.sends", "idle", self._nameserver, "sends", str(seconds))
@@ -150,52 +117,12 @@ class Bench:
         size = alone(sys.executable, "-m", "benchmarks.support.sends", "million", self._nameserver, "sends", str(count))
         print(f"{f'resident after {count:,} send_soon, MB':46} {size:>10.0f}")
 
-    def _row(
-        self,
-        name: str,
-        ours: Callable[[], Sent],
-        theirs: Callable[[], float | Sent],
-        value: Callable[[Sent], float] = lambda sent: sent.rate,
-    ) -> None:
-        pairs, cpu, their_cpu = Pairs(), [], []
+    def _row(self, name: str, ours: Callable[[], Figure], theirs: Callable[[], Figure], value: str = "rate") -> None:
+        print(table_line(name, pairs_of(self._pairs, ours, theirs), attrgetter(value)), flush=True)
 
-        def run() -> float:
-            sent = ours()
-            cpu.append(sent.cpu_us)
-            return value(sent)
-
-        def run_theirs() -> float:
-            sent = theirs()
-            if not isinstance(sent, Sent):
-                return sent
-            their_cpu.append(sent.cpu_us)
-            return sent.rate
-
-        for _ in range(self._pairs):
-            pairs.run(run, run_theirs)
-        ratios = pairs.ratios
-        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        print(
-            f"{name:46} {statistics.median(pairs.ours):>10,.0f} {statistics.median(pairs.theirs):>10,.0f} "
-            f"{statistics.median(ratios):>6.2f}  {spread:16} {statistics.median(cpu):>6.1f} us"
-            + (f" {statistics.median(their_cpu):>6.1f} us" if their_cpu else ""),
-            flush=True,
-        )
-
-    def _java(self, mode: str, count: int, window: int, rows: Case = SMALL) -> Sent:
-        source = HERE / "java" / "SendRates.java"
-        with lines_of(rows) as file:
-            arguments = self._nameserver, "sends", mode, str(count), str(window), str(file)
-            output = self._cluster.run_java(source, *arguments, timeout=300)
-        return Sent(rate_in(output), figure_in(output, "cpu"))
-
-    def _librocketmq(self, threads: int, count: int) -> float:
+    def _librocketmq(self, threads: int, count: int) -> Figure:
         script = HERE / "peers" / "librocketmq_sends.py"
-        return alone(str(PEER_PYTHON), str(script), self._nameserver, "sends", str(threads), str(count))
-
-
-def cost(run: Callable[[], Sent]) -> float:
-    return run().cpu_us
+        return Figure(alone(str(PEER_PYTHON), str(script), self._nameserver, "sends", str(threads), str(count)))
 
 
 def has_peer() -> bool:
@@ -221,12 +148,4 @@ def alone(*command: str) -> float:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[-5:])} ended with {done.returncode}: {done.stderr[-2000:]}")
-    return rate_in(done.stdout)
-
-
-def rate_in(output: str) -> float:
-    return figure_in(output, "rate")
-
-
-def figure_in(output: str, name: str) -> float:
-    return next(float(line.split()[1]) for line in output.splitlines() if line.startswith(f"{name} "))
+    return figure_in(done.stdout, "rate")

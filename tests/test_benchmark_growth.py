@@ -18,9 +18,9 @@ from benchmarks.support.growth import (
     Growth,
     Sample,
     disk_mib,
-    figures_of,
     growths,
 )
+from benchmarks.support.processes import figures_of
 
 SAMPLES = 40
 

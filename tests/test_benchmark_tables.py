@@ -6,9 +6,10 @@ import pytest
 
 from benchmarks.kafka import ROWS, chosen_rows, sides, taken_off
 from benchmarks.support.kafka_sitting import SIDES, small_job
+from benchmarks.support.pairs import Spread
 from benchmarks.support.processes import descendants
 from benchmarks.support.session_process import family_cpu, machine_cpu
-from benchmarks.support.side_by_side import Better, Row, Run, Spread, cpu_text, table
+from benchmarks.support.side_by_side import Better, Row, Run, cpu_text, table
 
 
 def test_ratios_are_taken_pair_by_pair() -> None:

@@ -50,7 +50,7 @@ class Sitting:
 
 
 _shared: list[ApacheCluster] = []
-_sittings = count(1)
+_topics = count(1)
 
 
 @contextmanager
@@ -82,19 +82,21 @@ def shared_broker(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
-def sitting(
-    spark: SparkSession, rows: int, case: Case, settings: Mapping[str, str] = BROKER_SETTINGS
-) -> Iterator[Sitting]:
-    with one_broker(settings) as cluster:
+def sitting(spark: SparkSession, rows: int, case: Case) -> Iterator[Sitting]:
+    with one_broker(BROKER_SETTINGS) as cluster:
         if cluster not in _shared:
             warm(spark, cluster, case)
-        number = next(_sittings)
-        address, plain, batched = cluster.brokers["broker-a"].address, f"plain-{number}", f"batched-{number}"
-        at = Sitting(spark, cluster.nameserver.address, address, rows, case, plain, batched)
-        with Admin(nameserver=at.nameserver) as admin:
-            admin.create_topic(plain, queues=QUEUES)
-            admin.create_topic(batched, queues=QUEUES, batch=True)
-        yield at
+        nameserver, address = cluster.nameserver.address, cluster.brokers["broker-a"].address
+        plain, batched = new_topic(nameserver), new_topic(nameserver, batch=True)
+        yield Sitting(spark, nameserver, address, rows, case, plain, batched)
+
+
+def new_topic(nameserver: str, *, batch: bool = False) -> str:
+    """Creates one more topic, for messages or for batches, and returns its name."""
+    topic = f"topic-{next(_topics)}"
+    with Admin(nameserver=nameserver) as admin:
+        admin.create_topic(topic, queues=QUEUES, batch=batch)
+    return topic
 
 
 def warm(spark: SparkSession, cluster: ApacheCluster, case: Case) -> None:
@@ -103,5 +105,5 @@ def warm(spark: SparkSession, cluster: ApacheCluster, case: Case) -> None:
         admin.create_topic(WARM, queues=QUEUES)
     raw.write(address, WARM, QUEUES, WARM_ROWS, case)
     raw.read(address, WARM, QUEUES)
-    write_frame(spark, nameserver, WARM, 20_000, case, QUEUES)
+    write_frame(spark, nameserver, WARM, 20_000, case)
     read_frame(spark, nameserver, WARM)

@@ -6,7 +6,8 @@ import socket
 import sys
 
 from benchmarks import network_bulk, network_calls
-from benchmarks.support import asking, sends
+from benchmarks.nameserver_load import connect, receive_success
+from benchmarks.support import sends
 from benchmarks.support.user_rows import EQUAL, LARGE, SMALL
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from pyrmq_core.protocol.framing.frame import encode_frame
@@ -38,9 +39,11 @@ def listening() -> socket.socket:
 
 def routes(nameserver: str, topic: str, count: str) -> None:
     """Looks up so many routes, one after another, over one connection."""
-    with asking.connect(nameserver) as connected:
-        question = encode_frame(GetRouteInfo(topic).to_command())
-        asking.answer_bytes(connected, [question] * int(count))
+    question = encode_frame(GetRouteInfo(topic).to_command())
+    with connect(nameserver) as connected:
+        for _ in range(int(count)):
+            connected.sendall(question)
+            receive_success(connected)
 
 
 def soon(nameserver: str, topic: str, count: str) -> None:

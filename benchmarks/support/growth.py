@@ -86,17 +86,6 @@ def _slope(points: Sequence[tuple[float, float]]) -> float:
     return median([(later[1] - first[1]) / (later[0] - first[0]) for first, later in combinations(points, 2)])
 
 
-def figures_of(process_id: int) -> dict[str, float]:
-    """Returns what the process holds by the system's account."""
-    lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
-    status = dict(line.split(":", 1) for line in lines)
-    return {
-        "resident MiB": int(status["VmRSS"].split()[0]) / 1024,
-        "handles": float(len(os.listdir(f"/proc/{process_id}/fd"))),
-        "threads": float(status["Threads"]),
-    }
-
-
 def disk_mib(directory: Path) -> float:
     """Returns the blocks that the files below a directory take. One that is removed meanwhile counts nothing."""
     blocks = 0

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import statistics
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 
 import trio
 
+from benchmarks.support.pairs import Clock, Figure
+from benchmarks.support.processes import peak_mib
 from benchmarks.support.user_rows import SMALL, Case
 from pyrmq_core import Message, PendingSend, Producer, SendResult
 from pyrmq_core import aio as aio_face
 from pyrmq_core import blocking as blocking_face
 
 TIMEOUT_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Messages a second, this process's CPU microseconds for each, and the median of a call where one caller waits."""
-
-    rate: float
-    cpu_us: float
-    p50_us: float = 0.0
 
 
 def message(topic: str, number: int, rows: Case = SMALL) -> Message:
@@ -40,7 +34,7 @@ def fields(number: int, rows: Case = SMALL) -> tuple[bytes, str, str, None, dict
     return rows.body(number), rows.tag(number), rows.key(number), None, rows.properties(number)
 
 
-def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
+def blocking(nameserver: str, topic: str, threads: int, count: int) -> Figure:
     """Measures `send` of the blocking face from so many threads."""
     with blocking_face.Producer("ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS) as producer:
 
@@ -50,15 +44,15 @@ def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
 
         send(100)
         callers = [threading.Thread(target=send, args=(count // threads,)) for _ in range(threads)]
-        clock = _Clock()
+        clock = Clock()
         for caller in callers:
             caller.start()
         for caller in callers:
             caller.join()
-        return clock.sent(count // threads * threads)
+        return clock.figure(count // threads * threads)
 
 
-def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching: bool = False) -> Sent:
+def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching: bool = False) -> Figure:
     """Measures `send_soon` of the trio face with so many under way. Texts exist before, as those of the Java client."""
     texts = [fields(number) for number in range(count)]
 
@@ -72,7 +66,7 @@ def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching:
     return _on_trio(nameserver, work, count, max_in_flight=window, batching=batching)
 
 
-def blocking_send_soon(nameserver: str, topic: str, window: int, count: int) -> Sent:
+def blocking_send_soon(nameserver: str, topic: str, window: int, count: int) -> Figure:
     """Measures `send_soon` of the blocking face with so many under way."""
 
     def work(calls: int) -> None:
@@ -86,12 +80,12 @@ def blocking_send_soon(nameserver: str, topic: str, window: int, count: int) -> 
         "ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS, max_in_flight=window
     ) as producer:
         work(max(1, count // 4))
-        clock = _Clock()
+        clock = Clock()
         work(count)
-        return clock.sent(count)
+        return clock.figure(count)
 
 
-def asyncio_send_soon(nameserver: str, topic: str, window: int, count: int) -> Sent:
+def asyncio_send_soon(nameserver: str, topic: str, window: int, count: int) -> Figure:
     """Measures `send_soon` of the asyncio face with so many under way."""
 
     async def work(producer: aio_face.Producer, calls: int) -> None:
@@ -101,22 +95,22 @@ def asyncio_send_soon(nameserver: str, topic: str, window: int, count: int) -> S
         for future in last:
             await future
 
-    async def main() -> Sent:
+    async def main() -> Figure:
         async with aio_face.Producer(
             "ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS, max_in_flight=window
         ) as producer:
             await work(producer, max(1, count // 4))
-            clock = _Clock()
+            clock = Clock()
             await work(producer, count)
-            return clock.sent(count)
+            return clock.figure(count)
 
     return asyncio.run(main())
 
 
-def asyncio_callers(nameserver: str, topic: str, tasks: int, count: int) -> Sent:
+def asyncio_callers(nameserver: str, topic: str, tasks: int, count: int) -> Figure:
     """Measures `send` of the asyncio face from so many tasks at once."""
 
-    async def main() -> Sent:
+    async def main() -> Figure:
         async with aio_face.Producer("ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS) as producer:
 
             async def send(calls: int) -> None:
@@ -124,14 +118,14 @@ def asyncio_callers(nameserver: str, topic: str, tasks: int, count: int) -> Sent
                     await producer.send(message(topic, number))
 
             await send(100)
-            clock = _Clock()
+            clock = Clock()
             await asyncio.gather(*(send(count // tasks) for _ in range(tasks)))
-            return clock.sent(count // tasks * tasks)
+            return clock.figure(count // tasks * tasks)
 
     return asyncio.run(main())
 
 
-def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:
+def callers(nameserver: str, topic: str, window: int, count: int) -> Figure:
     """Measures `send` from so many tasks at once. The messages exist already, as those of the plain sockets do."""
     times: list[float] = []
     messages = [message(topic, number) for number in range(count // window)]
@@ -150,10 +144,10 @@ def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:
                 nursery.start_soon(caller, producer, count // window)
 
     result = _on_trio(nameserver, work, count // window * window)
-    return Sent(result.rate, result.cpu_us, sorted(times)[len(times) // 2] * 1e6) if times else result
+    return replace(result, p50_us=statistics.median(times) * 1e6) if times else result
 
 
-def send_batch(nameserver: str, topic: str, count: int, rows: Case = SMALL) -> Sent:
+def send_batch(nameserver: str, topic: str, count: int, rows: Case = SMALL) -> Figure:
     """Measures `send_batch` of one list that exists already."""
     messages = [message(topic, number, rows) for number in range(count)]
 
@@ -171,10 +165,10 @@ def _on_trio(
     *,
     max_in_flight: int = 1000,
     batching: bool = False,
-) -> Sent:
+) -> Figure:
     """Measures the work, after a quarter of it to warm up. It ends when all of it is acknowledged."""
 
-    async def main() -> Sent:
+    async def main() -> Figure:
         async with Producer(
             "ours",
             nameserver=nameserver,
@@ -183,19 +177,11 @@ def _on_trio(
             batching=batching,
         ) as producer:
             await work(producer, max(1, count // 4))
-            clock = _Clock()
+            clock = Clock()
             await work(producer, count)
-            return clock.sent(count)
+            return clock.figure(count)
 
     return trio.run(main)
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def sent(self, count: int) -> Sent:
-        return Sent(count / (time.perf_counter() - self._wall), (time.process_time() - self._cpu) * 1e6 / count)
 
 
 def idle(nameserver: str, topic: str, seconds: int) -> None:
@@ -217,9 +203,7 @@ def million(nameserver: str, topic: str, count: int) -> None:
                 await producer.send_soon(message(topic, number))
 
     trio.run(main)
-    # Not ru_maxrss: that begins with the size of the process that started this one.
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    print(f"rate {int(peak.split()[1]) / 1024:.1f}")
+    print(f"rate {peak_mib(os.getpid()):.1f}")
 
 
 if __name__ == "__main__":

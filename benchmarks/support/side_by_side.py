@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+
+from benchmarks.support.pairs import Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +31,9 @@ class Run:
         return self.rows / self.seconds
 
     def as_json(self) -> dict[str, object]:
-        return {
-            "seconds": self.seconds,
-            "rows": self.rows,
-            "spark_cpu": self.spark_cpu,
-            "python_cpu": self.python_cpu,
-            "broker_cpu": self.broker_cpu,
-            "others": self.others,
-            **self.detail,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The median of some figures, the least and the most of them, and their number."""
-
-    median: float
-    least: float
-    most: float
-    count: int
-
-    @classmethod
-    def of(cls, figures: Sequence[float]) -> Spread:
-        return cls(statistics.median(figures), min(figures), max(figures), len(figures))
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} ({self.least:.2f} to {self.most:.2f})"
+        figures: dict[str, object] = asdict(self)
+        del figures["detail"]
+        return {**figures, **self.detail}
 
 
 class Better(Enum):
@@ -111,12 +90,9 @@ class Row:
 def cpu_text(runs: Sequence[Run]) -> str:
     """Returns the processor seconds for a million rows: Spark's side (of it Python) + the broker."""
 
-    def median(figures: list[float]) -> float:
-        return statistics.median(figures)
-
-    spark = median([run.spark_cpu * 1e6 / run.rows for run in runs])
-    python = median([run.python_cpu * 1e6 / run.rows for run in runs])
-    broker = median([run.broker_cpu * 1e6 / run.rows for run in runs])
+    spark = statistics.median(run.spark_cpu * 1e6 / run.rows for run in runs)
+    python = statistics.median(run.python_cpu * 1e6 / run.rows for run in runs)
+    broker = statistics.median(run.broker_cpu * 1e6 / run.rows for run in runs)
     return f"{spark:.2f} ({python:.2f}) + {broker:.2f}"
 
 

@@ -119,10 +119,6 @@ class Case:
             columns["properties"] = pa.array(pairs, pa.map_(pa.string(), pa.string()))
         return pa.record_batch(columns)
 
-    def record_batches(self, count: int, rows: int) -> Iterator[pa.RecordBatch]:
-        for first in range(0, count, rows):
-            yield self.record_batch(min(rows, count - first), first)
-
 
 @contextmanager
 def lines_of(case: Case) -> Iterator[Path]:
