@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 import trio
@@ -72,6 +73,23 @@ async def test_a_deadline_is_reported(kind: str, autojump_clock: MockClock) -> N
         recorder.gate.set()
         await here.call(Command(11), timeout=3)
     assert len(reported) == 1
+
+
+@both_kinds
+async def test_a_request_that_an_expired_one_posts_ends_at_its_own_deadline(
+    kind: str, autojump_clock: MockClock
+) -> None:
+    ended: list[float] = []
+    async with joined(kind, there=Recorder().held) as (here, _):
+
+        def post_again(_: Command | NetworkError) -> None:
+            ended.append(trio.current_time())
+            if len(ended) < 3:
+                here.post(Command(11), timeout=0.1, done=post_again)
+
+        here.post(Command(11), timeout=0.1, done=post_again)
+        await trio.sleep(5)
+    assert [later - earlier for earlier, later in pairwise(ended)] == pytest.approx([0.1, 0.1], abs=0.05)
 
 
 @both_kinds

@@ -403,12 +403,12 @@ class DeadlineSweeper:
 
     def _expire_calls(self, now: float) -> int:
         calls = 0
-        earliest = math.inf
+        earliest = self._wakes_at = math.inf
         for connection in list(self._connections):
             if connection.calls_under_way:
                 calls += connection.calls_under_way
                 earliest = min(earliest, connection.expire_calls(now))
-        self._wakes_at = earliest
+        self._wakes_at = min(self._wakes_at, earliest)  # a call that ended may have posted an earlier one
         return calls
 
 
