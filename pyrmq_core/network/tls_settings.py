@@ -161,8 +161,14 @@ async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> N
 
 
 def _stamps(settings: TlsSettings) -> list[int]:
-    paths = [Path(path).expanduser() for path in (settings.server_cert_path, settings.server_key_path) if path]
-    return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
+    return [_stamp(Path(path).expanduser()) for path in (settings.server_cert_path, settings.server_key_path) if path]
+
+
+def _stamp(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _file_settings(path: str) -> dict[str, str]:

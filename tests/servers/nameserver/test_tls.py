@@ -194,6 +194,28 @@ async def test_a_renewed_certificate_is_taken_over(
         assert await is_reached(address, new.trusting())
 
 
+async def test_a_certificates_path_that_cannot_be_followed_ends_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tls_settings, "WATCH_SECONDS", 0.02)
+    live, next_link = tmp_path / "live", tmp_path / "next"
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    live.symlink_to("first")
+    old, new = Certificates(live), Certificates(tmp_path / "second")
+    async with serving(old.server()) as (running, _):
+        assert await is_answered(running.address, old.trusting())
+        next_link.symlink_to("x" * 300)  # too long for the name of a file
+        next_link.rename(live)
+        await until(lambda: "the certificate stays as it was" in caplog.text)
+        assert await is_answered(running.address, old.trusting())
+        next_link.symlink_to("second")
+        next_link.rename(live)
+        with trio.fail_after(TIMEOUT):
+            while not await is_reached(running.address, new.trusting()):
+                pass
+
+
 async def test_a_keys_password_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     locked = Certificates(tmp_path, password=PASSWORD)
     given = {**locked.server(), "tls.server.keyPassword": PASSWORD}
