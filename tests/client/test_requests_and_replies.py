@@ -22,6 +22,7 @@ from pyrmq_core import (
     SendFailed,
 )
 from pyrmq_core.client.producer.request_reply import Replies
+from pyrmq_core.errors import RecordError
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
@@ -185,6 +186,21 @@ async def test_a_reply_is_unpacked(stage: Stage, client: Client) -> None:
     async with Producer("askers", client=client) as producer:
         assert (await producer.request(Message("orders", b"?"), timeout=5)).body == b"long " * 500
     assert codes == [1, 0]  # what cannot be unpacked is refused, and the wait goes on
+
+
+async def test_a_timeout_names_the_reply_that_could_not_be_read(
+    stage: Stage, client: Client, jumping_clock: MockClock
+) -> None:
+    async def step(request: Command, peer: Peer) -> Command | None:
+        properties = decode_properties(SendMessage.from_command(request).properties or "")
+        await peer.connection.call(pushed(properties, b"cut short", 769).to_command(), timeout=3)
+        return stage.stores["broker-a"].store(SendMessage.from_command(request))
+
+    all_reply(stage, step)
+    async with Producer("askers", client=client) as producer:
+        with pytest.raises(RequestTimeout, match="a reply came that cannot be read: a body is marked") as caught:
+            await producer.request(Message("orders", b"?"), timeout=5)
+    assert isinstance(caught.value.__cause__, RecordError)
 
 
 async def test_a_cancelled_asker_leaves_nothing(stage: Stage, client: Client) -> None:

@@ -32,18 +32,30 @@ from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.protocol.messages.payload import Payload
-from pyrmq_core.protocol.messages.properties import ARRIVE_TIME, CLUSTER, CORRELATION_ID, MSG_TYPE, REPLY_TO_CLIENT, TTL
+from pyrmq_core.protocol.messages.properties import (
+    ARRIVE_TIME,
+    CLUSTER,
+    CORRELATION_ID,
+    MSG_TYPE,
+    REPLY_TO_CLIENT,
+    TTL,
+    decode_properties,
+)
 from pyrmq_core.protocol.requests.client.push_reply import PushReply
 
 log = logging.getLogger(__name__)
 
 
 class AwaitedReply:
-    """The reply to one request message. `received` is set when the reply arrives."""
+    """The reply to one request message. `received` is set when the reply arrives.
+
+    `error` is the failure to read a reply. The wait goes on after it, since the reply may be sent again.
+    """
 
     def __init__(self) -> None:
         self.received = trio.Event()
         self.message: MessageExt | None = None
+        self.error: RocketMQError | None = None
 
 
 class Replies:
@@ -57,14 +69,19 @@ class Replies:
 
     def _take(self, request: Command, peer: Peer) -> Command:
         """Passes a reply to its waiting task. A reply that no task awaits is also acknowledged, as in Java."""
-        message = PushReply.from_command(request).message()
-        arrived = {**message.properties, ARRIVE_TIME: str(time.time_ns() // 1_000_000)}
-        awaited = self._awaited.get(message.properties.get(CORRELATION_ID, ""))
+        reply = PushReply.from_command(request)
+        awaited = self._awaited.get(decode_properties(reply.properties or "").get(CORRELATION_ID, ""))
         if awaited is None:
             log.debug("%s pushed a reply that no request waits for", peer.address)
-        else:
-            awaited.message = replace(message, properties=arrived)
-            awaited.received.set()
+            return success()
+        try:
+            message = reply.message()
+        except RocketMQError as error:
+            awaited.error = error
+            raise
+        arrived = {**message.properties, ARRIVE_TIME: str(time.time_ns() // 1_000_000)}
+        awaited.message = replace(message, properties=arrived)
+        awaited.received.set()
         return success()
 
     @contextmanager
@@ -104,10 +121,13 @@ class RequestSender:
             with trio.move_on_at(deadline):
                 await awaited.received.wait()
         if awaited.message is None:
+            remedy = "look whether a consumer replies, or wait longer"
+            if awaited.error is not None:
+                remedy = f"a reply came that cannot be read: {awaited.error}"
             raise RequestTimeout(
                 f"topic {payload.topic}: send request message to {receipt.requested.broker_name} OK, but wait reply "
-                f"message timeout, {timeout * 1000:.0f} ms: look whether a consumer replies, or wait longer"
-            )
+                f"message timeout, {timeout * 1000:.0f} ms: {remedy}"
+            ) from awaited.error
         return awaited.message
 
     async def _make_known(self, topic: str, timeout: float) -> None:
