@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 
 import pytest
@@ -58,6 +59,31 @@ def test_no_more_is_held_than_the_bound_and_the_smallest_stay(notes: list[tuple[
     for holder in holders:
         shared.forget(holder)
     assert shared.used == 0
+
+
+class Linked(Holding):
+    """A connection whose end changes the number of bytes that another one holds."""
+
+    def __init__(self, address: str, change_other: Callable[[], None]) -> None:
+        super().__init__(address)
+        self._change_other = change_other
+
+    def close(self, reason: str) -> None:
+        super().close(reason)
+        self._change_other()
+
+
+@pytest.mark.parametrize("count", [0, 10, 200])
+def test_the_end_of_a_connection_may_change_the_bytes_of_another(count: int) -> None:
+    shared = SharedBytes[Holding](100, what="bytes", setting="most", held=None)
+    other, *rest = (Holding(f"here:{number}") for number in range(10))
+    for holder in (other, *rest):
+        shared.note(holder, 10)
+    linked = Linked("linked:1", lambda: shared.note(other, count))
+    shared.note(linked, 50)
+    assert shared.used == 70
+    assert linked.is_closed
+    assert other.is_closed is (count > 0)
 
 
 async def test_unfinished_frames_of_all_connections_are_bounded(caplog: pytest.LogCaptureFixture) -> None:

@@ -70,15 +70,17 @@ class SharedBytes(Generic[_Holder]):
                 self._take(holder, self._held(holder))
             if self.used <= self.most:
                 return
-        for holder, count in sorted(self._noted.items(), key=lambda noted: noted[1], reverse=True):
+        for holder in sorted(self._noted, key=self._noted.__getitem__, reverse=True):
+            if self.used <= KEPT_PART * self.most:
+                break
+            if (count := self._noted.get(holder)) is None:  # the end of another connection has freed its bytes
+                continue
             reason = (
                 f"it holds {count} bytes of {self._what}, and all connections more than {self._setting}={self.most}"
             )
             log.warning("closing the connection with %s: %s", holder.address, reason)
             self._take(holder, 0)
             holder.close(reason)
-            if self.used <= KEPT_PART * self.most:
-                break
 
     def _take(self, holder: _Holder, count: int) -> None:
         self.used += count - self._noted.pop(holder)
