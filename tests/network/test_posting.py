@@ -124,6 +124,32 @@ async def test_an_abandoned_call_gets_nothing(kind: str) -> None:
 
 
 @both_kinds
+@pytest.mark.parametrize("expires", [True, False])
+@pytest.mark.parametrize("closes", [True, False])
+async def test_an_end_may_abandon_a_call_that_ends_with_it_or_close_the_connection(
+    kind: str, expires: bool, closes: bool, autojump_clock: MockClock
+) -> None:
+    ended: list[str] = []
+    async with joined(kind, there=Recorder().held) as (here, _):
+
+        def end(name: str) -> None:
+            ended.append(name)
+            if closes:
+                here.close()
+            else:
+                forget()
+
+        here.post(Command(11), timeout=3, done=lambda _: end("first"))
+        forget = here.post(Command(11), timeout=3, done=lambda _: ended.append("second"))
+        here.post(Command(11), timeout=3, done=lambda _: ended.append("third"))
+        if not expires:
+            here.close()
+        await trio.sleep(5)
+        assert here.calls_under_way == 0
+    assert ended == (["first", "second", "third"] if closes else ["first", "third"])
+
+
+@both_kinds
 async def test_what_is_not_written_yet_is_withdrawn(kind: str) -> None:
     async with joined(kind, there=echo) as (here, _):
         reported: list[Command | NetworkError] = []

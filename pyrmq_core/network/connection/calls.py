@@ -317,14 +317,15 @@ class Calls:
             elif call.deadline < earliest:
                 earliest = call.deadline
         for call in overdue:
-            self.forget(call)
-            _end(call.end, self.timed_out(call), call.code)
+            if self.table.get(call.opaque) is call:  # the end of another may abandon it or close the connection
+                self.forget(call)
+                _end(call.end, self.timed_out(call), call.code)
         return earliest
 
     def fail_all(self, reason: str) -> None:
-        calls, self.table = self.table, {}
-        for call in calls.values():
-            _end(call.end, self.closed(call.code, reason, left=call.started), call.code)
+        for call in list(self.table.values()):
+            if self.table.pop(call.opaque, None) is not None:  # the end of another call may abandon it
+                _end(call.end, self.closed(call.code, reason, left=call.started), call.code)
 
     def timed_out(self, call: Call | BulkCall) -> CallTimeout:
         what = request_name(call.code)
