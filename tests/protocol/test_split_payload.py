@@ -50,6 +50,16 @@ def test_of_the_further_properties_goes_what_there_is_room_for(room: int, last: 
         assert {name: properties[name] for name in further} == further
 
 
+@given(st.integers(0, 600), st.integers(1, 700))
+def test_a_further_property_replaces_the_own_of_its_name_even_if_left_out(room: int, count: int) -> None:
+    own = {"first": "old" * 30, "filler": "k" * (MAX_PROPERTIES_BYTES - 200 - room)}
+    further = {"first": "x" * count, "last": "y" * 700}
+    payload = encode_one(Message("orders", b"x", properties=own), "0" * 32)
+    properties = decode_properties(readdressed(payload, "refused", further).properties)
+    assert len(encode_properties(properties).encode()) <= MAX_PROPERTIES_BYTES
+    assert properties.get("first", further["first"]) == further["first"]
+
+
 def test_a_delayed_message_is_no_longer_delayed_there() -> None:
     moved = readdressed(encode_one(Message("orders", b"x", tags="t", delay_level=3), "id"), "refused", {})
     assert decode_properties(moved.properties).keys() == {"TAGS", "UNIQ_KEY", "WAIT"}

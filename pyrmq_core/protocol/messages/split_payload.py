@@ -36,14 +36,15 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
     """Returns the only message of a payload as a payload for another `topic`, without its delay.
 
-    `properties` are added to the message's own. One that exceeds the limit of a message's properties is left out, but
-    the last one of `properties` is shortened to fit.
+    `properties` are added to the message's own, and replace those of the same names. One that exceeds the limit of a
+    message's properties is left out, but the last one of `properties` is shortened to fit.
     """
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:
         (item,) = iterate_batch_body(payload.body)
         body, text, flag = item.body, decode_java_utf8(bytes(item.properties)), item.flag
-    own = {name: value for name, value in decode_properties(text).items() if name not in DELAYS}
+    replaced = {*DELAYS, *properties}
+    own = {name: value for name, value in decode_properties(text).items() if name not in replaced}
     return Payload(
         topic=topic,
         body=bytes(body),
