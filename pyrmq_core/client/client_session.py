@@ -12,6 +12,7 @@ import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
@@ -279,10 +280,11 @@ class ClientSession:
     async def _leave(self, heartbeats: Heartbeats) -> None:
         try:
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                for group in sorted(heartbeats.producer_groups):
-                    await heartbeats.remove(producer=group)
-                for group in sorted(heartbeats.consumer_groups):
-                    await heartbeats.remove(consumer=group)
+                async with trio.open_nursery() as nursery:
+                    for group in sorted(heartbeats.producer_groups):
+                        nursery.start_soon(partial(heartbeats.remove, producer=group))
+                    for group in sorted(heartbeats.consumer_groups):
+                        nursery.start_soon(partial(heartbeats.remove, consumer=group))
         finally:
             self._life.ended()
             self._caller = self._routes = self._nameservers = self._heartbeats = self._batch_topics = None

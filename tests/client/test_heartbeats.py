@@ -1,6 +1,7 @@
 """Heartbeats: their receivers, content and times, the versions learned from them, and new connections."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import trio
@@ -161,6 +162,24 @@ async def test_unregistrations_go_to_brokers_that_may_know_the_client(stage: Sta
     assert len(stage.brokers["broker-a"].of(GOODBYE)) == 1
     assert stage.brokers["broker-a"].of(GOODBYE)[0].ext == {"clientID": client.client_id, "producerGroup": "g"}
     assert stage.brokers["broker-b"].of(GOODBYE) == []
+
+
+async def test_a_silent_broker_does_not_hold_up_the_unregistrations_at_others(
+    stage: Stage, jumping_clock: MockClock
+) -> None:
+    async with AsyncClient(nameserver=stage.nameserver.address) as client:
+        session = client._session
+        await session.routes.refresh("orders")
+        for group in ("g", "h"):
+            session.heartbeats.add_producer(group)
+            session.heartbeats.add_consumer(group, partial(ConsumerData, group))
+        await session.heartbeats.send_round()
+        stage.brokers["broker-a"].always(GOODBYE, silence)
+    removed = [
+        (goodbye.ext.get("producerGroup"), goodbye.ext.get("consumerGroup"))
+        for goodbye in stage.brokers["broker-b"].of(GOODBYE)
+    ]
+    assert sorted(removed, key=str) == [("g", None), ("h", None), (None, "g"), (None, "h")]
 
 
 async def test_a_request_without_a_handler_is_refused(stage: Stage, client: Client) -> None:
