@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
 
 from pyrmq_core.aio.client import Client, OwnerFace
+from pyrmq_core.aio.face import asyncio_form
 from pyrmq_core.aio.loop_returns import here, on_library_loop
 from pyrmq_core.aio.push_consumer import HandlerOnLoop
 from pyrmq_core.client.async_only import AsyncOnly
@@ -22,7 +22,7 @@ from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.loop_thread.portal import HeldContext, portal
-from pyrmq_core.model import ConsumeFromWhere, MessageExt, Problem
+from pyrmq_core.model import MessageExt, Problem
 
 
 class PopDelivery(AsyncOnly):
@@ -114,21 +114,7 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
             await on_library_loop(receive.leave)
             raise
 
-    async def subscribe_lite(
-        self, topic: str, lite_topics: str | Iterable[str], *, start: ConsumeFromWhere | int | None = None
-    ) -> None:
-        await self._run(lambda consumer: consumer.subscribe_lite(topic, lite_topics, start=start))
-
-    async def unsubscribe_lite(self, topic: str, lite_topics: str | Iterable[str]) -> None:
-        await self._run(lambda consumer: consumer.unsubscribe_lite(topic, lite_topics))
-
-    async def lite_topics(self, topic: str) -> frozenset[str]:
-        return await self._run(lambda consumer: consumer.lite_topics(topic))
-
     receive.__doc__ = TrioPopConsumer.receive.__doc__
-    subscribe_lite.__doc__ = TrioPopConsumer.subscribe_lite.__doc__
-    unsubscribe_lite.__doc__ = TrioPopConsumer.unsubscribe_lite.__doc__
-    lite_topics.__doc__ = TrioPopConsumer.lite_topics.__doc__
 
     async def run(
         self,
@@ -180,6 +166,10 @@ class PopConsumer(OwnerFace[TrioPopConsumer]):
         """Background requests of this consumer and its client that failed twice or more in a row, and are retried."""
         held = self._held
         return held.value.problems if held is not None and held.has_opened else ()
+
+    lite_topics = asyncio_form(TrioPopConsumer.lite_topics)
+    subscribe_lite = asyncio_form(TrioPopConsumer.subscribe_lite)
+    unsubscribe_lite = asyncio_form(TrioPopConsumer.unsubscribe_lite)
 
     def _is_handler(self) -> bool:
         held = self._held
