@@ -8,7 +8,8 @@ pyrmq.client.send.in_flight            up-down counter  tries that have not ende
 pyrmq.client.send.retries              counter          tries after the first of a send
 pyrmq.client.responses                 counter          answers by request and code (`rpc_hooks`)
 pyrmq.client.pull.bytes                histogram, By    sizes of pulls that found messages (`rpc_hooks`)
-pyrmq.client.consumer.lag              gauge            messages of a queue behind the last pull (`rpc_hooks`)
+pyrmq.client.consumer.lag              gauge            messages of a queue behind this process's last pull of it,
+                                                        which may be old (`rpc_hooks`)
 
 Metrics with `(rpc_hooks)` need the hook in `Client(..., rpc_hooks=[...])`.
 """
@@ -80,12 +81,13 @@ class ClientMetrics:
             "Sizes of pulls that found messages.",
             explicit_bucket_boundaries_advisory=SIZE_BOUNDS,
         )
+        # Never forgotten: a consumer that is stuck stops pulling too, just as after it lost a queue or was closed.
         self._lag: dict[LagKey, int] = {}
         meter.create_observable_gauge(
             "pyrmq.client.consumer.lag",
             [self._observe_lag],
             "{message}",
-            "Messages of a queue behind the group's last pull of it.",
+            "Messages of a queue behind this process's last pull of it, which may be old.",
         )
 
     def send_began(self, context: SendContext) -> None:
