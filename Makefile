@@ -49,8 +49,8 @@ PURE_TESTS := tests/protocol tests/filtering $(addprefix tests/servers/nameserve
   $(addprefix tests/servers/broker/test_,batch_topics.py clock*.py damaged_stores.py disk_files.py failed_syncs.py \
   held_pulls.py index_hashes.py key_*.py killed_removals.py log_copy.py put_groups.py removal.py retention.py \
   start_work.py store_*.py tables.py tables_on_disk.py replay.py)
-pure: ## the tests of the pure rooms with many examples, and the floor of their coverage
-	@.ci/env --python $(PYTEST) --hypothesis-profile=thorough --cov-config=pyproject.toml \
+pure: ## the tests of the pure rooms, and the floor of their coverage
+	@.ci/env --python $(PYTEST) --cov-config=pyproject.toml \
 	  $(PURE:%=--cov=pyrmq_core.%) --cov-report=term:skip-covered --durations-file $(DURATIONS)/pure.json $(PURE_TESTS)
 
 durations: ## write tests/durations.json, by which tiers are chosen, from the last make test-all

@@ -33,7 +33,6 @@ os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "tests" / "support" /
 # other tests a test has the same examples, so that it is red for the next one, too; `make soak` draws others (random).
 TIMELESS = hypothesis.settings(deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("quick", TIMELESS, max_examples=25)
-hypothesis.settings.register_profile("thorough", TIMELESS, max_examples=60)
 hypothesis.settings.register_profile("random", TIMELESS, max_examples=200, derandomize=False, print_blob=True)
 hypothesis.settings.load_profile("quick")
 
