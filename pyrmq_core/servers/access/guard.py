@@ -2,7 +2,7 @@
 
 A request that is denied reaches no handler and changes nothing. A `Verdict` is the function that decides, from the
 request and its sender's address only. It decodes a body only if the needed rights depend on it, and after a check of
-the signature. For most of these requests the size of the body is limited (`READ_BODIES`).
+the signature. The size of such a body is limited (`READ_BODIES`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ READ_BODIES: Final = frozenset(
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.QUERY_ASSIGNMENT,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
+        RequestCode.LITE_SUBSCRIPTION_CTL,
+        RequestCode.BATCH_ACK_MESSAGE,
     }
 )
 MAX_BODY_BYTES: Final = 1 << 20

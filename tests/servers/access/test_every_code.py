@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.servers.access.guard import READ_BODIES
 from pyrmq_core.servers.access.plain import needs as of_accounts
 from pyrmq_core.servers.access.user_requests import ABOUT
 from pyrmq_core.servers.access.users import needs as of_users
@@ -53,3 +59,19 @@ def test_accounts_need_a_permission_for_every_request_that_is_not_open_to_all() 
     """A new request belongs into `access/plain/needs.py`, above all if it changes something."""
     judged = set(of_accounts._NEEDS) | of_accounts.ADMIN_CODES
     assert set(BROKER) - judged <= OPEN_TO_ACCOUNTS | set(ABOUT)
+
+
+def _reads_a_body(find: Callable[[], Iterable[object]]) -> bool:
+    try:
+        find()
+    except BodyError:
+        return True
+    return False
+
+
+def test_each_body_that_is_decoded_for_permissions_is_limited_in_size() -> None:
+    """A request whose body is decoded here belongs into `guard.READ_BODIES`."""
+    wrong = [Command(code, body=b"{") for code in {*of_accounts._NEEDS, *of_users._NEEDS}]
+    for_accounts = {request.code for request in wrong if _reads_a_body(partial(of_accounts.needs_of, request))}
+    for_users = {request.code for request in wrong if _reads_a_body(partial(of_users.needs_of, request, ""))}
+    assert for_accounts | for_users == READ_BODIES
