@@ -1,8 +1,8 @@
 """`Guard`: the check of requests before a server's handler.
 
 A request that is denied reaches no handler and changes nothing. A `Verdict` is the function that decides, from the
-request and its sender's address only. It decodes a body only if the needed rights depend on it, and after a check of
-the signature. The size of such a body is limited (`READ_BODIES`).
+request and its sender's address only. It decodes a body only if the needed rights depend on it, and only with a valid
+signature, unless requests of this code need none. The size of such a body is limited (`READ_BODIES`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.servers.access.user_file import UserFile, read_rules
 from pyrmq_core.servers.access.users.changes import create_user, delete_policies, delete_user, put_policies, update_user
 from pyrmq_core.servers.access.users.needs import needs_of
-from pyrmq_core.servers.access.users.rules import CheckScope, UserRules
+from pyrmq_core.servers.access.users.rules import NO_SUBJECT, CheckScope, UserRules
 from pyrmq_core.servers.access.users.values import DISABLE, SUPER, Policies, Resource, User, acl_members, policies_of
 from tests.servers.access.requests import heart_beat, signed
 
@@ -76,6 +76,13 @@ def test_exempt_codes_need_no_signature_and_prove_no_name() -> None:
     assert denial(given, SEND, scope=both) == ""
     assert given.denial(SEND, IP, replace(both, unauthorized_codes=frozenset(("310",)))) == ""
     assert denial(rules(), SEND, scope=replace(SCOPE, unauthorized_codes=frozenset(("310",)))) == ""
+
+
+def test_an_unsigned_heartbeat_of_an_exempt_code_may_only_name_producers() -> None:
+    exempt = replace(SCOPE, unauthenticated_codes=frozenset(("34",)))
+    assert rules().denial(heart_beat(), IP, exempt) == ""
+    assert rules().denial(heart_beat(("g", ("t",))), IP, exempt) == NO_SUBJECT
+    assert rules().denial(heart_beat(), IP, SCOPE) == "username cannot be null."
 
 
 @pytest.mark.parametrize(

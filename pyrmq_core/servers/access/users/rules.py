@@ -51,7 +51,11 @@ class UserRules:
     policies: Mapping[str, Policies] = field(default_factory=dict)
 
     def denial(self, request: Command, ip: str, scope: CheckScope) -> str:
-        """Returns why a request is denied, or "" if it is allowed. Parses the body after checking the signature."""
+        """Returns why a request is denied, or "" if it is allowed.
+
+        Parses the body only with a valid signature, or for a code that needs none: a producer's heartbeat needs no
+        rights, and only its body shows that it has no consumers.
+        """
         name = request.ext.get(ACCESS_KEY, "")
         reason = self._unauthentic(request, name)
         if reason and str(request.code) not in scope.unauthenticated_codes:
