@@ -77,6 +77,41 @@ def test_a_slot_that_was_begun_has_the_rest_after_a_stop() -> None:
         assert all(timed.waiting().values())
 
 
+def test_a_slot_that_was_begun_counts_no_recalled_message_after_a_stop() -> None:
+    with timed_store() as timed:
+        for number in range(120):
+            timed.send(b"%d" % number, {"TIMER_DELIVER_MS": str(START_MS + 2000)})
+        timed.take_back(b"119", START_MS + 2000)
+        timed.work()
+        assert timed.timers.files.waiting == 119
+        timed.now_ms += 2000
+        while not timed.delivered():
+            timed.timers.work(timed.now_ms)
+        left = 119 - len(timed.delivered())
+        assert 0 < left < 119
+        timed.restart()
+        assert timed.waiting() == {"T": left}
+        assert timed.timers.files.waiting == left
+        timed.run_until(START_MS + 8000)
+        assert timed.count() == 119
+        assert timed.timers.files.waiting == 0
+
+
+@pytest.mark.parametrize("lost", ["", "timerwheel"])
+def test_a_wheel_that_is_linked_again_counts_no_recalled_message(lost: str) -> None:
+    with timed_store() as timed:
+        timed.save()
+        send(timed, "T", 5, 6, 7)
+        timed.take_back(b"T in 5", START_MS + 5000)
+        timed.work()
+        if lost:
+            timed.files.remove(lost)
+        timed.kill()
+        assert timed.waiting() == {"T": 2}
+        assert timed.timers.files.waiting == 2
+        assert timed.timers.files.wheel.number(START_MS, START_MS + 10_000) == 2
+
+
 def test_timers_that_are_built_anew_are_counted_anew() -> None:
     with timed_store() as timed:
         send(timed, "T", 5, 6)

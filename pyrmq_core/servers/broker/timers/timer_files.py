@@ -123,7 +123,7 @@ class TimerFiles:
             entry = self.log.entry(position)
             left[entry.topic_hash] += change_of(entry)
             last = self.log.append(entry._replace(previous=after.last))
-            after = Slot(last if number == 1 else after.first, last, number)
+            after = Slot(last if number == 1 else after.first, last, left.total())
             if number % REWRITTEN_AT_ONCE == 0:
                 yield
         self.wheel.put(slot_ms, after)
@@ -209,7 +209,7 @@ class TimerFiles:
                 # False for the first entry of a `rewrite` that a crash interrupted: it does not link to the last one.
                 if position > slot.last and slot.last in (entry.previous, NO_ENTRY):
                     first = slot.first if slot.last > NO_ENTRY else position
-                    self.wheel.put(entry.slot_ms, Slot(first, position, slot.number + 1))
+                    self.wheel.put(entry.slot_ms, Slot(first, position, slot.number + change_of(entry)))
                 else:
                     are_linked = False
         return are_linked
