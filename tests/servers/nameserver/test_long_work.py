@@ -6,6 +6,7 @@ import pytest
 
 from pyrmq_core.protocol.routes.route import TopicRouteData
 from pyrmq_core.servers.nameserver import handlers
+from pyrmq_core.servers.nameserver.tables import TableRules
 from pyrmq_core.servers.nameserver.tables import queries as lookups
 from tests.servers.nameserver.desk import Desk, json_body, peer
 from tests.servers.nameserver.table_steps import register
@@ -79,6 +80,19 @@ async def test_topics_are_bounded_by_what_they_take() -> None:
     assert (await desk.register("b", "h:1", topics=[f"t{n}" for n in range(100)], version=2, of=mine)).code == 0
     desk.server.connection_closed(mine)
     assert (await desk.register("c", "h:2", topics=[f"u{n}" for n in range(100)])).code == 0
+
+
+async def test_mappings_that_are_stored_already_take_no_more_room() -> None:
+    desk, mine = Desk(maxRegisteredTopicBytes=10_000), peer()
+
+    async def code(filler: int, version: int) -> int:
+        infos = {"T": {"topic": "T", "bname": "b", "x": "y" * filler}}
+        return (await desk.register("b", "h:1", topics=["T"], infos=infos, version=version, of=mine)).code
+
+    assert [await code(2000, 1), await code(2000, 2), await code(2200, 3), await code(2400, 4)] == [0, 0, 0, 1]
+    assert desk.server.tables.topic_bytes < 10_000
+    desk.server.tables.rules = TableRules(max_topic_bytes=5000)
+    assert [await code(2200, 4), await code(2000, 5), await code(2200, 6)] == [0, 0, 1]
 
 
 async def test_mappings_of_topics_that_no_broker_has_are_not_kept() -> None:

@@ -16,7 +16,6 @@ from pyrmq_core.servers.nameserver.tables.state import (
     TOPIC_BYTES,
     BrokerAddrInfo,
     RouteTables,
-    mapping_bytes,
 )
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
 from pyrmq_core.servers.protocol.registration import RegistrationBody
@@ -39,7 +38,8 @@ def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) ->
             added += TOPIC_BYTES + QUEUES_BYTES + len(config.topic)
         elif broker_name not in queues:
             added += QUEUES_BYTES
-    added += sum(map(mapping_bytes, body.topic_queue_mapping_infos.values()))
+    for topic, info in body.topic_queue_mapping_infos.items():
+        added += max(0, tables.added_by_mapping(broker_name, topic, info))  # a smaller one is not always stored
     _check_added(tables, added)
 
 

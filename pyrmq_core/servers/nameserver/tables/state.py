@@ -189,11 +189,15 @@ class RouteTables:
         """Stores a broker's queue mappings of static topics (5.x), by topic. Skips topics without a route."""
         for topic, info in infos.items():
             if topic in self.topic_queue_table:
+                self.topic_bytes += self.added_by_mapping(broker_name, topic, info)
                 by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})
-                name = str(info.get("bname", broker_name))
-                self.topic_bytes += mapping_bytes(info) - mapping_bytes(by_broker.get(name))
-                by_broker[name] = info
+                by_broker[_mapped_broker(broker_name, info)] = info
                 self.routes.pop(topic, None)
+
+    def added_by_mapping(self, broker_name: str, topic: str, info: Mapping[str, Any]) -> int:
+        """Returns the memory that a static topic's queue mapping takes beyond the stored one that it replaces."""
+        stored = self.topic_queue_mapping_info_table.get(topic, {}).get(_mapped_broker(broker_name, info))
+        return _mapping_bytes(info) - _mapping_bytes(stored)
 
     def drop_queues(self, topic: str, broker_names: Iterable[str]) -> list[Change]:
         """Removes a topic's queues at these brokers, and the topic if no queues are left."""
@@ -254,7 +258,7 @@ class RouteTables:
         del self.topic_queue_table[topic]
         self.topic_bytes -= TOPIC_BYTES + len(topic)
         for info in self.topic_queue_mapping_info_table.pop(topic, {}).values():
-            self.topic_bytes -= mapping_bytes(info)
+            self.topic_bytes -= _mapping_bytes(info)
         self.routes.pop(topic, None)
 
     def _forget_addresses(self, broker: BrokerData) -> None:
@@ -272,5 +276,9 @@ class RouteTables:
             del self.connections[live.connection]
 
 
-def mapping_bytes(info: Mapping[str, Any] | None) -> int:
+def _mapped_broker(broker_name: str, info: Mapping[str, Any]) -> str:
+    return str(info.get("bname", broker_name))
+
+
+def _mapping_bytes(info: Mapping[str, Any] | None) -> int:
     return 0 if info is None else MAPPING_SWELL * len(dumps(info))
