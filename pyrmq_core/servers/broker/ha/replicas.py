@@ -65,11 +65,20 @@ class Replicas:
     """The connected slaves of a master. `rules` may change at any time."""
 
     def __init__(self, rules: CopyRules) -> None:
-        self.rules = rules
+        self._rules = rules
         self.connected: dict[Replica, None] = {}
         # By the log offset up to which slaves must have the log, ascending. Numbers order equal offsets.
         self._waiting: list[tuple[int, int, trio.Event]] = []
         self._numbers = itertools.count()
+
+    @property
+    def rules(self) -> CopyRules:
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: CopyRules) -> None:
+        self._rules = rules
+        self._wake()
 
     def join(self, address: str) -> Replica:
         replica = Replica(address)
@@ -82,13 +91,7 @@ class Replicas:
     def acknowledge(self, replica: Replica, offset: int) -> None:
         """Stores the offset up to which a slave has the log, and wakes the sends that enough slaves now have."""
         replica.acknowledged = max(replica.acknowledged, offset)
-        ended = 0
-        for end, _, copied in self._waiting:
-            if not self.is_copied(end):
-                break
-            copied.set()
-            ended += 1
-        del self._waiting[:ended]
+        self._wake()
 
     def is_copied(self, end: int) -> bool:
         return sum([slave.acknowledged >= end for slave in self.connected]) >= self.rules.copies - 1
@@ -117,3 +120,12 @@ class Replicas:
             if self._waiting[index : index + 1] == [waiting]:
                 del self._waiting[index]
         return waiting[2].is_set()
+
+    def _wake(self) -> None:
+        ended = 0
+        for end, _, copied in self._waiting:
+            if not self.is_copied(end):
+                break
+            copied.set()
+            ended += 1
+        del self._waiting[:ended]

@@ -36,6 +36,26 @@ async def test_a_wait_ends_when_so_many_have_it(copies: int, autojump_clock: tri
     assert replicas._waiting == []
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+async def test_a_lower_number_of_copies_counts_at_once(copies: int, autojump_clock: trio.testing.MockClock) -> None:
+    replicas = Replicas(CopyRules(3))
+    slave = replicas.join("slave")
+    replicas.acknowledge(slave, 10)
+    ended: dict[int, bool] = {}
+
+    async def wait(end: int) -> None:
+        ended[end] = await replicas.wait(end, trio.current_time() + 60)
+
+    async with trio.open_nursery() as nursery:
+        for end in (10, 20):
+            nursery.start_soon(wait, end)
+        await trio.testing.wait_all_tasks_blocked()
+        replicas.rules = CopyRules(copies)
+        assert replicas.rules.copies == copies
+    assert ended == {10: True, 20: copies == 1}
+    assert replicas._waiting == []
+
+
 async def test_a_wait_without_slaves_ends_in_its_time_and_leaves_nothing(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
