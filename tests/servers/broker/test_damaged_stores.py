@@ -76,6 +76,14 @@ def test_an_impossible_entry_is_an_error_of_its_pull_alone(bad: bytes, tags: fro
         store.reader.store_time(("A", 0), 2)
 
 
+def test_a_queue_whose_last_entry_cannot_be_read_is_left_out() -> None:
+    """The check of a slave before it follows its master, and the search for delivered timers, need the others."""
+    files, store = five_entries()
+    assert store.reader.last_message() == store.reader.place_before(NOW_MS + 1) == 7 * SIZE
+    files.unreadable["consumequeue/B/0/" + file_name(0)] = 60
+    assert store.reader.last_message() == store.reader.place_before(NOW_MS + 1) == 6 * SIZE
+
+
 def test_swapped_queues_serve_nothing_false() -> None:
     files, store = five_entries()
     other = QUEUE.replace("/A/", "/B/")

@@ -83,9 +83,7 @@ class StoreReader:
         Only the `SEARCHED_QUEUES` queues with the last messages are searched, so a later such offset may exist.
         """
         position = self._log.start
-        slots = [(slots_of(queue), key) for key, queue in self._queues.by_key.items()]
-        ends = [(slot.entry(slot.end - 1).physical_offset, key) for slot, key in slots if slot.end > slot.start]
-        for last, key in sorted(ends, reverse=True)[:SEARCHED_QUEUES]:
+        for last, key in sorted(self._last_messages(), reverse=True)[:SEARCHED_QUEUES]:
             if last <= position:
                 break
             with contextlib.suppress(StoreError):  # a damaged queue is left out
@@ -96,5 +94,13 @@ class StoreReader:
 
     def last_message(self) -> int | None:
         """Returns the physical offset of the last message that a queue refers to, or None if all queues are empty."""
-        slots = [slots_of(queue) for queue in self._queues.by_key.values()]
-        return max([slot.entry(slot.end - 1).physical_offset for slot in slots if slot.end > slot.start], default=None)
+        return max([offset for offset, _ in self._last_messages()], default=None)
+
+    def _last_messages(self) -> list[tuple[int, QueueKey]]:
+        last = []
+        for key, queue in self._queues.by_key.items():
+            slots = slots_of(queue)
+            if slots.end > slots.start:
+                with contextlib.suppress(StoreError):  # a damaged queue is left out
+                    last.append((slots.entry(slots.end - 1).physical_offset, key))
+        return last
