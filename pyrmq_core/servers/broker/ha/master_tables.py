@@ -51,7 +51,7 @@ class Page(Generic[V]):
         self.total = page.total
         self.left_out += page.left_out
         self.reason = self.reason or page.reason
-        self.forbidden = page.forbidden
+        self.forbidden.update(page.forbidden)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.servers.broker import clock
-from pyrmq_core.servers.broker.tables.subscription_groups import DEFAULTS
+from pyrmq_core.servers.broker.tables.subscription_groups import DEFAULTS, READ
 from pyrmq_core.servers.broker.timers.timer_checkpoint import TimerCheckpoint
 from tests.servers.broker.ha.slave_copies import MASTER, copy_of
 from tests.servers.broker.serving import Served, serving
@@ -106,6 +106,20 @@ async def test_a_change_between_two_pages_begins_them_again(tmp_path: Path) -> N
         assert await copy.tables.fetch()
         assert copy.topics.table() == broker.tables.topics.table()
         assert "late" in copy.topics
+
+
+async def test_each_page_of_groups_has_the_forbidden_topics_of_its_own_groups(tmp_path: Path) -> None:
+    """The source is AdminBrokerProcessor.getAllSubscriptionGroup, 5.4.0."""
+    async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
+
+        async def page(request: Command) -> Command:
+            group = ("g0", "g1")[int(request.ext["groupSeq"])]
+            body = {"dataVersion": {"counter": 9}, "forbiddenTable": {group: {"T": READ}}}
+            return success({"totalGroupNum": "2"}, dumps({**body, "subscriptionGroupTable": {group: {}}}))
+
+        copy.answers[GROUPS] = page
+        await copy.tables.fetch()
+        assert [copy.groups.is_readable(group, "T") for group in ("g0", "g1", "g2")] == [False, False, True]
 
 
 async def test_a_master_that_knows_no_pages_sends_everything(tmp_path: Path) -> None:
