@@ -3,8 +3,9 @@
 A commit is stored in two steps: first the committed message, then the record that its half message needs no check. A
 kill between the steps leads to a check, and the message is delivered twice if the producer commits it again. It is
 never lost. Before a half message is checked, it is stored again at the end of its queue. So the position, at which the
-next pass of checks begins, moves past it. Sources: broker/transaction/queue/TransactionalMessageServiceImpl.java,
-TransactionalMessageCheckService.java (5.4.0).
+next pass of checks begins, moves past it. A half message that another broker stored may have properties too long for
+that: it keeps its place, and its checks are not counted. Sources:
+broker/transaction/queue/TransactionalMessageServiceImpl.java, TransactionalMessageCheckService.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pyrmq_core.network.rare_lines import RareLines
 from pyrmq_core.protocol.messages.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
-from pyrmq_core.servers.broker.store.appending import DoesNotFit
+from pyrmq_core.servers.broker.store.appending import Append, DoesNotFit
 from pyrmq_core.servers.broker.store.disk.paths import UnsafePath
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.store.reading import QueueKey
@@ -73,8 +74,8 @@ class _Pass:
     now_ms: int
     end: int
     offset: int
-    held: int | None = None  # the offset of the first half message that is due, but has no connected producer
-    waiting: Counter[str] = field(default_factory=Counter)  # the number of such half messages by producer group
+    held: int | None = None  # the offset of the first half message that keeps its place
+    waiting: Counter[str] = field(default_factory=Counter)  # by producer group: those due without a connected producer
 
 
 class Transactions:
@@ -242,10 +243,12 @@ class Transactions:
                     verdict = self._judge(half, current)
                     if verdict is Verdict.WAIT or (verdict is Verdict.DISCARD and not self._has_topic):
                         return verdict
-                    if verdict is Verdict.HOLD:
+                    again = self._copy(half, verdict)
+                    if again is None and verdict is not Verdict.DISCARD:
                         current.held = offset if current.held is None else current.held
+                        due += [half] if verdict is Verdict.CHECK else []
                     else:
-                        due += self._take(half, verdict, current.now_ms)
+                        due += self._take(half, again, verdict, current.now_ms)
                 current.offset += 1
         finally:
             self._ended.move_to(current.offset if current.held is None else current.held)
@@ -282,13 +285,15 @@ class Transactions:
                     line.left_out(),
                 )
 
-    def _take(self, half: HalfMessage, verdict: Verdict, now_ms: int) -> list[HalfMessage]:
-        offset, again = half.queue_offset, None
+    def _copy(self, half: HalfMessage, verdict: Verdict) -> Append | None:
+        """Returns the copy to store at the queue's end, or None if none is needed or its properties are too long."""
         if verdict is Verdict.CHECK:
-            counted = not self._checks.was_missed(offset)
-            again = checked_again(half, 1 if half.checks is None else half.checks + counted)
-        elif verdict is Verdict.POSTPONE:
-            again = postponed(half)
+            counted = not self._checks.was_missed(half.queue_offset)
+            return checked_again(half, 1 if half.checks is None else half.checks + counted)
+        return postponed(half) if verdict is Verdict.POSTPONE else None
+
+    def _take(self, half: HalfMessage, again: Append | None, verdict: Verdict, now_ms: int) -> list[HalfMessage]:
+        offset = half.queue_offset
         try:
             if again is None:
                 self._store.put(discarded(half), now_ms)

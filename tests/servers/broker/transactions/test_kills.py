@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.protocol.messages.properties import encode_properties
+from pyrmq_core.protocol.messages.properties import MAX_STORED_PROPERTIES_BYTES, encode_properties
 from pyrmq_core.servers.broker.clients.client_table import ClientTable
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.store.appending import appended_bytes
@@ -323,3 +323,23 @@ async def test_a_check_that_was_not_written_is_not_counted() -> None:
     assert await life.check(lambda body: UNKNOWN) == {b"a": 1}
     assert await life.check(lambda body: TRUTH[body]) == {b"a": 1}
     assert life.visible() == {b"a": 1}
+
+
+@pytest.mark.parametrize("room", [0, 25])
+async def test_a_half_message_without_room_for_a_count_is_checked_at_its_place(room: int) -> None:
+    """Only another broker stores such a message: RocketMQ leaves no room for what checks add to the properties."""
+    life = Life(KillingFiles(), CONFIG.with_settings({"transactionCheckMax": "2", "fileReservedTime": "1"}))
+    life.begin()
+    properties = encode_properties({**PROPERTIES, "UNIQ_KEY": "immune", **IMMUNE, "k": ""})
+    further = {**IMMUNE, "k": "v" * (MAX_STORED_PROPERTIES_BYTES - len(properties) - room)}
+    life.send(b"immune", **further)
+    life.send(b"c")
+    assert [await life.check(lambda body: TRUTH[body]) for _ in range(2)] == [{b"c": 1}, {}]
+    for _ in range(3):
+        assert await life.check(lambda body: UNKNOWN) == {b"immune": 1}
+    life.save()
+    life.begin()
+    assert await life.check(lambda body: TRUTH[body]) == {b"immune": 1}
+    assert life.visible() == {b"c": 1, b"immune": 1}
+    assert await life.check(lambda body: TRUTH[body]) == {}
+    assert life.store.reader.bounds(("TRANS_CHECK_MAX_TIME_TOPIC", 0)) == (0, 0)
