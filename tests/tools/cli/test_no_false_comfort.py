@@ -16,8 +16,11 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import refusal
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.testing import Peer, RequestCode
+from pyrmq_core.tools.cli.groups import messages
 from pyrmq_core.tools.cli.operation.broker import broker_members, brokers_text
+from tests.servers.broker.serving import message
 from tests.support.guarded import AUTH_5, KEY, SECRET
+from tests.support.table_commands import ask_all, connected
 from tests.support.terminal import Terminal, soon
 
 QUEUES = [MessageQueue("T", name, 0) for name in ("broker-a", "broker-b")]
@@ -81,6 +84,20 @@ def test_dead_letters_that_every_broker_refuses(cluster: EmbeddedCluster, termin
         producer.send(Message(LETTERS.topic, b"dead"), queue=LETTERS)
     with refused(cluster, RequestCode.GET_MIN_OFFSET):
         assert "these keys may not" in terminal.refused(1, "dlq", "list", "G")
+
+
+def test_older_dead_letters_that_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "MAX_RESENT", 2)
+    with EmbeddedCluster(topics={"T": 1, "%DLQ%G": 1}) as cluster:
+        terminal = Terminal(cluster.nameserver)
+        with connected(cluster.brokers["broker-a"]) as peer:
+            properties = (f"DLQ_ORIGIN_TOPIC\x01T\x02UNIQ_KEY\x01{number}\x02" for number in range(3))
+            ask_all(peer, (message(LETTERS.topic, b"dead", text).to_command() for text in properties))
+        result = terminal.run("dlq", "resend", "G", "--all", "--to", "origin", "--json")
+        terminal.text("dlq", "resend", "G", "--id", "2", "--to", "origin")
+    assert [row["msgId"] for row in json.loads(result.stdout)] == ["1", "2"]
+    assert "these are the newest 2 of a queue; older ones are not sent" in result.stderr
+    assert result.exit_code == 1
 
 
 def test_a_negative_lag_is_an_offset_beyond_the_end(cluster: EmbeddedCluster, terminal: Terminal) -> None:

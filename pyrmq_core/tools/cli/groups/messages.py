@@ -395,9 +395,8 @@ def resend(
             )
         if not chosen:
             await check_group_known(admin, group)
-        if not (chosen or as_json):
-            click.echo(f"group {group} has no dead letters to send")
-            click.echo(failed_text(letters.failures, as_json=False), nl=False)
+            click.echo("[]" if as_json else f"group {group} has no dead letters to send")
+            click.echo(failed_text(letters.failures, as_json=as_json), nl=False)
             return
         rows = []
         try:
@@ -410,6 +409,12 @@ def resend(
         finally:  # also after a failure or Ctrl-C
             show(rows, ("msgId", "sentTo", "status"), as_json=as_json)
         click.echo(failed_text(letters.failures, as_json=as_json), nl=False)
+        counts = Counter((letter.broker_name, letter.queue_id) for letter in letters.messages)
+        if everything and max(counts.values()) >= MAX_RESENT:
+            raise click.ClickException(
+                f"these are the newest {MAX_RESENT} of a queue; older ones are not sent. The page of "
+                "`pyrmq web --allow-changes` sends all"
+            )
 
     with_admin(connection, work)
 
