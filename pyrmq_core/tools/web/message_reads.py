@@ -1,8 +1,7 @@
 """`MessageReads`: reads the messages that pages show: the newest, the matches of a search, or one message in full.
 
-Bodies are decompressed one at a time in a thread, and lists keep only the beginning of each, so that large messages do
-not fill the memory. A record that cannot be decoded is shown without its body. If a broker fails, only its own messages
-are missing.
+Bodies are decompressed one at a time in a thread, and lists keep only the beginning of each, which saves memory. A
+record that cannot be decoded is shown without its body. If a broker fails, only its own messages are missing.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import trio
@@ -36,7 +36,7 @@ from pyrmq_core.tools.web.hit_files import HitFile
 from pyrmq_core.tools.web.look_up_queue import LookUpQueue, WaitingLookUp
 from pyrmq_core.tools.web.masks import NO_MASKS, MaskedCondition, Masks
 
-# The most messages in a list. At most twice as many are read, divided among the queues.
+# The most messages in a list. About twice as many are read, divided among the queues, and more for a short list.
 SHOWN_MESSAGES: Final = 64
 QUEUES_READ_AT_ONCE: Final = 8
 MAX_QUEUES_READ: Final = 256
@@ -63,14 +63,14 @@ MessageKey = tuple[str, int, int]
 class FoundMessages:
     """Messages by store time, the newest first, and the error of each unreadable queue.
 
-    The bodies are cut to their beginnings, and `faults` has the errors of messages that cannot be decoded. `more` means
-    that older messages are left. `searched` describes what a search has read. A search that ended early continues with
-    the messages stored before `go_on`, and leaves out their first `skip` matches, which were shown already.
+    The bodies are cut to their beginnings, and `faults` has the errors of messages that cannot be decoded. Messages
+    stored before `older` are left. `searched` describes what a search has read. A search that ended early continues
+    with the messages stored before `go_on`, and leaves out their first `skip` matches, which were shown already.
     """
 
     messages: tuple[MessageExt, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
-    more: bool = False
+    older: datetime | None = None
     searched: str = ""
     faults: Mapping[MessageKey, str] = field(default_factory=dict)
     is_whole: bool = True
@@ -215,10 +215,9 @@ class MessageReads:
         return search, since
 
     async def newest(self, wanted: Wanted) -> FoundMessages:
-        """Returns a topic's newest messages that were stored from `wanted.since` to before `wanted.before`.
+        """Returns the newest messages that were stored from `wanted.since` to before `wanted.before`.
 
-        Reads the queues that `wanted.queue` names, or all if it is empty, but at most `MAX_QUEUES_READ`. `failures` of
-        the result says if queues were left out.
+        `failures` of the result says if queues were left out, since at most `MAX_QUEUES_READ` are read.
         """
         since, before = wanted.since, wanted.before
         stats = await self.admin.topics.stats(wanted.topic)
@@ -230,31 +229,38 @@ class MessageReads:
             values = {"read": len(queues), "number": len(held)}
             text = Text("only {read} of {number} queues are read; look for a key or an id instead", **values)
             failures[wanted.topic] = text
-        messages: list[MessageExt] = []
+        lists: dict[MessageQueue, list[MessageExt]] = {}
         faults: dict[MessageKey, str] = {}
-        older = False
-        room = trio.CapacityLimiter(QUEUES_READ_AT_ONCE)
-        each = max(1, min(32, 2 * SHOWN_MESSAGES // max(1, len(queues))))
+        cuts: dict[MessageQueue, datetime] = {}
+        room, most = trio.CapacityLimiter(QUEUES_READ_AT_ONCE), SHOWN_MESSAGES
+        each = dict.fromkeys(queues, 1 + max(1, min(32, 2 * SHOWN_MESSAGES // max(1, len(queues)))))
 
         async def read(queue: MessageQueue) -> None:
-            nonlocal older
             low, end = held[queue].min_offset, held[queue].max_offset
+            cuts.pop(queue, None)
             async with room:
                 try:
                     end = end if before is None else min(end, await self.consumer.offset_at(queue, before))
                     low = low if since is None else max(low, await self.consumer.offset_at(queue, since))
-                    start = max(low, end - each)
-                    messages.extend((await self.read_range(queue, start, end, faults, wanted))[0])
-                    older = older or start > low
+                    start = max(low, end - each[queue])
+                    lists[queue] = (await self.read_range(queue, start, end, faults, wanted))[0]
+                    cuts.update((queue, message.store_timestamp) for message in lists[queue][: start > low])
                 except RocketMQError as error:
                     failures[str(queue)] = str(error)
 
-        async with trio.open_nursery() as nursery:
-            for queue in queues:
-                nursery.start_soon(read, queue)
-        newest_first(messages, failures, faults)
-        more = older or len(messages) > SHOWN_MESSAGES
-        return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), failures, more, faults=faults)
+        while True:
+            async with trio.open_nursery() as nursery:
+                for queue in queues:
+                    nursery.start_soon(read, queue)
+            newest_first(messages := list(chain(*lists.values())), failures, faults)
+            # Messages of the millisecond of a cut may be missing, so only later ones are shown.
+            ends = [*cuts.values(), *(message.store_timestamp for message in messages[most : most + 1])]
+            older = max(ends) + MILLISECOND if ends else None
+            shown = tuple(message for message in messages if older is None or message.store_timestamp >= older)
+            if older is None or len(shown) >= SHOWN_MESSAGES // 4:
+                return FoundMessages(shown, failures, older, faults=faults)
+            queues, most = [queue for queue, cut in cuts.items() if cut == max(ends)], 4 * most
+            each.update({queue: 4 * each[queue] for queue in queues})
 
     async def read_range(
         self,
@@ -273,7 +279,6 @@ class MessageReads:
         """
         messages: list[MessageExt] = []
         tags, sql, shortened = wanted.tags or "*", wanted.sql or None, self.shortening(wanted)
-
         begun, over_at = False, -1
 
         def keep(item: Readable) -> MessageExt | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from html import unescape
 
 import pytest
 
-from pyrmq_core import Admin
+from pyrmq_core import Admin, Message, MessageQueue, Producer
 from tests.support.message_admin_jobs import dead
 from tests.tools.web.serving import Served, fill, served
 
@@ -31,6 +32,26 @@ async def test_the_lag_of_an_unknown_group_is_not_0(page: Served) -> None:
     text = (await page.get("/group", group="nobody-knows-it")).text
     assert "its lag is not known" in text
     assert "0 messages" not in re.sub(r"[\d.]+ messages a second", "", text)
+
+
+@pytest.mark.parametrize(("topic", "path", "name"), [("T", "/messages", "topic"), ("%DLQ%G", "/dead-letters", "group")])
+async def test_older_messages_have_no_gap(topic: str, path: str, name: str) -> None:
+    """A busy queue has more messages than are read of it at once, and a batch more than a list in one millisecond."""
+    async with served(brokers=1, topics={topic: 2}) as page:
+        queues = [MessageQueue(topic, "broker-a", queue_id) for queue_id in (0, 1)]
+        async with Producer("P", nameserver=page.cluster.nameserver) as producer:
+            for queue in queues:
+                await producer.send_batch([Message(topic, b"batch") for _ in range(100)], queue=queue)
+            for number in range(100):
+                await producer.send(Message(topic, b"one"), queue=queues[number % 20 == 0])
+        address, places = f"{path}?{name}={topic.removeprefix('%DLQ%')}", list[tuple[str, str]]()
+        while address:
+            text = (await page.http.get(address)).text
+            places += re.findall(r'href="/message\?[^"]*queueId=(\d+)&amp;offset=(\d+)', text)
+            link = re.search(r'rel="next" href="([^"]+)"', text)
+            address = unescape(link[1]) if link else ""
+    assert sorted(places) == sorted({*places})
+    assert len(places) == 300
 
 
 async def test_the_pages_own_reading_is_no_traffic(page: Served) -> None:

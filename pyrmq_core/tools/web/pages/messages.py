@@ -58,7 +58,7 @@ async def messages_page(request: Request, look_ups: LookUps) -> Shown:
             "conditions": conditions,
             "read_from": zone.write(result.go_on),
             "searched_since": zone.write(result.since),
-            "older": zone.write(result.messages[-1].store_timestamp) if result.messages and result.more else "",
+            "older": zone.write(result.older),
         },
     )
 

@@ -82,7 +82,7 @@ async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
             "found": letters,
             "rows": letters.rows(),
             **times.fields,
-            "older": zone.write(letters.messages[-1].store_timestamp) if letters.messages and letters.more else "",
+            "older": zone.write(letters.older),
         },
     )
 
