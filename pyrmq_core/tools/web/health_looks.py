@@ -66,7 +66,9 @@ class HealthLooks:
                 self._looked.set()
             if trio.current_time() > self._viewed_until:  # so that a later view does not begin with an old check
                 self._looks.clear()
+                self.error = None
                 self._viewed, self._looked = trio.Event(), trio.Event()
+                continue
             await trio.sleep_until(next_at)
 
 

@@ -6,13 +6,15 @@ import re
 from datetime import UTC, datetime
 
 import trio
+import trio.testing
 from trio.testing import assert_no_checkpoints
 
 from pyrmq_core import Admin, Command, RequestCode
 from pyrmq_core.client.admin.health_rules import Health
+from pyrmq_core.errors import NoRoute
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
-from pyrmq_core.tools.web.health_looks import HealthLooks
+from pyrmq_core.tools.web.health_looks import LOOK_SECONDS, VIEWED_SECONDS, HealthLooks
 from tests.support.message_admin_jobs import dead
 from tests.tools.web.serving import served
 
@@ -65,4 +67,23 @@ async def test_a_known_check_keeps_no_page_waiting() -> None:
         assert looks.latest is not None
         with assert_no_checkpoints():
             await looks.view()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_viewer_who_returns_gets_a_new_check_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    returns_at = VIEWED_SECONDS + LOOK_SECONDS + 1
+
+    async def take(before: Health | None) -> Health:
+        if VIEWED_SECONDS < trio.current_time() < returns_at:
+            raise NoRoute("no answer", topic="T")
+        return Health((), datetime.now(UTC))
+
+    looks = HealthLooks(take)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(looks.look_up)
+        await looks.view()
+        await trio.sleep_until(returns_at)
+        assert looks.error is None
+        await looks.view()
+        assert looks.latest is not None
         nursery.cancel_scope.cancel()
