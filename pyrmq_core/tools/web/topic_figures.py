@@ -120,6 +120,7 @@ class TopicFigures:
         try:
             stats = await self._stats(topic)
         except TooManyLookUps:
+            self._tried_at.pop(topic, None)
             return
         except RocketMQError:
             figure = TopicFigure(began)  # only the topic's own page shows the error

@@ -158,6 +158,18 @@ async def test_a_topic_without_an_answer_has_no_figures_and_is_not_waited_for(
         assert figures.get("T") is figure
 
 
+async def test_a_row_that_could_not_be_looked_up_is_tried_in_the_next_round(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    brokers = Brokers()
+    brokers.failure = TooManyLookUps()
+    async with looked_up(brokers) as figures:
+        await figures.view(["T"], ["T"])
+        brokers.failure = None
+        await trio.sleep(2 * ROUND_SECONDS)
+        assert figures.get("T") is not None
+
+
 async def test_figures_take_bounded_room(autojump_clock: trio.testing.MockClock) -> None:
     bound = topic_figures.MAX_FIGURES
     assert bound <= 20_000
