@@ -17,6 +17,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 from pyrmq_core import Admin, Client, Producer, PullConsumer
+from pyrmq_core.client.admin.admin import TIMEOUT_SECONDS
 from pyrmq_core.network.addresses import format_address
 from pyrmq_core.network.byte_server import ByteConnection, serve_listener
 from pyrmq_core.network.listener import connections_with_files, open_listener
@@ -51,7 +52,8 @@ class WebSettings:
     """The address to listen on, further allowed host names, and whether the page may make changes.
 
     Port 0 means a free port. `masks` are texts for `Masks.parse`. `change_log` is the file in which changes are
-    recorded, with the viewer's name from the HTTP header `viewer_header`.
+    recorded, with the viewer's name from the HTTP header `viewer_header`. `timeout` is for one request to a server, in
+    seconds, and `namespace` stands before the names of topics and groups at the servers.
     """
 
     host: str = "127.0.0.1"
@@ -61,6 +63,8 @@ class WebSettings:
     masks: Sequence[str] = ()
     change_log: Path | None = None
     viewer_header: str | None = None
+    timeout: float = TIMEOUT_SECONDS
+    namespace: str | None = None
 
 
 async def serve_web(
@@ -75,13 +79,13 @@ async def serve_web(
     `client` must be open and is not closed. `nameservers` is a text that every page shows. Raises `NetworkError` if the
     port cannot be opened, and `InvalidArgument` for an invalid mask.
     """
-    masks = Masks.parse(settings.masks)
+    masks, timeout, namespace = Masks.parse(settings.masks), settings.timeout, settings.namespace
     listener = await open_listener(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     async with (
-        Admin(client=client) as admin,
-        PullConsumer(TOOLS_GROUP, client=client) as consumer,
-        Producer(PRODUCER_GROUP, client=client) as producer,
+        Admin(client=client, timeout=timeout, namespace=namespace) as admin,
+        PullConsumer(TOOLS_GROUP, client=client, timeout=timeout, namespace=namespace) as consumer,
+        Producer(PRODUCER_GROUP, client=client, send_timeout=timeout, namespace=namespace) as producer,
         trio.open_nursery() as nursery,
     ):
         look_ups = LookUps(admin, consumer, masks)

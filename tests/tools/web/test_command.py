@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
+from pyrmq_core import Message
+from pyrmq_core.blocking import EmbeddedCluster, Producer
 from tests.support.commands import ended, started
 
 
@@ -27,6 +30,22 @@ def test_dev_serves_its_page(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     status, _, errors = ended(process)
     assert (status, errors) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "shown"), [("--namespace", "shop", "poured"), ("--timeout", "0.0001", "within 0.0001 s")]
+)
+def test_the_page_keeps_the_options_of_the_connection(option: str, value: str, shown: str, tmp_path: Path) -> None:
+    with EmbeddedCluster(topics={"shop%tea": 1, "tea": 1}) as cluster:
+        with Producer("P", nameserver=cluster.nameserver, namespace="shop") as producer:
+            producer.send(Message("tea", b"poured"))
+        process = started("web", "--port", "0", "-n", cluster.nameserver, option, value, home=tmp_path)
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[4].rstrip(";")
+        text = httpx.get(f"{address}messages?topic=tea", timeout=60).text
+        process.send_signal(signal.SIGINT)
+        ended(process)
+    assert shown in text
 
 
 def test_without_the_libraries(tmp_path: Path) -> None:

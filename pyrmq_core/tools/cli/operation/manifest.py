@@ -78,7 +78,7 @@ async def _parts(connection: Connection, manifest: str) -> AsyncIterator[Parts]:
         connection.client() as client,
         Admin(client=client, timeout=connection.timeout) as admin,
         PullConsumer(TOOLS_GROUP, client=client, timeout=connection.timeout) as consumer,
-        Producer(TOOLS_GROUP, client=client) as producer,
+        Producer(TOOLS_GROUP, client=client, send_timeout=connection.timeout) as producer,
     ):
         yield Parts(manifest, admin, consumer, producer)
 

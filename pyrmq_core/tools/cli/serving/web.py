@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -78,6 +78,8 @@ def web(
                     masks=masks,
                     change_log=change_log,
                     viewer_header=viewer_header,
+                    timeout=connection.timeout,
+                    namespace=connection.namespace,
                 )
                 click.echo(f"the page is at {address}; Ctrl-C stops")
                 async for _ in signals:
@@ -92,20 +94,12 @@ async def start_page(
     nursery: trio.Nursery,
     client: Client,
     nameservers: str,
-    *,
-    host: str = "127.0.0.1",
-    port: int = PORT,
-    allow_hosts: tuple[str, ...] = (),
-    allow_changes: bool = False,
-    masks: tuple[str, ...] = (),
-    change_log: Path | None = None,
-    viewer_header: str | None = None,
+    **settings: Any,
 ) -> str:
-    """Starts the web page as a task in the nursery, and returns its address. The page queries servers by `client`."""
+    """Starts the web page as a task in the nursery, and returns its address. `settings` are those of `WebSettings`."""
     try:
         from pyrmq_core.tools.web.server import WebSettings, serve_web
     except ImportError as error:
         raise MissingLibrary(f'the page needs {error.name}: pip install "pyrmq-spark[web]"') from None
-    settings = WebSettings(host, port, allow_hosts, allow_changes, masks, change_log, viewer_header)
-    address: str = await nursery.start(serve_web, client, nameservers, settings)
+    address: str = await nursery.start(serve_web, client, nameservers, WebSettings(**settings))
     return address
