@@ -61,10 +61,12 @@ def test_each_bad_record_costs_itself_and_shows_its_head() -> None:
 
 
 def test_a_damaged_head_ends_the_answer_at_its_offset() -> None:
-    *items, last = iterate_readable(pull_of(PLAIN, ZLIB, CUT, PLAIN), EVERYTHING)
+    pull = pull_of(PLAIN, ZLIB, CUT, PLAIN)
+    *items, last = iterate_readable(pull, EVERYTHING)
     assert [item.body for item in items if isinstance(item, MessageExt)] == [b"body 0", b"body 1"]
     assert isinstance(last, UnreadableRecord)
     assert (last.offset, last.message) == (2, None)
+    assert str(last.error).endswith(f"; the offsets 2 to {pull.next_offset - 1} of {pull.queue} are not read")
 
 
 def test_only_wanted_offsets_are_unpacked() -> None:

@@ -72,7 +72,8 @@ def iterate_readable(
         try:
             raw = unpack_record(records, position)
         except RecordError as error:
-            yield UnreadableRecord(error, reached)
+            unread = f"the offsets {reached} to {pull.own(within).end - 1} of {pull.queue} are not read"
+            yield UnreadableRecord(RecordError(f"{error}; {unread}"), reached)
             has_unknown = True
             break
         record, position = records[position : position + raw.store_size], position + raw.store_size

@@ -164,18 +164,20 @@ def _written_whole(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
 class Undecodable:
     """The treatment of records that cannot be decoded: they are left out, or written as they are stored.
 
+    A record with damaged first bytes is always left out, with the messages behind it in the same answer.
     If the choice is "fail", they are left out, and the command ends with status 1 after the file is complete.
     """
 
     def __init__(self, choice: str) -> None:
         self._choice = choice
-        self._count = 0
+        self._count = self._damaged = 0
         self._errors: list[RocketMQError] = []
 
     def message(self, item: Readable) -> MessageExt | None:
         if isinstance(item, MessageExt):
             return item
         self._count += 1
+        self._damaged += item.message is None
         if len(self._errors) < UNDECODABLE_NAMED:
             self._errors.append(item.error)
         return item.message if self._choice == "keep" else None
@@ -184,12 +186,15 @@ class Undecodable:
         """Prints the number of undecodable records and their first errors. With "fail" it raises the first error."""
         if self._choice == "fail" and self._errors:
             error = self._errors[0]
+            others = "which has all others" if not self._damaged else "nor are the offsets that are not read"
             error.add_note(
-                f"records that cannot be read and are not in {target}, which has all others: {self._count:,}. "
+                f"records that cannot be read and are not in {target}, {others}: {self._count:,}. "
                 "--on-undecodable skip accepts that, keep takes their bodies as they are stored"
             )
             raise error
         what = "left out" if self._choice == "skip" else "kept as they are stored"
+        if self._damaged and self._choice == "keep":
+            what += f", but for {self._damaged:,} damaged ones with all behind them"
         say_unreadable(self._count, [str(error) for error in self._errors], what)
 
 

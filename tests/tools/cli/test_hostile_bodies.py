@@ -15,6 +15,9 @@ import trio
 
 from pyrmq_core import Client, Message
 from pyrmq_core.blocking import EmbeddedCluster, Producer
+from pyrmq_core.errors import RecordError
+from pyrmq_core.protocol.messages.readable import UnreadableRecord
+from pyrmq_core.tools.cli.export import Undecodable
 from tests.support.commands import ended, started
 from tests.support.raw_send_backs import send
 from tests.support.terminal import Terminal
@@ -126,3 +129,17 @@ def test_the_newest_match_comes_first_whatever_it_unpacks_to(terminal: Terminal)
     for condition in (("--contains", '"n": 1'), ("--where", "json.n == 1")):
         result = terminal.run("search", "Large", "--since", "1h", *condition, *newest)
         assert (result.exit_code, result.stdout) == (0, f"{LARGE - 1}\n")
+
+
+@pytest.mark.parametrize("choice", ["fail", "keep"])
+def test_a_damaged_head_is_neither_kept_nor_the_only_loss(choice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    undecodable, error = Undecodable(choice), RecordError("byte 0 begins no record")
+    assert undecodable.message(UnreadableRecord(error, 0)) is None
+    if choice == "fail":
+        with pytest.raises(RecordError):
+            undecodable.end("a.csv")
+        assert "not in a.csv, nor are the offsets that are not read: 1" in error.__notes__[0]
+    else:
+        undecodable.end("a.csv")
+        text = "kept as they are stored, but for 1 damaged ones with all behind them: 1"
+        assert text in capsys.readouterr().err
