@@ -12,7 +12,7 @@ from pyrmq_core.model import Permission
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.cli.confirmation import confirm, yes_option
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names, topic_names, users_topics
+from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names, cluster_option, topic_names, users_topics
 from pyrmq_core.tools.cli.servers import CommandGroup, SectionedCommand, run
 from pyrmq_core.tools.cli.settings import settings_of, show_table
 from pyrmq_core.tools.cli.tables import json_option, report, show
@@ -127,14 +127,7 @@ def settings(name: str, connection: Connection, as_json: bool) -> None:
     type=click.IntRange(1),
     help="The number of queues to write.",
 )
-@click.option(
-    "-c",
-    "--cluster",
-    "--clusterName",
-    "cluster",
-    help="Only brokers of this cluster; else all.",
-    shell_complete=cluster_names,
-)
+@cluster_option
 @click.option("-b", "--broker", help="Only the broker of this name.", shell_complete=broker_names)
 @click.option(
     "--perm", default="rw", show_default=True, type=click.Choice(tuple(PERMISSIONS)), help="To read, to write, or both."
@@ -194,14 +187,7 @@ def create(
 @topic.command()
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @connection_options
-@click.option(
-    "-c",
-    "--cluster",
-    "--clusterName",
-    "cluster",
-    help="Only brokers of this cluster; else all.",
-    shell_complete=cluster_names,
-)
+@cluster_option
 @yes_option
 @json_option
 def delete(name: str, connection: Connection, cluster: str | None, yes: bool, as_json: bool) -> None:

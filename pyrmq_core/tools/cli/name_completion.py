@@ -61,6 +61,10 @@ group_names = _names(_groups)
 broker_names = _names(_brokers)
 cluster_names = _names(_clusters)
 
+cluster_option = click.option(
+    "-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.", shell_complete=cluster_names
+)
+
 
 def _within_time(names_of: Callable[[Admin], Awaitable[Iterable[str]]], arguments: Mapping[str, Any]) -> list[str]:
     import trio

@@ -196,14 +196,12 @@ async def _search(
 
 
 @asynccontextmanager
-async def tools_consumer(connection: Connection) -> AsyncIterator[PullConsumer]:
+async def tools_consumer(connection: Connection, group: str = TOOLS_GROUP) -> AsyncIterator[PullConsumer]:
     from pyrmq_core import PullConsumer
 
     async with (
         connection.client() as client,
-        PullConsumer(
-            TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
-        ) as consumer,
+        PullConsumer(group, client=client, namespace=connection.namespace, timeout=connection.timeout) as consumer,
     ):
         yield consumer
 

@@ -130,14 +130,7 @@ def tail(
 
 
 async def _tail(connection: Connection, topic: str, wanted: Wanted, form: MessageLine) -> None:
-    from pyrmq_core import PullConsumer
-
-    async with (
-        connection.client() as client,
-        PullConsumer(
-            wanted.group or TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
-        ) as consumer,
-    ):
+    async with tools_consumer(connection, wanted.group or TOOLS_GROUP) as consumer:
         await tail_topic(consumer, topic, wanted, form)
 
 

@@ -20,7 +20,7 @@ from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.texts import Text, text_of
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import OffsetRange, TopicConfig
-from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic, is_system_group
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_topic
 from pyrmq_core.protocol.messages.payload import check_message
 from pyrmq_core.tools.web.change_log import DONE, FAILED, ChangeLog, LogEntry, Viewer
 from pyrmq_core.tools.web.look_ups import LookUps
@@ -31,6 +31,7 @@ from pyrmq_core.tools.web.prepared import Announced, Change, Form, Result, check
 from pyrmq_core.tools.web.rendering import link
 from pyrmq_core.tools.web.resends import Resends, number_of
 from pyrmq_core.tools.web.setting_changes import (
+    check_users_group,
     create_commands,
     group_change,
     group_command,
@@ -170,8 +171,7 @@ class Changes:
         group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
         check_group(group)
         check_topic(topic)
-        if is_system_group(group):  # the page itself reads as TOOLS_CONSUMER
-            raise InvalidArgument(Text("group {group} is RocketMQ's own", group=group))
+        check_users_group(group)
         queue, zone = _queue(topic, form.get("queue", "").strip()), form_zone(form.get("zone", ""), UTC_ZONE)
         written = form.get("to", "").strip()
         to = _target(written, zone)
@@ -324,8 +324,7 @@ class Changes:
 
     async def _delete_group(self, group: str) -> Change:
         check_group(group)
-        if is_system_group(group):
-            raise InvalidArgument(Text("group {group} is RocketMQ's own", group=group))
+        check_users_group(group)
         members = (await self._admin.groups.describe(group, running_info=False)).members
         if members:
             values = {"group": group, "number": len(members)}

@@ -64,8 +64,7 @@ async def topic_change(admin: Admin, form: Form) -> Change:
 async def group_change(admin: Admin, form: Form) -> Change:
     """Prepares a group's creation, or a change of its settings. A setting without a value stays as it is."""
     group, cluster = form.get("group", "").strip(), form.get("cluster") or None
-    if is_system_group(group):
-        raise InvalidArgument(Text("group {group} is RocketMQ's own", group=group))
+    check_users_group(group)
     changes: dict[str, Any] = {
         "retry_max_times": _number(form, "retryMaxTimes"),
         "retry_queue_nums": _number(form, "retryQueueNums"),
@@ -82,6 +81,12 @@ async def group_change(admin: Admin, form: Form) -> Change:
 
     back = link("/group-settings", group=group)
     return _change(Text("group {group}", group=group), previews, group_settings, perform, back)
+
+
+def check_users_group(group: str) -> None:
+    """Raises `InvalidArgument` for RocketMQ's own groups, as one of which the page itself reads."""
+    if is_system_group(group):
+        raise InvalidArgument(Text("group {group} is RocketMQ's own", group=group))
 
 
 def _change(

@@ -27,7 +27,7 @@ from pyrmq_core.tools.cli.groups.rows import (
     progress_members,
     progress_row,
 )
-from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names, group_names, topic_names
+from pyrmq_core.tools.cli.name_completion import broker_names, cluster_option, group_names, topic_names
 from pyrmq_core.tools.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.tools.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 from pyrmq_core.tools.cli.times import age, instant, shown_time
@@ -46,10 +46,6 @@ SETTING_COLUMNS: Final = ("broker", "consumeEnable", "retryMaxTimes", "retryQueu
 
 # The number of repeats of --watch over which the rate of acknowledged messages is computed.
 LOOKS: Final = 10
-
-cluster_option = click.option(
-    "-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.", shell_complete=cluster_names
-)
 
 
 @click.group(cls=CommandGroup)

@@ -10,7 +10,7 @@ import click
 from pyrmq_core.network.log_lines import visible_text
 from pyrmq_core.tools.cli.admin import with_admin
 from pyrmq_core.tools.cli.connections import Connection
-from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names
+from pyrmq_core.tools.cli.name_completion import broker_names
 from pyrmq_core.tools.cli.tables import report, show
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 broker_option = click.option(
     "-b", "--broker", help="One broker, by name or address; else all.", shell_complete=broker_names
-)
-cluster_option = click.option(
-    "-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.", shell_complete=cluster_names
 )
 
 

@@ -10,7 +10,8 @@ import click
 from pyrmq_core.tools.cli.admin import with_admin
 from pyrmq_core.tools.cli.confirmation import confirm, yes_option
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.operation.access_changes import broker_option, change, cluster_option, show_gathered
+from pyrmq_core.tools.cli.name_completion import cluster_option
+from pyrmq_core.tools.cli.operation.access_changes import broker_option, change, show_gathered
 from pyrmq_core.tools.cli.servers import CommandGroup
 from pyrmq_core.tools.cli.tables import json_option
 from pyrmq_core.tools.cli.times import iso_time

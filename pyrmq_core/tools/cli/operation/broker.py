@@ -10,7 +10,7 @@ import click
 from pyrmq_core.tools.cli.admin import with_admin
 from pyrmq_core.tools.cli.confirmation import confirm, yes_option
 from pyrmq_core.tools.cli.connections import Connection, connection_options
-from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names
+from pyrmq_core.tools.cli.name_completion import broker_names, cluster_option
 from pyrmq_core.tools.cli.operation.server_groups import ServerGroup
 from pyrmq_core.tools.cli.settings import changed_option, chosen_settings, settings_of, show_table
 from pyrmq_core.tools.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
@@ -24,9 +24,6 @@ LIST_COLUMNS: Final = ("broker", "role", "address", "version", "in/s", "out/s", 
 UNUSED_TOPICS: Final = "unused-topics"
 CLEAN_UPS: Final = (UNUSED_TOPICS, "expired-queues", "expired-logs")
 
-cluster_option = click.option(
-    "-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.", shell_complete=cluster_names
-)
 id_option = click.option(
     "--id", "broker_id", default=0, show_default=True, type=click.IntRange(0), help="The broker's id; 0 is the master."
 )

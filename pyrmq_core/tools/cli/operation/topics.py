@@ -10,11 +10,11 @@ import click
 
 from pyrmq_core.model import Permission
 from pyrmq_core.network.log_lines import visible_text
-from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 from pyrmq_core.tools.cli.admin import PERMISSIONS, topic, with_admin
 from pyrmq_core.tools.cli.connections import Connection, connection_options
 from pyrmq_core.tools.cli.groups.rows import failed_text
-from pyrmq_core.tools.cli.name_completion import broker_names, cluster_names, topic_names
+from pyrmq_core.tools.cli.name_completion import broker_names, cluster_option, topic_names
+from pyrmq_core.tools.cli.search import tools_consumer
 from pyrmq_core.tools.cli.servers import run
 from pyrmq_core.tools.cli.tables import Watch, json_option, show, show_watched, text_of, watch_options
 from pyrmq_core.tools.cli.times import age, iso_time, shown_time
@@ -79,9 +79,7 @@ def _stats_rows(stats: TopicStats, written: Callable[[datetime | None], str | No
     help="Only at the broker of this name; else at all that have the topic.",
     shell_complete=broker_names,
 )
-@click.option(
-    "-c", "--cluster", "--clusterName", "cluster", help="Only at brokers of this cluster.", shell_complete=cluster_names
-)
+@cluster_option
 @json_option
 def perm(
     name: str, perm: str | None, connection: Connection, broker: str | None, cluster: str | None, as_json: bool
@@ -212,14 +210,7 @@ def schema(name: str, connection: Connection, sample: int, ddl: bool, as_json: b
         raise click.UsageError("--ddl and --json exclude each other")
 
     async def work() -> None:
-        from pyrmq_core import PullConsumer
-
-        async with (
-            connection.client() as client,
-            PullConsumer(
-                TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
-            ) as consumer,
-        ):
+        async with tools_consumer(connection) as consumer:
             body_schema = await consumer.infer_schema(name, sample=sample)
         if body_schema.is_cut:
             click.echo("the bodies have more names than columns are made for: the rest stays in the body", err=True)
