@@ -79,10 +79,10 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
         )
     lags = []
     for source in _sources(json.loads(progress.json)):
-        latest = source.latest or source.end
+        # A queue that no batch has read is only in the latest offset, which then has its first offset, too.
         lags += [
-            QueueLag(queue, offset, max(offset, latest.get(queue, offset)), source.rows_behind)
-            for queue, offset in source.end.items()
+            QueueLag(queue, offset, max(offset, source.latest.offsets.get(queue, offset)), source.rows_behind)
+            for queue, offset in {**source.latest.began, **source.end}.items()
         ]
     return sorted(lags, key=lambda queue_lag: queue_lag.queue)
 
@@ -144,7 +144,7 @@ def publish_quietly(connection: ConnectionOptions, group: str, offsets: Offsets)
 @dataclass(frozen=True, slots=True)
 class _Source:
     end: Offsets
-    latest: Offsets | None
+    latest: StreamOffset
     rows_behind: int | None
 
 
@@ -153,8 +153,7 @@ def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
         try:
             end = StreamOffset.from_json(_object(source.get("endOffset"))).offsets
             latest = _object(source.get("latestOffset") or "null")
-            offsets = StreamOffset.from_json(latest).offsets if latest else None
-            yield _Source(end, offsets, latest.get(ROWS_BEHIND))
+            yield _Source(end, StreamOffset.from_json(latest) if latest else StreamOffset(end), latest.get(ROWS_BEHIND))
         except InvalidCheckpoint:
             continue
 

@@ -176,7 +176,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Returns the end of every queue for Spark's progress and `lag`, or None before queues were looked up."""
         if self._latest is not None and self._latest_json is None:
-            self._latest_json = StreamOffset(self._latest.ends).to_json()
+            reached = {} if self._parsed is None else self._parsed[1]
+            unread = {queue: begin for queue, begin in self._chosen.items() if queue not in reached}
+            self._latest_json = StreamOffset(self._latest.ends, unread).to_json()
             if self._options.is_committed and (rows := self._rows_waiting(self._latest.ends)) is not None:
                 self._latest_json[ROWS_BEHIND] = rows
         return self._latest_json

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.broker.offsets import OffsetFound
-from pyrmq_spark import worker
+from pyrmq_spark import QueueLag, lag, worker
 from pyrmq_spark.source import RocketMQDataSource
 from pyrmq_spark.spark_errors import InvalidOption, RocketMQSparkError
 from pyrmq_spark.stream.latest_offsets import FLOOR_SECONDS
@@ -212,6 +213,22 @@ def test_new_queues_are_read_from_their_beginning(
     producer.send_batch([Message(topic, b"new")], queue=queue)
     wait_end(cluster, queue, 1)
     assert query.batch() == ["new"]
+
+
+def test_the_lag_has_a_queue_that_no_batch_has_read(
+    cluster: EmbeddedCluster, producer: Producer, admin: Admin, topic: str
+) -> None:
+    send(producer, cluster, topic, 0, 1)
+    query = Query(cluster, topic=topic, startingOffsets="earliest", minOffsetsPerTrigger=5, maxTriggerDelay="1h")
+    assert query.batch() == ["0"]
+    admin.create_topic(topic, queues=2)
+    queue = MessageQueue(topic, "broker-b", 1)
+    producer.send_batch([Message(topic, b"new")] * 3, queue=queue)
+    wait_end(cluster, queue, 3)
+    assert query.batch() == []
+    source = {"endOffset": query.offset, "latestOffset": query.reader.reportLatestOffset()}
+    progress = SimpleNamespace(progress=SimpleNamespace(json=json.dumps({"sources": [source]})))
+    assert QueueLag(queue, 0, 3) in lag(progress)  # type: ignore[arg-type]
 
 
 def test_a_pattern_finds_topics_that_come_later(
