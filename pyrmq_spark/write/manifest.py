@@ -63,7 +63,9 @@ def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None
     """
     manifest = worker.name_on_brokers(connection, options.manifest)
     if (connection, manifest) in _ensured:
-        return
+        if not _is_deleted(connection, options, manifest):
+            return
+        log.warning("%s is not there any more: if it was deleted, what was committed by it is forgotten", manifest)
     admin = worker.admin(connection)
     queues, home = _queues_by_broker(connection, manifest), admin.topics.order(manifest)
     filled = {name: number for name, number in queues.items() if number}
@@ -95,6 +97,19 @@ def ensure_manifest(connection: ConnectionOptions, options: SinkOptions) -> None
     _keep_name(connection, manifest, broker_name, queues)
     _keep_place(connection, options, broker_name)
     _ensured.add((connection, manifest))
+
+
+def _is_deleted(connection: ConnectionOptions, options: SinkOptions, manifest: str) -> bool:
+    """Returns whether the written topic has a route and the manifest has none.
+
+    Returns False while NameServers do not answer, or were restarted and have no routes yet.
+    """
+    topic = worker.name_on_brokers(connection, options.topic or "")
+    try:
+        return bool(_queues_by_broker(connection, topic)) and not _queues_by_broker(connection, manifest)
+    except RocketMQError as error:
+        log.warning("whether manifest %s is still there is not known: %s", manifest, error)
+        return False
 
 
 def _queues_by_broker(connection: ConnectionOptions, topic: str) -> dict[str, int]:

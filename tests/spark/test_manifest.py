@@ -341,6 +341,15 @@ def test_a_manifest_that_was_deleted_by_halves_is_made_again(
     assert "broker-b has no such topic: it is created there" in caplog.text
 
 
+def test_a_manifest_that_was_deleted_while_a_query_runs_is_made_again(
+    cluster: EmbeddedCluster, connection: ConnectionOptions, admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "committed as batch 0" in commit(connection, 0, written(connection, 0, 0, 10))
+    admin.delete_topic("orders-committed")
+    assert "committed as batch 1" in commit(connection, 1, written(connection, 1, 10, 10))
+    assert "orders-committed is not there any more" in caplog.text
+
+
 def test_a_batch_without_a_name_is_committed_once_over_a_lost_answer(
     cluster: EmbeddedCluster, connection: ConnectionOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
