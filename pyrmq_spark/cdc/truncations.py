@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
@@ -16,14 +16,22 @@ if TYPE_CHECKING:
 
 SOURCE: Final = "struct<db: string, `schema`: string, `table`: string>"
 MESSAGE: Final = (
-    "isDdl boolean, sql string, database string, `table` string, "
+    "isDdl boolean, type string, sql string, database string, `table` string, "
     f"op string, source {SOURCE}, payload struct<op: string, source: {SOURCE}>"
 )
-TRUNCATION: Final = re.compile(r"\s*TRUNCATE\b(?!.*\bPARTITION\b)", re.IGNORECASE | re.DOTALL)
-# Statements after which the table may have other rows than the messages say.
-OTHERS: Final = re.compile(
-    r"\s*(?:DROP\b|RENAME\b|TRUNCATE\b|ALTER\b.*\b(?:RENAME|MODIFY|CHANGE|CONVERT|PARTITION)\b)",
-    re.IGNORECASE | re.DOTALL,
+# Quoted names and texts, the marks around statements that only some servers run, and comments.
+QUOTED: Final = r"`[^`]*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+QUOTED_OR_COMMENT: Final = re.compile(
+    QUOTED + r"|/\*M?!\d*|/\*.*?\*/|\*/|--(?=\s|$)[^\n]*|#[^\n]*",
+    re.DOTALL,
+)
+PARENTHESES: Final = re.compile(r"\([^()]*\)")
+TRUNCATION: Final = re.compile(r"TRUNCATE\b(?!.*\bPARTITION\b)", re.IGNORECASE)
+# Statements after which the table still has the rows that the messages say.
+HARMLESS: Final = re.compile(
+    r"CREATE\b(?! OR REPLACE TABLE\b)|DROP (?:ONLINE |OFFLINE )?INDEX\b|ALTER\b(?!.*\b(?:RENAME(?! (?:INDEX|KEY)\b)"
+    r"|MODIFY|CHANGE|CONVERT|IGNORE|(?<!ADD )PARTITION|(?:DISCARD|IMPORT) TABLESPACE)\b)",
+    re.IGNORECASE,
 )
 
 
@@ -31,34 +39,48 @@ def truncated_at(messages: DataFrame, table: str, queues: Collection[object], ac
     """Returns the offset of the last truncation of a table in a batch of messages, or None if there is none.
 
     `queues` are the topic's queues that had messages so far. With several queues a truncation raises an error, since
-    its place among their changes is unknown. Another statement that changes rows without messages, such as a dropped
+    its place among their changes is unknown. Another statement that may change rows without messages, such as a dropped
     partition, raises an error unless `accept` has `statements`.
     """
     last: int | None = None
-    for topic, broker, queue, offset, statement in _statements(messages, table):
-        where = f"{topic}/{broker}/{queue}/{offset}"
+    for topic, broker, queue, offset, kind, statement in _statements(messages, table):
+        where, effect = f"{topic}/{broker}/{queue}/{offset}", effect_of(statement, kind)
         with as_spark_error("cdc"):
-            if TRUNCATION.match(statement) and len(queues) > 1:
+            if effect == "truncated" and len(queues) > 1:
                 raise UnorderedChanges(
                     f"the truncation at {where} has no order among the changes in {len(queues)} queues: write the "
                     "table into one queue, or make it anew from a snapshot"
                 )
-            if not TRUNCATION.match(statement) and OTHERS.match(statement) and "statements" not in accept:
+            if effect == "unknown" and "statements" not in accept:
                 raise UnfitCapture(
-                    f"the statement at {where} changes rows without messages: {statement[:80]!r}. Make the table anew "
-                    "from a snapshot, or pass it with accept='statements'"
+                    f"the statement at {where} may change rows without messages: {statement[:80]!r}. Make the table "
+                    "anew from a snapshot, or pass it with accept='statements'"
                 )
-        if TRUNCATION.match(statement):
+        if effect == "truncated":
             last = max(last or 0, offset)
     return last
 
 
-def _statements(messages: DataFrame, table: str) -> list[tuple[str, str, int, int, str]]:
+def effect_of(statement: str, kind: str | None) -> Literal["truncated", "none", "unknown"]:
+    """Returns what a statement does to the rows of its table. `kind` is Canal's type of it.
+
+    Canal's type is that of the statement's first part. So it shows that rows are removed, and not that they stay.
+    """
+    words = QUOTED_OR_COMMENT.sub(lambda part: "x" if part[0][0] in "`'\"" else " ", statement)
+    while (shorter := PARENTHESES.sub(" ", words)) != words:
+        words = shorter
+    words = " ".join(words.split())
+    if kind == "TRUNCATE" or TRUNCATION.match(words):
+        return "truncated"
+    return "none" if kind not in ("ERASE", "RENAME") and HARMLESS.match(words) else "unknown"
+
+
+def _statements(messages: DataFrame, table: str) -> list[tuple[str, str, int, int, str, str]]:
     read = messages.select(*PLACE, F.from_json(F.col("body").cast("string"), MESSAGE).alias("m"))
     source, op = F.coalesce("m.payload.source", "m.source"), F.coalesce("m.payload.op", "m.op")
     is_own = F.when(F.col("m.isDdl"), is_table(table, F.col("m.database"), F.col("m.table"))).otherwise(
         is_table(table, source["db"], source["table"], source["schema"])
     )
-    statement = F.when(F.col("m.isDdl"), F.col("m.sql")).when(op == "t", "TRUNCATE")
-    rows = read.where(is_own & statement.isNotNull()).select(*PLACE, statement.alias("statement"))
-    return [(row[0], row[1], row[2], row[3], row[4]) for row in rows.collect()]
+    statement = F.when(F.col("m.isDdl"), F.coalesce("m.sql", F.lit(""))).when(op == "t", "TRUNCATE")
+    rows = read.where(is_own & statement.isNotNull()).select(*PLACE, "m.type", statement.alias("statement"))
+    return [(row[0], row[1], row[2], row[3], row[4], row[5]) for row in rows.collect()]

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyrmq_spark import cdc
+from pyrmq_spark.cdc.truncations import effect_of
 from pyrmq_spark.spark_errors import RocketMQSparkError
 from tests.support.source_table import canal_message
 
@@ -93,10 +94,35 @@ def test_truncations_and_other_statements_of_canal(spark: SparkSession, tmp_path
         )
 
     assert keep(batch(spark, 0, inserted(1, 2))) == [1, 2]
-    assert keep(batch(spark, 1, inserted(3), statement("TRUNCATE customers"), inserted(4))) == [4]
+    assert keep(batch(spark, 1, inserted(3), statement("/* by x */ TRUNCATE customers"), inserted(4))) == [4]
     with pytest.raises(RocketMQSparkError, match=r"RMQ_UNFIT_CAPTURE.*t/b/0/4 .*DROP TABLE"):
         keep(batch(spark, 4, statement("DROP TABLE `customers`")))
-    assert keep(batch(spark, 4, statement("ALTER TABLE customers ADD INDEX (name)"), inserted(5))) == [4, 5]
+    assert keep(batch(spark, 4, statement("DROP INDEX i ON customers"), inserted(5))) == [4, 5]
     assert keep(batch(spark, 6, statement("DROP TABLE `customers`")), accept=["statements"]) == [4, 5]
     with pytest.raises(RocketMQSparkError, match=r"RMQ_UNORDERED_CHANGES.*the truncation at t/b/1/0"):
         keep(batch(spark, 0, statement("truncate table customers"), queue=1))
+
+
+@pytest.mark.parametrize(
+    ("effect", "kind", "sql"),
+    [
+        ("none", "DINDEX", "DROP INDEX i ON customers"),
+        ("none", "ALTER", "ALTER TABLE customers ADD COLUMN c int COMMENT 'rename'"),
+        ("none", "ALTER", "ALTER TABLE `change` ADD COLUMN c int -- then rename it"),
+        ("none", "ALTER", "ALTER TABLE customers RENAME INDEX i TO j, ADD CHECK ((c) > 1 OR modify)"),
+        ("none", "ALTER", "ALTER TABLE customers ADD  PARTITION (PARTITION p VALUES LESS THAN (9))"),
+        ("none", "CREATE", "/* x */ CREATE TABLE customers (id bigint)"),
+        ("truncated", "QUERY", "/* ApplicationName=DBeaver */ TRUNCATE TABLE customers"),
+        ("truncated", "QUERY", "-- x\n# y\ntruncate customers"),
+        ("truncated", "TRUNCATE", ""),
+        ("unknown", "QUERY", "/* x */ DROP TABLE customers"),
+        ("unknown", "ALTER", "-- x\nALTER TABLE customers MODIFY c int"),
+        ("unknown", "ALTER", "ALTER TABLE customers /*!50100 DROP PARTITION p */"),
+        ("unknown", "CINDEX", "ALTER TABLE customers ADD INDEX (a), COMMENT 'it''s \\' it', RENAME old"),
+        ("unknown", "CREATE", "CREATE OR REPLACE TABLE customers (id bigint)"),
+        ("unknown", "RENAME", ""),
+        ("unknown", "QUERY", "VANISH customers"),
+    ],
+)
+def test_a_statement_is_read_without_comments_and_quoted_texts(effect: str, kind: str, sql: str) -> None:
+    assert effect_of(sql, kind) == effect
