@@ -40,6 +40,8 @@ REMEDIES: Final = {
     "or declare string",
 }
 DECIMAL_WORD: Final = 'Decimal"'  # in the schema of a decimal of bytes: the end of DECIMAL and of VARIABLE_DECIMAL
+# The texts of defaults that Debezium writes for columns that are not null.
+DEFAULTS: Final = r"^(|false|-?0(\.0+)?(E-?\d+)?|1970-01-01Z?([ T]00:00:00(\.0+)?Z?)?|00:00:00(\.0+)?Z?)$"
 # Members outside of rows, or in values of several parts, that may be null, as `canal_rows.NULL_OUTSIDE`.
 NULL_OUTSIDE: Final = (
     "before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns", "snapshot", "db", "sequence",
@@ -142,10 +144,10 @@ def _may_be_of_index(row: Row, keys: Sequence[str]) -> Column:
 
     With REPLICA IDENTITY USING INDEX PostgreSQL reports only the index's columns of a deleted row.
     """
-    image = F.col("was")
 
     def is_zero(name: str) -> Column:
-        return image.getField(name).cast("string").isin("0", "", "false", "0.0", "0.00")
+        typed, written = (F.col(image).getField(name).cast("string").rlike(DEFAULTS) for image in ("was", "before"))
+        return typed | written
 
     of_keys = [F.coalesce(is_zero(name), F.lit(False)) for name in keys]
     others = [

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -209,6 +210,29 @@ def test_rows_of_debezium(spark: SparkSession) -> None:
         ("delete", 7, None, None),
     ]
     assert [row.statement for row in statements(frame).orderBy("queueOffset").collect()] == ["TRUNCATE", "DROP TABLE x"]
+
+
+def test_a_deleted_key_that_may_be_a_default_of_debezium(spark: SparkSession) -> None:
+    """With REPLICA IDENTITY USING INDEX Debezium writes the defaults of types for the columns outside of the index."""
+    row, _ = row_and_keys("small decimal(12,3), tiny decimal(20,9), day date, text string, at timestamp, id int", "id")
+    epoch = "1970-01-01T00:00:00Z"
+    zeros = {"small": "0.000", "tiny": "0.000000000", "day": "1970-01-01Z", "text": epoch, "at": epoch, "id": 3}
+    others = {
+        "small": "0.001",
+        "tiny": "0.000000001",
+        "day": "1970-01-02Z",
+        "text": "000",
+        "at": "1970-01-01T00:00:01Z",
+    }
+    bodies = [json.loads(debezium_message("d", before, None)) for before in (zeros, zeros | others)]
+    for body in bodies:
+        body["source"]["connector"] = "postgresql"
+    frame = messages(spark, map(json.dumps, bodies))
+    keys = [*others, "id"]
+    tables = (parsed_envelopes(frame, row, [key], table="shop.customers") for key in keys)
+    rows = [table.select(F.lit(key), "queueOffset", "fault") for key, table in zip(keys, tables, strict=True)]
+    refused = [(key, at) for key, at, fault in reduce(DataFrame.union, rows).collect() if fault and "of zeros" in fault]
+    assert sorted(refused) == sorted((key, 0) for key in others)
 
 
 NO_CHANGES: dict[Callable[..., DataFrame], list[str | None]] = {
