@@ -73,14 +73,12 @@ def check(frame: DataFrame, *, table: str | None = None, limit: int = 1000) -> l
 
     `frame` is a batch of messages with `body`, `topic`, `brokerName`, `queueId` and `queueOffset`, of which `limit` are
     read. With `table`, named as in `canal` and `debezium`, there is also a finding if no change is of this table, or if
-    the name fits several tables.
+    the name fits several tables. If no message of the sample is of this table, all messages are searched for one.
 
     A setting that makes a tool drop messages, such as those of truncations, cannot be found. The documentation's page
     on change data lists such settings.
     """
-    read = frame.select(*PLACE, F.col("body").cast("string").alias("body")).limit(limit)
-    read = read.select(*PLACE, "body", F.from_json("body", MESSAGE).alias("m")).select(*PLACE, *_parts())
-    queues = read.groupBy(*QUEUE).agg(*_aggregates(table)).collect()
+    queues = _parsed(frame.limit(limit)).groupBy(*QUEUE).agg(*_aggregates(table)).collect()
     places_by_setting = {name: sorted(row[name] for row in queues if row[name] is not None) for name in _conditions()}
     findings = [
         Finding(name, FAULTS[name][0], places[0], FAULTS[name][1])
@@ -94,13 +92,18 @@ def check(frame: DataFrame, *, table: str | None = None, limit: int = 1000) -> l
     ]
     findings += _of_several_queues(queues)
     names = sorted({name for row in queues for name in row["names"]})
-    if table and names and not any(row["has_own"] for row in queues):
+    if table and names and not any(row["has_own"] for row in queues) and _parsed(frame).where(_is_own(table)).isEmpty():
         findings.append(Finding("table", f"{NO_SUCH_TABLE}{', '.join(names)}", _place_of(queues[0]), True))
     own_names = sorted({name for row in queues for name in row["own_names"]})
     if table and len(own_names) > 1:
         fault = f"{SEVERAL_TABLES}{', '.join(own_names)}"
         findings.append(Finding("table", fault, _place_of(queues[0]), True))
     return findings
+
+
+def _parsed(frame: DataFrame) -> DataFrame:
+    read = frame.select(*PLACE, F.col("body").cast("string").alias("body"))
+    return read.select(*PLACE, "body", F.from_json("body", MESSAGE).alias("m")).select(*PLACE, *_parts())
 
 
 def _parts() -> list[Column]:
@@ -145,12 +148,7 @@ def _aggregates(table: str | None) -> list[Column]:
     op, source = F.col("op"), F.col("source")
     is_incremental = F.coalesce(source["snapshot"], F.lit("")) == "incremental"
     own_name = F.concat_ws(".", source["db"], source["schema"], source["table"])
-    is_own = F.lit(True)
-    if table:
-        of_debezium = is_table(table, source["db"], source["table"], source["schema"])
-        is_own = F.coalesce(of_debezium, F.lit(False)) | F.coalesce(
-            is_table(table, F.col("database"), F.col("table")), F.lit(False)
-        )
+    is_own = _is_own(table) if table else F.lit(True)
     name = F.coalesce(F.when(op.isin("c", "u", "d", "r"), own_name), F.col("canal_name"))
     return [
         *(F.min(F.when(condition, place)).alias(setting) for setting, condition in _conditions().items()),
@@ -163,6 +161,13 @@ def _aggregates(table: str | None) -> list[Column]:
         F.max(is_own).alias("has_own"),
         F.min(place).alias("first_place"),
     ]
+
+
+def _is_own(table: str) -> Column:
+    source = F.col("source")
+    of_debezium = is_table(table, source["db"], source["table"], source["schema"])
+    of_canal = is_table(table, F.col("database"), F.col("table"))
+    return F.coalesce(of_debezium, F.lit(False)) | F.coalesce(of_canal, F.lit(False))
 
 
 def _of_several_queues(queues: list[Row]) -> list[Finding]:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from pyspark.sql.types import StructType
 
-from pyrmq_spark.cdc import canal, debezium, statements
+from pyrmq_spark.cdc import canal, check, debezium, statements
 from pyrmq_spark.cdc.canal_rows import canal_rows, parsed_messages
 from pyrmq_spark.cdc.columns import row_and_keys
 from pyrmq_spark.cdc.debezium_rows import debezium_rows, parsed_envelopes
@@ -295,6 +295,14 @@ def test_what_is_no_change_ends_the_query_or_is_left_out(spark: SparkSession, re
         with pytest.raises(PySparkException, match=rf"RMQ_INVALID_CHANGE.*customers/b/0/1 {text}"):
             read(messages(spark, [GOOD[read], body])).collect()
     assert rows_of(read(messages(spark, bodies), corrupt="skip")) == [("insert", 2, None, "bob")]
+
+
+def test_a_table_that_a_sample_does_not_show_is_searched_for(spark: SparkSession) -> None:
+    other = canal_message([("c", None, ANN)], table="orders")
+    frame = messages(spark, [other, canal_message([("c", None, ANN)])])
+    assert [check(frame, table="shop.customers", limit=1), check(frame.limit(1), limit=1)] == [[], []]
+    (finding,) = check(frame, table="shop.customer", limit=1)
+    assert finding.fault.endswith("there are changes of: shop.orders")
 
 
 def test_a_schema_of_last_week(spark: SparkSession) -> None:
