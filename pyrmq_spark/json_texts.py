@@ -199,7 +199,7 @@ def shape_of(type_: str) -> Shape | None:
 def type_of(shape: Shape) -> str:
     match shape:
         case Struct(fields):
-            inner = [f"{_quoted(name)}: {type_of(own)}" for name, own in fields if own is not None]
+            inner = [f"{quoted(name)}: {type_of(own)}" for name, own in fields if own is not None]
             return f"struct<{', '.join(inner)}>"
         case Container(head, element):
             return f"{head}{type_of(element)}>"
@@ -221,9 +221,9 @@ def split_at_commas(ddl: str) -> Iterator[str]:
 def _fields(ddl: str) -> Iterator[tuple[str, str]]:
     for part in split_at_commas(ddl):
         if (field := FIELD.fullmatch(part)) is not None:
-            quoted, bare, type_ = field.groups()
-            yield bare or quoted.replace("``", "`"), type_
+            name_in_quotes, bare, type_ = field.groups()
+            yield bare or name_in_quotes.replace("``", "`"), type_
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

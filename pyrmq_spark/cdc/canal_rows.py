@@ -12,9 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 from pyspark.sql.types import StructType
 
 from pyrmq_spark.cdc.changes import COLUMNS, CORRUPT, PLACE, RECORD, Corrupt, changes_of, fault_at, is_table, refusal_of
-from pyrmq_spark.cdc.columns import Field, Row, quoted, row_and_keys, text_of
+from pyrmq_spark.cdc.columns import Field, Row, row_and_keys, text_of
 from pyrmq_spark.cdc.order import in_order
 from pyrmq_spark.cdc.table_names import with_named_table
+from pyrmq_spark.json_texts import quoted
 from pyrmq_spark.spark_errors import InvalidChange, LackingColumn
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from pyrmq_spark.json_texts import quoted, split_at_commas
 from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 
 # One column of a table's DDL: a name, bare or in backticks, and a type. Further words, such as NOT NULL, are ignored.
 COLUMN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))\s*[:\s]\s*(\S.*?)\s*", re.DOTALL)
 NO_TYPE: Final = re.compile(r"\s+(?:NOT\s+NULL|COMMENT\s|DEFAULT\s|GENERATED\s).*", re.DOTALL | re.IGNORECASE)
-QUOTED_OR_MARK: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[<>(),]")
 WORDS: Final = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "dec": "decimal"}
 WORDS_OF_TIMES: Final = {"timestamp_ltz": "timestamp", "numeric": "decimal", "real": "float"}
 
@@ -62,10 +62,6 @@ def ddl(row: Row) -> str:
     return ", ".join(f"{quoted(field.name)} {field.type}" for field in row)
 
 
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def text_of(row: Row) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in row)
 
@@ -74,22 +70,12 @@ def _fields(schema: str | StructType) -> Iterator[Field]:
     if isinstance(schema, StructType):
         yield from (Field(field.name, _type(field.dataType)) for field in schema)
         return
-    for part in _parts(schema):
+    for part in split_at_commas(schema):
         column = COLUMN.fullmatch(part)
         if column is None:
             raise InvalidOption(f"schema={schema!r} is no list of names and types: {part.strip()!r}")
         name_in_quotes, bare, words = column.groups()
         yield Field(bare or name_in_quotes.replace("``", "`"), NO_TYPE.sub("", f"{words} ").strip())
-
-
-def _parts(ddl: str) -> Iterator[str]:
-    start = depth = 0
-    for mark in QUOTED_OR_MARK.finditer(ddl):
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(mark[0], 0)
-        if mark[0] == "," and not depth:
-            yield ddl[start : mark.start()]
-            start = mark.end()
-    yield ddl[start:]
 
 
 def _type(data: DataType) -> str:

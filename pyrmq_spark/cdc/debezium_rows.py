@@ -19,7 +19,7 @@ from pyrmq_spark.cdc.changes import (
     is_without_schema,
     refusal_of,
 )
-from pyrmq_spark.cdc.columns import Row, ddl, quoted, row_and_keys, text_of
+from pyrmq_spark.cdc.columns import Row, ddl, row_and_keys, text_of
 from pyrmq_spark.cdc.debezium_faults import Unavailable, decimal_as_bytes, fault_of, lacking
 from pyrmq_spark.cdc.debezium_values import (
     AS_TEXT,
@@ -32,7 +32,7 @@ from pyrmq_spark.cdc.debezium_values import (
 )
 from pyrmq_spark.cdc.order import in_order
 from pyrmq_spark.cdc.table_names import with_named_table
-from pyrmq_spark.json_texts import has_numbers, is_number, with_marks, without_marks
+from pyrmq_spark.json_texts import has_numbers, is_number, quoted, with_marks, without_marks
 from pyrmq_spark.spark_errors import InvalidOption, as_spark_error
 
 if TYPE_CHECKING:

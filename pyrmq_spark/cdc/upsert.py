@@ -24,12 +24,13 @@ from pyspark.sql.types import StructType
 from pyrmq_core import line_logger
 from pyrmq_spark.cdc.canal_rows import canal_rows
 from pyrmq_spark.cdc.changes import PLACE
-from pyrmq_spark.cdc.columns import Field, Row, quoted, row_and_keys
+from pyrmq_spark.cdc.columns import Field, Row, row_and_keys
 from pyrmq_spark.cdc.debezium_rows import debezium_rows
 from pyrmq_spark.cdc.order import HINTS, KEY, QUEUE, ordered
 from pyrmq_spark.cdc.sample import NO_SUCH_TABLE, check
 from pyrmq_spark.cdc.table_names import is_all_there_is
 from pyrmq_spark.cdc.truncations import truncated_at
+from pyrmq_spark.json_texts import quoted
 from pyrmq_spark.spark_errors import InvalidOption, LackingColumn, MissingChanges, UnfitCapture, as_spark_error
 
 if TYPE_CHECKING:
