@@ -50,6 +50,9 @@ class RunningBroker:
                 for file in (broker.tables.topics.file, broker.tables.groups.file, broker.tables.modes.file):
                     if file.is_behind:
                         file.save()
+                if broker.store.failure:
+                    raise StoreError(broker.store.failure)
+                broker.store.flush()  # as in `keep_written`, no offset may outlive the messages before it
                 for path, table in rarely_written(broker).items():
                     if (text := table.unsaved()) is not None:
                         broker.store.files.save(path, text())

@@ -8,10 +8,15 @@ import pytest
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
+from pyrmq_core.servers.broker.store.disk.files import StoredFile
 from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
+from tests.servers.broker.pop.popping import pop
 from tests.servers.broker.serving import serving, until
 
 OFFSETS = "config/consumerOffset.json"
+NO_SYNC = dict.fromkeys(
+    ("flushIntervalCommitLog", "flushIntervalConsumeQueue", "flushConsumerOffsetInterval"), str(3_600_000)
+)
 
 
 async def test_offsets_whose_file_could_not_be_written_are_written_at_the_next_interval(
@@ -35,3 +40,31 @@ async def test_offsets_whose_file_could_not_be_written_are_written_at_the_next_i
         await until(lambda: bool(failed))
         await until((tmp_path / OFFSETS).exists)
         assert json.loads((tmp_path / OFFSETS).read_text())["offsetTable"] == {"T@G": {"0": 1}}
+
+
+async def test_a_stop_whose_sync_fails_writes_no_offset_of_pops_without_their_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing: list[str] = []
+    sync = ForgetfulFiles.sync
+
+    def sync_or_fail(files: ForgetfulFiles, path: str, file: StoredFile) -> None:
+        if failing:
+            raise StoreError(f"cannot sync {path}: Input/output error")
+        sync(files, path, file)
+
+    monkeypatch.setattr(ForgetfulFiles, "sync", sync_or_fail)
+    async with serving(tmp_path, **NO_SYNC) as served:
+        await served.send("T")
+        store = served.running.broker.store
+        store.flush()
+        assert len(await pop(served)) == 1
+        failing.append("from now on")
+        served.running.stop()
+        await served.ended.wait()
+        failing.clear()
+        assert isinstance(store.files, ForgetfulFiles)
+        store.files.power_cut()
+        store.files.close()
+    async with serving(tmp_path) as served:
+        assert len(await pop(served)) == 1
