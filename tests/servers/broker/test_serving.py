@@ -207,6 +207,15 @@ async def test_a_delayed_message_in_a_batch_is_never_stored_at_once(tmp_path: Pa
         assert await max_offset(served, "T") == 0
 
 
+async def test_dead_letters_with_delay_zero_are_sent_again_in_a_batch(tmp_path: Path) -> None:
+    items = encode_batch_body([BatchItem(0, b"1", b"DELAY\x010\x02")])
+    async with serving(tmp_path) as served:
+        answer = await served.ask(replace(message("T", items), batch=True).to_command())
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        (record,) = records(await served.pull("T"))
+        assert (record.body, decode_properties(record.properties)["DELAY"]) == (b"1", "0")
+
+
 @pytest.mark.parametrize("body", [b"\0\0\0\0" * 6, b"\0\0\0\x30" + b"\0" * 30, b"abc"])
 async def test_a_batch_that_cannot_be_read_is_refused_whole(tmp_path: Path, body: bytes) -> None:
     good = encode_batch_body([BatchItem(0, b"1", b"")])

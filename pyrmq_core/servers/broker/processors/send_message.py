@@ -302,12 +302,7 @@ class SendRequests:
             raise RequestRefused(
                 ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {message.topic}"
             )
-        if (
-            sys_flag & TRANSACTION_MASK
-            or is_prepared(properties)
-            or delay_level(properties) > 0
-            or is_timer(properties)
-        ):
+        if sys_flag & TRANSACTION_MASK or is_prepared(properties) or _is_delayed(properties):
             raise self.writer.illegal()
         whole = bool(self.topics.is_batch_topic(message.topic) and properties.get(UNIQ_KEY))
         if sys_flag & BATCH_RECORD and not whole:
@@ -372,7 +367,7 @@ class SendRequests:
                 ip = self.settings.config.advertised_ip
                 remark = f"the broker[{ip}] sending transaction message is forbidden"
                 raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
-            if any(name in properties for name in DELAYING):
+            if _is_delayed(properties):
                 raise self.writer.illegal("A message in a transaction cannot be delayed.")
             return True
         if sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
@@ -384,8 +379,7 @@ class SendRequests:
         if IN_ALL_DELAYS not in body or not any(name in body for name in DELAYS_INSIDE):
             return
         for member in pieces:
-            properties = decode_properties(decode_java_utf8(member.properties[SHORT.size :]))
-            if any(name in properties for name in DELAYING):
+            if _is_delayed(decode_properties(decode_java_utf8(member.properties[SHORT.size :]))):
                 raise self.writer.illegal("A message of a batch cannot be delayed; send it by itself.")
 
     def trace_text(self) -> str:
@@ -408,6 +402,10 @@ class SendRequests:
     def refused(self, refused: RequestRefused) -> Command:
         ext = {MSG_REGION: self.settings.config.region_id, TRACE_ON: self.trace_text()}
         return refusal(refused.code, str(refused), {} if refused.code == ResponseCode.SYSTEM_ERROR else ext)
+
+
+def _is_delayed(properties: dict[str, str]) -> bool:
+    return delay_level(properties) > 0 or is_timer(properties)
 
 
 def _no_topic(topic: str) -> RequestRefused:

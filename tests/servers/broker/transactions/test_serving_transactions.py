@@ -233,6 +233,15 @@ async def test_a_delayed_retry_of_an_old_client_is_no_half_message(tmp_path: Pat
         assert len(await stored(served, "SCHEDULE_TOPIC_XXXX")) == 1
 
 
+async def test_a_dead_letter_with_delay_zero_is_sent_again_in_a_transaction(tmp_path: Path) -> None:
+    async with quiet(tmp_path) as served:
+        sent = replace(message("T", properties=PREPARED + "DELAY\x010\x02", queue_id=2), sys_flag=4)
+        half = MessageStored.from_command(await served.ask(sent.to_command()))
+        assert await stored(served, "T", 2) == []
+        assert (await served.ask(end(half, COMMIT))).code == 0
+        assert len(await stored(served, "T", 2)) == 1
+
+
 async def test_a_half_message_is_resumed_by_its_place(tmp_path: Path) -> None:
     async with quiet(tmp_path) as served:
         half = await prepare(served)
