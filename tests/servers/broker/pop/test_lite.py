@@ -10,10 +10,11 @@ import pytest
 import trio
 
 from pyrmq_core.network import LateAnswer, Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import loads
 from pyrmq_core.protocol.messages.record import iterate_records
-from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
+from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic, UpdateTopic
 from pyrmq_core.protocol.requests.figures.lite_topics import (
     BrokerLiteInfo,
     GetBrokerLiteInfo,
@@ -35,7 +36,7 @@ from pyrmq_core.protocol.requests.pop.settle import AckMessage, ChangeInvisibleT
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.processors.pops.lite import LiteGroupRequests
 from pyrmq_core.servers.broker.processors.table import families_of
-from tests.servers.broker.serving import Served, serving
+from tests.servers.broker.serving import Served, serving, until
 
 ON = {"enableLmq": "true", "enableMultiDispatch": "true"}
 ADD, REMOVE, ALL, LEAVE = LiteAction
@@ -161,6 +162,23 @@ async def test_pops_are_refused_as_by_rocketmq(
         refused = await pop(served, **fields)  # type: ignore[arg-type]
         assert refused.code == code
         assert remark in (refused.remark or "")
+
+
+async def test_a_pop_that_was_held_is_checked_again(tmp_path: Path) -> None:
+    async with serving(tmp_path, **ON) as served:
+        await made(served)
+        assert await control(served, change(ADD, "a")) == (0, None)
+        answers: list[int] = []
+
+        async def wait() -> None:
+            answers.append((await pop(served, wait_ms=600_000)).code)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await until(lambda: served.running.broker.clients.held.count == 1)
+            await served.ask(DeleteTopic("T").to_command())
+            served.running.broker.clients.held.wake_all()
+        assert answers == [ResponseCode.TOPIC_NOT_EXIST]
 
 
 async def test_receipts_of_something_else_settle_nothing(tmp_path: Path) -> None:

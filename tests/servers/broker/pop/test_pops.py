@@ -226,7 +226,7 @@ async def test_a_pop_whose_client_is_gone_after_its_wake_wakes_the_next(tmp_path
         (pops,) = [family for family in families_of(broker) if isinstance(family, PopRequests)]
         peer, woken = cast("Peer", object()), list[LateAnswer]()
         header = pop_message("T", poll_time_ms=20_000)
-        attempt = partial(pops.take_again, header, PullFilter())
+        attempt = partial(pops.take_again, header, PullFilter(), peer)
         first, second = (HeldRequest(pops.reviver.waits, waiter_of(header), attempt, peer, 1, 20_000) for _ in range(2))
         first.wait(woken.append)
         second.wait(woken.append)

@@ -1,4 +1,4 @@
-"""Acknowledgements and extensions that arrive behind many pops are answered before the work of those pops."""
+"""Acknowledgements are answered before the pops in front of them, and requests that waited are checked again."""
 
 from collections.abc import Awaitable
 from pathlib import Path
@@ -7,11 +7,17 @@ from typing import cast
 import pytest
 import trio
 
+from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.network.connection.peer import PeerConnection
 from pyrmq_core.network.turns import AT_ONCE
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.group_admin import UpdateGroupForbidden
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, SubscriptionData
+from pyrmq_core.protocol.requests.broker.pull_message import PullMessage, PullSysFlag
+from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic
+from pyrmq_core.protocol.requests.pop.notification import AwaitMessage
 from pyrmq_core.protocol.requests.pop.pop_message import POLLING_TIMEOUT
 from pyrmq_core.protocol.requests.pop.settle import AckMessage, BatchAckMessage, ChangeInvisibleTime, ack_entries
 from pyrmq_core.servers.broker import clock
@@ -104,3 +110,45 @@ async def test_a_pop_is_checked_when_its_turn_comes(
             monkeypatch.setattr(clock, "now_ms", lambda: late)
         answer = await cast("Awaitable[Command]", waiting)
         assert answer.code == code
+
+
+HELD = {
+    "pull": PullMessage("G", "T", 0, 1, 32, int(PullSysFlag.SUSPEND), suspend_timeout_ms=600_000).to_command(),
+    "pop": pop_message(poll_time_ms=600_000).to_command(),
+    "notification": AwaitMessage("G", "T", -1, 600_000, 0).to_command(),
+}
+
+
+@pytest.mark.parametrize("change", ["group", "forbidden", "permission", "deletion"])
+@pytest.mark.parametrize("what", HELD)
+async def test_a_request_that_was_held_is_checked_again(tmp_path: Path, what: str, change: str) -> None:
+    member = HeartBeat("c", (), (ConsumerData("G", subscriptions=(SubscriptionData("T"),)),))
+    async with serving(tmp_path) as served:
+        await served.send("T")
+        assert len(await pop(served)) == 1
+        assert (await served.ask(member.to_command())).code == ResponseCode.SUCCESS
+        tables, held, answers = served.running.broker.tables, served.running.broker.clients.held, list[Command]()
+
+        async def ask() -> None:
+            answers.append(await served.ask(HELD[what]))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await until(lambda: held.count == 1)
+            match change:
+                case "group":
+                    tables.groups.put({"groupName": "G", "consumeEnable": False}, 0)
+                case "forbidden":
+                    await served.ask(UpdateGroupForbidden("G", "T", False).to_command())
+                case "permission":
+                    tables.topics.put(TopicConfig("T", 4, 4, Permission.WRITE), 0)
+                case _:
+                    await served.ask(DeleteTopic("T").to_command())
+            if change == "deletion":
+                held.wake_all()
+            else:
+                put(served, 1)
+        is_deleted = change == "deletion"
+        assert answers[0].code == (ResponseCode.TOPIC_NOT_EXIST if is_deleted else ResponseCode.NO_PERMISSION)
+        assert tables.offsets.committed("G", "T", 0) == (None if is_deleted else 1)
+        assert tables.offsets.pulled("G", "T", 0) in ((None,) if is_deleted else (None, 1))

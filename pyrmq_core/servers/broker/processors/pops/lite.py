@@ -119,7 +119,10 @@ class LiteGroupRequests:
         waits, size_bytes = self.pops.reviver.waits, held_bytes(request, None)
         if not waits.held.has_room(peer, size_bytes):
             return _answer(header, outcome, POLLING_FULL)
-        waiter, attempt = lite_waiter(header.client_id, header.consumer_group), partial(self._again, header, wanted)
+        waiter, attempt = (
+            lite_waiter(header.client_id, header.consumer_group),
+            partial(self._again, header, wanted, peer),
+        )
         pass_on = partial(self._pass_on, header)
         return HeldRequest(
             waits, waiter, attempt, peer, size_bytes, left_ms, is_ready=outcome.has_moved, pass_on=pass_on
@@ -131,9 +134,11 @@ class LiteGroupRequests:
         for queue in () if client is None else self.clients.marked(client):
             self.clients.ready(queue, header.consumer_group)
 
-    async def _again(self, header: PopLiteMessage, wanted: PopMessage, is_over: bool) -> Command | None:
+    async def _again(self, header: PopLiteMessage, wanted: PopMessage, peer: Peer, is_over: bool) -> Command | None:
         while True:
             await self.pops.reviver.waits.turns.take()
+            if (refused := self._refuse(header, wanted, peer)) is not None:
+                return refused
             outcome = self._take(header, wanted)
             if outcome.queues or (is_over and not outcome.has_moved):
                 return _answer(header, outcome, POLLING_TIMEOUT)

@@ -56,9 +56,11 @@ class NotificationRequests:
         if not waits.held.has_room(peer, size_bytes):
             return MessageAwaited(has_message=False, polling_full=True).to_command()
         waiter = waiter_of(header, takes=False)
-        return HeldRequest(waits, waiter, partial(self._look_again, header), peer, size_bytes, left_ms)
+        return HeldRequest(waits, waiter, partial(self._look_again, header, peer), peer, size_bytes, left_ms)
 
-    async def _look_again(self, header: AwaitMessage, is_over: bool) -> Command | None:
+    async def _look_again(self, header: AwaitMessage, peer: Peer, is_over: bool) -> Command | None:
+        if (refused := self._refuse(header, peer)) is not None:
+            return refused
         has_message = self.has_message(header)
         is_over = is_over or not header.order  # an ordered one keeps waiting while the queue is locked
         return MessageAwaited(has_message).to_command() if has_message or is_over else None

@@ -166,17 +166,19 @@ class PopRequests:
         if not self.reviver.waits.held.has_room(peer, size_bytes):
             return self.answer(header, outcome, POLLING_FULL).to_command()
         left_ms = min(ends_ms - now_ms, header.poll_time_ms)  # the client's clock may be ahead
-        waits, attempt = self.reviver.waits, partial(self.take_again, header, chosen)
+        waits, attempt = self.reviver.waits, partial(self.take_again, header, chosen, peer)
         codes, is_ready = chosen.tags_codes, outcome.has_moved
         return HeldRequest(waits, waiter_of(header), attempt, peer, size_bytes, left_ms, codes=codes, is_ready=is_ready)
 
-    async def take_again(self, header: PopMessage, chosen: PullFilter, is_over: bool) -> Command | None:
+    async def take_again(self, header: PopMessage, chosen: PullFilter, peer: Peer, is_over: bool) -> Command | None:
         """Returns the answer to a waiting pop, or None if there is still no message that its filter `chosen` selects.
 
         With `is_over` its waiting time has passed, and an empty answer is returned instead of None.
         """
         while True:
             await self.reviver.waits.turns.take()
+            if (refused := self.refuse(header, peer)) is not None:
+                return refused
             outcome = self.take(header, chosen, clock.now_ms())
             if outcome.queues or (is_over and not outcome.has_moved):
                 answer = self.finish(header, outcome)

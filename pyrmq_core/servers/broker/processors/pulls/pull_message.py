@@ -77,11 +77,8 @@ class PullRequests:
 
     def pull(self, request: Command, peer: Peer) -> Answer:
         header = PullMessage.from_command(request)
-        refused = self._refuse(header, request, peer)
-        if refused is not None:
-            return refused
-        parent = replace(header, topic=owner_topic(header.topic)) if is_lite_queue(header.topic) else header
-        chosen = self.filters.filter_of(parent)
+        refused = None if self.settings.config.keeps_lite_queues else lite_refusal(request, NO_LITE_QUEUES)
+        chosen = refused or self._allowed(header, request.code, peer)
         if isinstance(chosen, Command):
             return chosen
         if (read := queue_topic(request, header.topic)) is not header.topic:
@@ -95,12 +92,20 @@ class PullRequests:
             size_bytes = held_bytes(request, chosen.tags_codes)
             if self.held.has_room(peer, size_bytes):
                 if answer.code == ResponseCode.PULL_NOT_FOUND:
-                    return _HeldPull(self, header, chosen, peer, size_bytes)
+                    return _HeldPull(self, header, request.code, chosen, peer, size_bytes)
                 if is_unmoved(self.settings.config, answer, header.queue_offset):
-                    return self._wait_for_copy(header, chosen, peer, size_bytes)
+                    return self._wait_for_copy(header, request.code, peer, size_bytes)
         return answer
 
-    async def _wait_for_copy(self, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int) -> Command:
+    def _allowed(self, header: PullMessage, code: int, peer: Peer) -> PullFilter | Command:
+        """Returns the filter of a pull, or a refusal. A held pull is checked again when it is woken, as in RocketMQ."""
+        refused = self._refuse(header, code, peer)
+        if refused is not None:
+            return refused
+        is_lite = is_lite_queue(header.topic)
+        return self.filters.filter_of(replace(header, topic=owner_topic(header.topic)) if is_lite else header)
+
+    async def _wait_for_copy(self, header: PullMessage, code: int, peer: Peer, size_bytes: int) -> Command:
         """Waits a short time for this slave to copy the message at the pull's offset. Returns the pull's answer."""
         key, held_ms = (header.topic, header.queue_id), self.settings.config.short_polling_time_mills
         end = trio.current_time() + min(max(header.suspend_timeout_ms, 0), held_ms) / MILLISECONDS
@@ -111,6 +116,9 @@ class PullRequests:
             if low <= header.queue_offset < high:
                 break
         await peer.connection.wait_answer_turn()
+        chosen = self._allowed(header, code, peer)
+        if isinstance(chosen, Command):
+            return chosen
         return self._moved(header, peer, None) or self._look(header, chosen)
 
     def _look(self, header: PullMessage, chosen: PullFilter) -> Command:
@@ -177,14 +185,11 @@ class PullRequests:
             return ResponseCode.PULL_RETRY_IMMEDIATELY
         return CODES[result.status]
 
-    def _refuse(self, header: PullMessage, request: Command, peer: Peer) -> Command | None:
+    def _refuse(self, header: PullMessage, code: int, peer: Peer) -> Command | None:
         config = self.settings.config
-        refused = None if config.keeps_lite_queues else lite_refusal(request, NO_LITE_QUEUES)
-        if refused is not None:
-            return refused
         if not config.broker_permission & READ:
             return forbidden(f"the broker[{config.advertised_ip}] pulling message is forbidden", 1)
-        if request.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+        if code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
             return forbidden(f"the broker[{config.advertised_ip}] for lite pull consumer is forbidden", 1)
         group = self.groups.find(header.consumer_group, clock.now_ms())
         if group is None:
@@ -215,15 +220,15 @@ class PullRequests:
 class _HeldPull(LateAnswer):
     """The answer to a waiting pull, which reads the store when the connection can send it."""
 
-    __slots__ = ("_chosen", "_ends", "_header", "_held", "_peer", "_pulls", "_size_bytes")
+    __slots__ = ("_chosen", "_code", "_ends", "_header", "_held", "_peer", "_pulls", "_size_bytes")
 
     def __init__(
-        self, pulls: PullRequests, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int
+        self, pulls: PullRequests, header: PullMessage, code: int, chosen: PullFilter, peer: Peer, size_bytes: int
     ) -> None:
         config = pulls.settings.config
         timeout_ms = header.suspend_timeout_ms if config.long_polling_enable else config.short_polling_time_mills
         self._ends = trio.current_time() + min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS
-        self._pulls, self._header, self._chosen = pulls, header, chosen
+        self._pulls, self._header, self._code, self._chosen = pulls, header, code, chosen
         self._peer, self._size_bytes = peer, size_bytes
         self._held: HeldPull | None = None
 
@@ -245,10 +250,13 @@ class _HeldPull(LateAnswer):
             self._pulls.held.drop(self._held)
 
     async def make(self) -> Command:
-        pulls, peer, chosen, nothing = self._pulls, self._peer, self._chosen, None
+        pulls, peer, nothing = self._pulls, self._peer, None
         while True:
             header = self._header
             await peer.connection.wait_answer_turn()
+            chosen = pulls._allowed(header, self._code, peer)
+            if isinstance(chosen, Command):
+                return chosen
             answer = pulls._moved(header, peer, None) or pulls._look(header, chosen)
             if answer.code == ResponseCode.PULL_NOT_FOUND and nothing is not None:
                 return nothing
