@@ -183,6 +183,11 @@ async def test_number_and_bytes_are_bounded_for_all_and_for_each_connection() ->
     assert (held.count, held.has_room(A, 60)) == (0, True)
 
 
+def test_a_connection_that_may_hold_none_holds_no_first_one() -> None:
+    held = HeldPulls(HeldLimits(pulls=3, pulls_of_connection=0, held_bytes=100, bytes_of_connection=60))
+    assert not held.has_room(A, 1)
+
+
 def test_a_held_request_counts_with_all_it_brings() -> None:
     bare = held_bytes(Command(11), None)
     assert held_bytes(Command(11, {"subscription": "x" * 1000}), None) >= bare + 1000

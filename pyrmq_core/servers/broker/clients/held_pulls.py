@@ -179,11 +179,7 @@ class HeldPulls:
         limits, every = self._limits, self._all
         if every.pulls >= limits.pulls or every.held_bytes + size_bytes > limits.held_bytes:
             return False
-        own = self._of_peers.get(peer)
-        return size_bytes <= limits.bytes_of_connection if own is None else self._fits(own, size_bytes)
-
-    def _fits(self, own: _Amount, size_bytes: int) -> bool:
-        limits = self._limits
+        own = self._of_peers.get(peer) or _Amount()
         return own.pulls < limits.pulls_of_connection and own.held_bytes + size_bytes <= limits.bytes_of_connection
 
     def _drop_if_empty(self, key: QueueKey, queue: _Queue) -> None:
