@@ -104,6 +104,11 @@ def test_a_value_that_cannot_be_is_refused_by_name(name: str, value: str) -> Non
         BrokerConfig().with_settings({name: value})
 
 
+def test_a_slave_may_have_any_id_that_is_a_long() -> None:
+    largest = {"brokerRole": "SLAVE", "brokerId": str(2**63 - 1)}
+    assert BrokerConfig().with_settings(largest).broker_id == 2**63 - 1
+
+
 @pytest.mark.parametrize(("name", "default"), [(name, int(default)) for name, default in NUMBERS])
 def test_every_number_has_a_greatest_one_and_a_wait_between_rounds(name: str, default: int) -> None:
     most = RANGES.get(name, ANY).most

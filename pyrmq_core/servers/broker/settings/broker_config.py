@@ -66,7 +66,6 @@ SLAVE: Final = "SLAVE"
 ROLES: Final = (ASYNC_MASTER, SYNC_MASTER, SLAVE)
 # The id of a master (common/MixAll.java). Its slaves have greater ids.
 MASTER_ID: Final = 0
-MAX_BROKER_ID: Final = 2**63 - 1
 
 
 def named(name: str, default: Any) -> Any:
@@ -411,7 +410,7 @@ def check_role(role: str, broker_id: int, ha_master_address: str) -> None:
         raise InvalidArgument(f"brokerRole is {role!r}; {', '.join(ROLES)} exist")
     if role != SLAVE and broker_id != MASTER_ID:
         raise InvalidArgument(f"brokerId is {broker_id} and brokerRole {role}: a master has brokerId=0")
-    if role == SLAVE and not MASTER_ID < broker_id <= MAX_BROKER_ID:
+    if role == SLAVE and broker_id <= MASTER_ID:
         raise InvalidArgument(
             f"brokerId is {broker_id} and brokerRole {role}: a slave has a brokerId of 1 or more, of its own"
         )

@@ -84,6 +84,7 @@ class Range(NamedTuple):
 
 
 RANGES: Final[Mapping[str, Range]] = {
+    "brokerId": Range(0, MAX_LONG),
     "brokerPermission": Range(0, 7),  # the sum of READ 4, WRITE 2 and INHERIT 1 (common/constant/PermName.java)
     "listenPort": Range(0, 65_535),
     "metricsPromExporterPort": Range(0, 65_535),
