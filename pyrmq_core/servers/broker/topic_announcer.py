@@ -26,7 +26,7 @@ class TopicAnnouncer:
 
         The announcement continues if the caller is cancelled. The topics' file is written in the background, or with
         `behind_file` before the announcement. If that write fails, this raises `StoreError`, and the next registration
-        announces the topics.
+        announces the topics. It also raises `StoreError` if the broker stops meanwhile.
         """
         for topic in topics:
             self.topics.put(topic, clock.now_ms())
@@ -40,7 +40,11 @@ class TopicAnnouncer:
                 await self.registration.announce()
             except StoreError as error:
                 failures.append(error)
-            announced.set()
+            except trio.Cancelled:
+                failures.append(StoreError("the broker stopped before it announced its topics"))
+                raise
+            finally:
+                announced.set()
 
         self.nursery.start_soon(announce)
         await announced.wait()

@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import trio
 
 from pyrmq_core.errors import StoreError
+from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
+from pyrmq_core.servers.broker.processors.topics_and_groups import make_topics
 from pyrmq_core.servers.broker.store.disk.files import StoredFile
 from pyrmq_core.servers.embedded.forgetful_files import ForgetfulFiles
 from tests.servers.broker.pop.popping import pop
@@ -40,6 +43,17 @@ async def test_offsets_whose_file_could_not_be_written_are_written_at_the_next_i
         await until(lambda: bool(failed))
         await until((tmp_path / OFFSETS).exists)
         assert json.loads((tmp_path / OFFSETS).read_text())["offsetTable"] == {"T@G": {"0": 1}}
+
+
+async def test_topics_that_are_made_while_the_broker_stops_end_with_an_error(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, trio.open_nursery() as nursery:
+
+        async def make() -> None:
+            with trio.fail_after(60), pytest.raises(StoreError, match="the broker stopped before"):
+                await make_topics(served.running.broker, [TopicConfig("T", 4, 4, 6)])
+
+        nursery.start_soon(make)
+        served.running.stop()
 
 
 async def test_a_stop_whose_sync_fails_writes_no_offset_of_pops_without_their_checkpoints(
