@@ -245,6 +245,17 @@ async def test_a_retry_comes_again_and_ends_among_the_dead_letters(tmp_path: Pat
         assert [record.body for record in records(await served.pull("%DLQ%G"))] == [b"hard", b"own"]
 
 
+async def test_a_dead_letter_that_is_refused_is_not_counted(tmp_path: Path) -> None:
+    async with serving(tmp_path, metricsExporterType="PROM", metricsPromExporterPort="0") as served:
+        dead = replace(message("%RETRY%G"), reconsume_times=3, max_reconsume_times=2)
+        assert (await served.ask(replace(dead, body=b"").to_command())).code == ResponseCode.SYSTEM_ERROR
+        assert (await served.ask(dead.to_command())).code == ResponseCode.SUCCESS
+        measures = served.running.broker.counts.measures
+        assert measures is not None
+        (family,) = (each for each in measures.families() if each.name == "rocketmq_send_to_dlq_messages_total")
+        assert [sample.value for sample in family.samples] == [1]
+
+
 async def test_a_group_is_notified_of_its_members(tmp_path: Path) -> None:
     subscription = SubscriptionData("T", sub_version=1)
     reported: list[str] = []

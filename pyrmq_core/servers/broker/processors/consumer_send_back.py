@@ -144,8 +144,7 @@ class SendBackRequests:
         if (message.reconsume_times or 0) <= tries and not self.locks.is_locked(name, clock.running_ms()):
             return None
         properties.pop(DELAY, None)
-        origin_topic = properties[DLQ_ORIGIN_TOPIC] = properties.get(RETRY_TOPIC, message.topic)
-        self.counts.note_dead(origin_topic, name)
+        properties[DLQ_ORIGIN_TOPIC] = properties.get(RETRY_TOPIC, message.topic)
         if origin := properties.get(ORIGIN_MESSAGE_ID):
             properties[DLQ_ORIGIN_MESSAGE_ID] = origin
         return TopicConfig(DLQ_PREFIX + name, DLQ_QUEUES, DLQ_QUEUES, READ_WRITE)

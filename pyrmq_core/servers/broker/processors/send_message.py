@@ -20,10 +20,11 @@ from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.lite_topics import OFFSETS, QUEUES, lite_queue_name
 from pyrmq_core.protocol.messages.message_id import offset_msg_ids
-from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, HALF_TOPIC, REVIVE_PREFIX, is_retry_topic
+from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, HALF_TOPIC, RETRY_PREFIX, REVIVE_PREFIX, is_retry_topic
 from pyrmq_core.protocol.messages.properties import (
     CLUSTER,
     DELAY,
+    DLQ_ORIGIN_TOPIC,
     INNER_BASE,
     INNER_NUM,
     LITE_TOPIC,
@@ -150,7 +151,7 @@ class SendRequests:
             )
 
     async def _retry(self, message: SendMessage, peer: Peer, version: int) -> Command | None:
-        properties = decode_properties(message.properties or "")
+        group, properties = message.topic.removeprefix(RETRY_PREFIX), decode_properties(message.properties or "")
         try:
             dead_letters = self.retries.divert(message, version, properties)
             if dead_letters is not None:
@@ -160,7 +161,10 @@ class SendRequests:
                 message = replace(message, topic=dead_letters.topic, queue_id=0, properties=text)
         except RequestRefused as refused:
             return self.refused(refused)
-        return await self._create_and_store(message, peer)
+        answer = await self._create_and_store(message, peer)
+        if dead_letters is not None and answer is not None and "msgId" in answer.ext:  # it is stored
+            self.writer.counts.note_dead(properties[DLQ_ORIGIN_TOPIC], group)
+        return answer
 
     async def _create_and_store(self, message: SendMessage, peer: Peer) -> Command | None:
         try:
