@@ -256,6 +256,17 @@ async def test_a_dead_letter_that_is_refused_is_not_counted(tmp_path: Path) -> N
         assert [sample.value for sample in family.samples] == [1]
 
 
+async def test_a_topic_without_write_queues_takes_no_message_for_any_queue(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        served.running.broker.tables.topics.put(TopicConfig("T", 4, 0, 6), 0)
+        answer = await served.send("T", queue_id=-1)
+        assert (answer.code, "topic[T] has no write queue" in (answer.remark or "")) == (
+            ResponseCode.SYSTEM_ERROR,
+            True,
+        )
+        assert await max_offset(served, "T") == 0
+
+
 async def test_a_group_is_notified_of_its_members(tmp_path: Path) -> None:
     subscription = SubscriptionData("T", sub_version=1)
     reported: list[str] = []

@@ -419,7 +419,10 @@ def _no_topic(topic: str) -> RequestRefused:
 def queue_of_send(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
     """Returns the queue that the sender chose, or a random one. Raises `RequestRefused` if the topic lacks it."""
     if message.queue_id < 0:
-        return random.randrange(topic.write_queue_nums) if topic.write_queue_nums > 0 else 0
+        if topic.write_queue_nums <= 0:
+            remark = f"java.lang.ArithmeticException: / by zero; topic[{topic.topic}] has no write queue"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        return random.randrange(topic.write_queue_nums)
     if message.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,
