@@ -13,7 +13,7 @@ from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.requests.pop.notification import AwaitMessage, GetPollingInfo
 from pyrmq_core.protocol.requests.pop.pop_message import PopMessage
 from pyrmq_core.servers.broker.clients.held_pulls import MILLISECONDS, HeldPull
-from pyrmq_core.servers.broker.pop.waits import PopWaits, Waiter
+from pyrmq_core.servers.broker.pop.waits import MANY_QUEUES, PopWaits, Waiter
 from pyrmq_core.servers.broker.processors.handlers import Answer
 from pyrmq_core.servers.broker.processors.put_message import RequestRefused
 
@@ -83,14 +83,19 @@ class HeldRequest(LateAnswer):
             raise
 
 
-def in_turn(waits: PopWaits, peer: Peer, take: Callable[[], Answer]) -> Answer:
-    """Returns the result of `take`, the work of a pop. Calls it at once, or after the pops that wait already."""
-    return take() if waits.turns.take_nowait() else _take_later(waits, peer, take)
+def in_turn(waits: PopWaits, peer: Peer, take: Callable[[], Answer], queues: int = 1) -> Answer:
+    """Returns the result of `take`, the work of a pop from `queues` queues.
+
+    Calls it at once, or after the pops that wait already.
+    """
+    at_once = queues <= MANY_QUEUES and waits.turns.take_nowait()
+    return take() if at_once else take_later(waits, peer, take, queues)
 
 
-async def _take_later(waits: PopWaits, peer: Peer, take: Callable[[], Answer]) -> Command | None:
+async def take_later(waits: PopWaits, peer: Peer, take: Callable[[], Answer], queues: int) -> Command | None:
+    """Returns the result of `take`, once its turn has come."""
     await peer.connection.wait_answer_turn()
-    await waits.turns.take()
+    await waits.take_turn(queues)
     answer = take()
     return answer if answer is None or isinstance(answer, Command) else await answer
 

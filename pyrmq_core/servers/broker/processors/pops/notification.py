@@ -17,10 +17,16 @@ from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2, pop_ret
 from pyrmq_core.servers.broker import clock
 from pyrmq_core.servers.broker.clients.held_pulls import held_bytes
 from pyrmq_core.servers.broker.pop.reviver import Reviver
+from pyrmq_core.servers.broker.pop.waits import MANY_QUEUES
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handlers
 from pyrmq_core.servers.broker.processors.name_rules import checked, group_fault, topic_fault
-from pyrmq_core.servers.broker.processors.pops.held import HeldRequest, waiter_of
-from pyrmq_core.servers.broker.processors.pops.pop_message import ENDS_SOON_MS, broker_refusal, popping_refusal
+from pyrmq_core.servers.broker.processors.pops.held import HeldRequest, take_later, waiter_of
+from pyrmq_core.servers.broker.processors.pops.pop_message import (
+    ENDS_SOON_MS,
+    broker_refusal,
+    popping_refusal,
+    queues_of,
+)
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
 from pyrmq_core.servers.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.servers.broker.tables.subscription_groups import GroupTable
@@ -45,7 +51,11 @@ class NotificationRequests:
         }
 
     def notify(self, request: Command, peer: Peer) -> Answer:
-        header, now_ms = AwaitMessage.from_command(request), clock.now_ms()
+        header = AwaitMessage.from_command(request)
+        begin, queues = partial(self._begin, request, header, clock.now_ms(), peer), queues_of(self.topics, header)
+        return begin() if queues <= MANY_QUEUES else take_later(self.reviver.waits, peer, begin, queues)
+
+    def _begin(self, request: Command, header: AwaitMessage, now_ms: int, peer: Peer) -> Answer:
         if (refused := self._refuse(header, peer)) is not None:
             return refused
         left_ms = min((header.born_time_ms or now_ms) + header.poll_time_ms - now_ms, header.poll_time_ms)
@@ -59,6 +69,8 @@ class NotificationRequests:
         return HeldRequest(waits, waiter, partial(self._look_again, header, peer), peer, size_bytes, left_ms)
 
     async def _look_again(self, header: AwaitMessage, peer: Peer, is_over: bool) -> Command | None:
+        if (queues := queues_of(self.topics, header)) > MANY_QUEUES:
+            await self.reviver.waits.take_turn(queues)
         if (refused := self._refuse(header, peer)) is not None:
             return refused
         has_message = self.has_message(header)

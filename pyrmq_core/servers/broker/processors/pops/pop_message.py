@@ -140,7 +140,8 @@ class PopRequests:
     def pop(self, request: Command, peer: Peer) -> Answer:
         header = PopMessage.from_command(request)
         ends_ms = (header.born_time_ms or clock.now_ms()) + header.poll_time_ms
-        return in_turn(self.reviver.waits, peer, partial(self._begin, request, header, ends_ms, peer))
+        begin = partial(self._begin, request, header, ends_ms, peer)
+        return in_turn(self.reviver.waits, peer, begin, queues_of(self.topics, header))
 
     def _begin(self, request: Command, header: PopMessage, ends_ms: int, peer: Peer) -> Answer:
         # Everything is checked only now, since it may have changed while the pop waited for its turn.
@@ -176,7 +177,7 @@ class PopRequests:
         With `is_over` its waiting time has passed, and an empty answer is returned instead of None.
         """
         while True:
-            await self.reviver.waits.turns.take()
+            await self.reviver.waits.take_turn(queues_of(self.topics, header))
             if (refused := self.refuse(header, peer)) is not None:
                 return refused
             outcome = self.take(header, chosen, clock.now_ms())
@@ -266,6 +267,8 @@ class PopRequests:
         offset = self._offset(group, topic, queue_id, header.init_mode)
         ordered, pop_time_ms, tries = self.reviver.ordered, outcome.pop_time_ms, NO_TRIES
         if header.order and ordered.is_locked(queue, header.attempt_id, pop_time_ms):
+            return
+        if offset == reader.bounds((topic, queue_id))[1]:
             return
         most = min(header.max_msg_nums, limits.max_messages) - outcome.messages
         left_bytes = limits.max_bytes - outcome.size_bytes
@@ -421,6 +424,11 @@ def popping_refusal(
     if not groups.is_readable(header.consumer_group, header.topic):
         return forbidden(f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]", 5)
     return None
+
+
+def queues_of(topics: TopicTable, header: PopMessage | AwaitMessage) -> int:
+    topic = topics.get(header.topic)
+    return 1 if topic is None or header.queue_id >= 0 else topic.read_queue_nums
 
 
 def unknown_topic(topic: str) -> Command:
