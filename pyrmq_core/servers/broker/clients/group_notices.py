@@ -45,16 +45,17 @@ class GroupNotices:
                 del self._groups[group]
                 request = Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}).oneway()
                 for peer in list(clients.members(group)):
-                    _tell(peer, request)
+                    post_notice(peer, request)
                     sent += 1
                     if sent % NOTICES_AT_ONCE == 0:
                         await trio.lowlevel.checkpoint()
 
 
-def _tell(peer: Peer, request: Command) -> None:
+def post_notice(peer: Peer, request: Command, seconds: float = NOTIFY_SECONDS) -> None:
+    """Posts a one-way request to a client, unless its connection is closed or has too much to send already."""
     if not peer.connection.is_full:
         with contextlib.suppress(NetworkError):
-            peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
+            peer.connection.post(request, timeout=seconds, done=_sent)
 
 
 def _sent(_: object) -> None: ...

@@ -23,6 +23,7 @@ from pyrmq_core.servers.broker.counts import Counts
 from pyrmq_core.servers.broker.in_turns import BoundedWork
 from pyrmq_core.servers.broker.settings.broker_config import BrokerConfig
 from pyrmq_core.servers.broker.settings.live_settings import LiveSettings
+from pyrmq_core.servers.broker.statistics.measures import LOCAL_DISK, truth
 from pyrmq_core.servers.broker.store.message_store import MessageStore
 from pyrmq_core.servers.broker.timers.timer_rules import TIMER_QUEUE
 from pyrmq_core.servers.broker.timers.timer_wheel import TimerWheel
@@ -32,7 +33,6 @@ COMMON_LABELS: Final = ("cluster", "node_type", "node_id")
 BY_GROUP: Final = ("topic", "consumer_group", "is_retry", "is_system")
 STORAGE: Final = ("storage_type", "storage_medium")
 PROGRAM: Final = ("language", "protocol_type", "version")
-LOCAL_DISK: Final = ("local", "disk")
 # The bounds in seconds of ranges of the time until a timer message is due (TimerMetrics.timerDist).
 TIMER_BOUNDS: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
@@ -74,7 +74,7 @@ class BrokerMetrics:
             ("rocketmq_throughput_in_total", "size_bytes", "Bytes of messages that were stored."),
         ):
             samples = [
-                Sample((topic, _truth(tally.is_system)), getattr(tally, counter)) for topic, tally in puts.items()
+                Sample((topic, truth(tally.is_system)), getattr(tally, counter)) for topic, tally in puts.items()
             ]
             yield Family(name, Kind.COUNTER, text, ("topic", "is_system"), samples)
         for name, counter, text in (
@@ -82,7 +82,7 @@ class BrokerMetrics:
             ("rocketmq_throughput_out_total", "size_bytes", "Bytes of messages that groups got."),
         ):
             samples = [
-                Sample((topic, group, _truth(tally.is_system)), getattr(tally, counter))
+                Sample((topic, group, truth(tally.is_system)), getattr(tally, counter))
                 for (topic, group), tally in gets.items()
             ]
             yield Family(name, Kind.COUNTER, text, ("topic", "consumer_group", "is_system"), samples)
@@ -109,7 +109,7 @@ class BrokerMetrics:
             producers.update(_program(info) for info in list(members.values()))
         for group, connected in list(self.clients.consumers.items()):
             mode = "pull" if connected.consume_type == "CONSUME_ACTIVELY" else "push"
-            own = (group, mode, _truth(group in SYSTEM_GROUPS))
+            own = (group, mode, truth(group in SYSTEM_GROUPS))
             consumers.update((*own, *_program(info)) for info in list(connected.members.values()))
         for name, text, labels, counted in (
             ("rocketmq_producer_connections", "Producers that are connected.", PROGRAM, producers),
@@ -131,7 +131,7 @@ class BrokerMetrics:
                     if self.tables.topics.get(topic) is None:
                         continue
                     is_retry, is_system = topic.startswith(RETRY_PREFIX), self.tables.topics.is_system(topic)
-                    labels = (topic, group, _truth(is_retry), _truth(is_system))
+                    labels = (topic, group, truth(is_retry), truth(is_system))
                     rows[labels] = self._waiting(group, topic)
                     yield Sample(labels, rows[labels][0])
 
@@ -257,7 +257,3 @@ def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
     for before, bound in pairwise((0, *TIMER_BOUNDS)):
         number = wheel.number(now_ms + before * 1000, now_ms + bound * 1000)
         yield Sample((*LOCAL_DISK, str(bound)), number)
-
-
-def _truth(value: bool) -> str:
-    return "true" if value else "false"

@@ -19,6 +19,7 @@ import trio
 from pyrmq_core.errors import RecordError, StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.java.integers import MAX_INT
 from pyrmq_core.protocol.messages.message_id import offset_msg_id
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_retry_topic, popped_topic
 from pyrmq_core.protocol.messages.properties import (
@@ -64,7 +65,6 @@ READ_LIMITS: Final = GetLimits(32, 262_144)
 ENDED_AT_ONCE: Final = 16
 # Pops get no messages while more entries of the revive log than this are unfinished, since each may be in memory.
 MOST_BEHIND: Final = 200_000
-MAX_INT: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)

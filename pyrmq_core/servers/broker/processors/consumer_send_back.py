@@ -18,6 +18,7 @@ from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.java.integers import MAX_INT
 from pyrmq_core.protocol.messages.message_id import offset_msg_id
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.properties import (
@@ -57,7 +58,6 @@ from pyrmq_core.servers.broker.topic_announcer import TopicAnnouncer
 SAYS_MAX_TRIES_VERSION: Final = 121
 FIRST_RETRY_LEVEL: Final = 3
 DLQ_QUEUES: Final = 1
-MAX_INT: Final = 2**31 - 1
 
 GroupConfig = Mapping[str, Any]
 

@@ -8,7 +8,6 @@ broker/client/net/Broker2Client.java (resetOffset), 5.4.0.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +15,6 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.errors import NetworkError
 from pyrmq_core.model import MessageQueue, TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -26,6 +24,7 @@ from pyrmq_core.protocol.requests.broker.consumer_admin import NO_OFFSET, ResetO
 from pyrmq_core.protocol.requests.client.reset_consumer_offset import ResetConsumerOffset
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 from pyrmq_core.servers.broker.clients.client_table import ClientTable
+from pyrmq_core.servers.broker.clients.group_notices import post_notice
 from pyrmq_core.servers.broker.clients.held_pulls import HeldPulls
 from pyrmq_core.servers.broker.in_turns import BoundedWork, InTurns
 from pyrmq_core.servers.broker.processors.handlers import Answer, Handlers
@@ -126,7 +125,7 @@ class ResetRequests:
         request = ResetConsumerOffset(header.topic, header.group, header.timestamp_ms, queue_id=-1).to_command()
         command = replace(request, body=body).oneway()
         for peer in members:
-            _send(peer, command)
+            post_notice(peer, command, SEND_SECONDS)
             await trio.lowlevel.checkpoint()
         return success(body=body)
 
@@ -134,12 +133,3 @@ class ResetRequests:
 async def _table(offsets: Mapping[MessageQueue, int]) -> bytes:
     rows = [dump_queue_row(queue, offset) async for queue, offset in InTurns(offsets.items())]
     return b'{"offsetTable":{' + b",".join(rows) + b"}}"
-
-
-def _send(peer: Peer, command: Command) -> None:
-    if not peer.connection.is_full:
-        with contextlib.suppress(NetworkError):
-            peer.connection.post(command, timeout=SEND_SECONDS, done=_sent)
-
-
-def _sent(_: object) -> None: ...

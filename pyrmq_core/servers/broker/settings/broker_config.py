@@ -19,6 +19,7 @@ from pyrmq_core.network import ServerBounds, TlsSettings, local_ip, parse_addres
 from pyrmq_core.network.server import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
+from pyrmq_core.protocol.java.integers import MAX_INT
 from pyrmq_core.protocol.messages.names import REVIVE_PREFIX
 from pyrmq_core.protocol.requests.pop.receipt import RETRY_V1, RETRY_V2
 from pyrmq_core.servers.access.settings import NAMES as ACCESS_NAMES
@@ -27,7 +28,6 @@ from pyrmq_core.servers.broker.clients.held_pulls import HeldLimits
 from pyrmq_core.servers.broker.settings import setting_rules
 from pyrmq_core.servers.broker.settings.setting_values import (
     JVM_PREFIX,
-    MAX_INT,
     RATIOS,
     SHOWN,
     check_numbers,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.java.integers import MAX_INT, MAX_LONG
 from pyrmq_core.protocol.java.properties_text import parse_java_properties
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 from pyrmq_core.servers.broker.store.batch_queue import BATCH_ENTRY_BYTES
@@ -25,8 +26,6 @@ NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 # The most characters of a wrong value that an error shows.
 SHOWN: Final = 40
 
-MAX_INT: Final = 2**31 - 1
-MAX_LONG: Final = 2**63 - 1
 # The shortest interval of a periodic task, which would occupy the event loop without a wait.
 MIN_INTERVAL_MS: Final = 10
 # The least maxHeartbeatBytes. A lower one would refuse heartbeats of small clients, and requests of administrators.

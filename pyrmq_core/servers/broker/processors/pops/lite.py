@@ -9,13 +9,12 @@ lite topics outlast a restart.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from pyrmq_core.errors import NetworkError, RocketMQError
+from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -51,6 +50,7 @@ from pyrmq_core.protocol.requests.pop.pop_message import (
 )
 from pyrmq_core.protocol.requests.pop.receipt import ORDERED_REVIVE_QUEUE
 from pyrmq_core.servers.broker import clock
+from pyrmq_core.servers.broker.clients.group_notices import post_notice
 from pyrmq_core.servers.broker.clients.held_pulls import held_bytes
 from pyrmq_core.servers.broker.in_turns import InTurns
 from pyrmq_core.servers.broker.pop.lite_clients import LiteClient, LiteClients
@@ -71,7 +71,6 @@ from pyrmq_core.servers.broker.tables.attributes import MESSAGE_TYPE
 from pyrmq_core.servers.broker.tables.topics import WRITE
 
 ROUTE_SECONDS: Final = 3.0
-NOTIFY_SECONDS: Final = 3.0
 # The most changes in a request, since each may query a NameServer. RocketMQ's proxy sends one.
 MOST_CHANGES: Final = 100
 ALL_MESSAGES: Final = PullFilter()
@@ -309,10 +308,7 @@ class LiteGroupRequests:
     @staticmethod
     def _notify_of_loss(client: LiteClient, queue: str) -> None:
         notice = NotifyUnsubscribeLite(queue.rpartition("$")[2], client.group, client.client_id)
-        if not client.peer.connection.is_full:
-            with contextlib.suppress(NetworkError):
-                request = notice.to_command().oneway()
-                client.peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
+        post_notice(client.peer, notice.to_command().oneway())
 
     def _start(self, group: str, queue: str, start: LiteStart | None) -> None:
         """Moves the group's offset in a queue as a subscription requests. As in 5.5.0, a start time is ignored.
@@ -397,6 +393,3 @@ def _answer(header: PopLiteMessage, outcome: PopOutcome, code: int) -> Command:
         order_count_info=ENTRY_SEPARATOR.join(write_lite_tries(each.tries, each.offsets) for each in outcome.queues),
         records=b"".join(each.records for each in outcome.queues),
     ).to_command()
-
-
-def _sent(_: object) -> None: ...

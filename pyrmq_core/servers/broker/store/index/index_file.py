@@ -30,6 +30,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.java.integers import MAX_INT
 from pyrmq_core.servers.broker.store.disk.files import StoredFile
 from pyrmq_core.servers.broker.store.index.entries import Entries, packed
 from pyrmq_core.servers.broker.store.index.slot_table import SlotTable
@@ -39,7 +40,6 @@ SLOT: Final = struct.Struct(">i")
 ENTRY: Final = struct.Struct(">iqii")
 NO_ENTRY: Final = 0
 FIRST_ENTRY: Final = 1
-MAX_INT: Final = 0x7FFFFFFF
 MILLISECONDS: Final = 1000
 ENTRIES_AT_ONCE: Final = 1024
 
