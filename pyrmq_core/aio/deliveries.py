@@ -21,8 +21,7 @@ from pyrmq_core.model import MessageExt
 class Delivery:
     """One received message, for `async with delivery as message:`. It is acknowledged when the block ends.
 
-    If the block raises an exception, the message is delivered again. After a cancelled block the message is not
-    acknowledged. The group receives it again when another consumer, or this one later, reads the queue.
+    If the block raises an exception or is cancelled, the message is delivered again.
     """
 
     def __init__(self, delivery: TrioDelivery) -> None:

@@ -19,8 +19,8 @@ TIMEOUT_DELAY_LEVEL = 3
 class Delivery:
     """One received message, for `async with delivery as message:`. It is acknowledged when the block ends.
 
-    If the block raises an exception, the message is delivered again. The exception is then raised to the caller, except
-    `ConsumeLater` and `SuspendCurrentQueue`, which only choose when the message is delivered again.
+    If the block raises an exception or is cancelled, the message is delivered again. The exception is then raised to
+    the caller, except `ConsumeLater` and `SuspendCurrentQueue`, which only choose when the message is delivered again.
     """
 
     def __init__(self, message: MessageExt) -> None:
@@ -28,6 +28,7 @@ class Delivery:
         self._settled = trio.Event()
         self._reason: BaseException | None = None
         self._is_entered = False
+        self._is_closed = False
 
     async def __aenter__(self) -> MessageExt:
         if self._is_entered or self._settled.is_set():
@@ -45,10 +46,11 @@ class Delivery:
         await self._settled.wait()
         if isinstance(self._reason, Exception):
             raise self._reason
-        if self._reason is not None:
-            raise NotHandled from self._reason
+        if self._reason is not None:  # the block was cancelled, but the consumer may go on
+            raise (NotHandled if self._is_closed else ConsumeLater)() from self._reason
 
     def _abandon(self) -> None:
+        self._is_closed = True
         if not self._is_entered:
             self._settle(NotHandled())
 
