@@ -19,9 +19,11 @@ from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.messages.payload import encode_one
 from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
-from tests.support.scripted import SEND, refuse, topics_asked
-from tests.support.stage import Stage
+from tests.client.transacting import COMMIT, END, HALF, Listener
+from tests.support.scripted import SEND, answer, refuse, topics_asked
+from tests.support.stage import Stage, settled
 
 QUEUE = MessageQueue("bills", "broker-b", 1)
 
@@ -102,6 +104,17 @@ async def test_system_topics_stay_as_they_are(tenant: Stage, client: Client) -> 
     async with Producer("payers", client=client, namespace="NS") as producer:
         await producer.send(Message("RMQ_SYS_TRACE_TOPIC", b"x"))
     assert tenant.sends()[0][1].topic == "RMQ_SYS_TRACE_TOPIC"
+
+
+async def test_the_end_of_a_transaction_carries_it(tenant: Stage, client: Client) -> None:
+    for server in tenant.brokers.values():
+        server.always(SEND, answer(HALF.to_command()))
+    async with Producer("payers", client=client, namespace="NS", transaction_listener=Listener()) as producer:
+        await producer.send_in_transaction(Message("bills", b"x"), lambda *_: COMMIT)
+        await settled()
+    (end,) = [command for server in tenant.brokers.values() for command in server.of(END)]
+    ended = EndTransaction.from_command(end)
+    assert (ended.topic, ended.producer_group) == ("NS%bills", "NS%payers")
 
 
 async def test_hooks_and_errors_name_the_tenants_topic(tenant: Stage, client: Client) -> None:

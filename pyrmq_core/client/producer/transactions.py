@@ -32,7 +32,7 @@ from pyrmq_core.network.rare_lines import RareLines
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
-from pyrmq_core.protocol.messages.namespaces import without_namespace
+from pyrmq_core.protocol.messages.namespaces import with_namespace, without_namespace
 from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.properties import PGROUP, TRAN_MSG, UNIQ_KEY, is_delayed
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_PREPARED
@@ -164,7 +164,8 @@ class Transactions:
         half = replace(payload, sys_flag=payload.sys_flag | TRANSACTION_PREPARED)
         receipt: Receipt = await self._sender.send(half, to, timeout=timeout)
         result = receipt.result()
-        address = await self._client.master_address(result.message_queue, timeout=END_TIMEOUT_SECONDS)
+        queue, seconds = result.message_queue, END_TIMEOUT_SECONDS
+        address = await self._client.master_address(queue, timeout=seconds, namespace=self._namespace)
         return Transaction(message, result, address, decode_offset_msg_id(result.offset_msg_id).offset)
 
     async def end(self, transaction: Transaction, state: State, reason: str = "") -> State:
@@ -183,7 +184,7 @@ class Transactions:
             commit_or_rollback=state,
             msg_id=result.msg_id,
             transaction_id=result.transaction_id,
-            topic=transaction.message.topic,
+            topic=with_namespace(transaction.message.topic, self._namespace),
             broker_name=result.message_queue.broker_name,
             remark=reason or None,
         )
