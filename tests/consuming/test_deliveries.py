@@ -1,8 +1,9 @@
-"""Deliveries of a push consumer whose blocks are cancelled."""
+"""Deliveries of a push consumer whose blocks fail or are cancelled."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 import trio
@@ -11,7 +12,7 @@ from pyrmq_core import PushConsumer
 from pyrmq_core.testing import EmbeddedCluster, RequestCode
 from tests.consuming.test_failures import passing
 from tests.support.consumer_jobs import FIRST, SECONDS, fresh, made_topic, send, total_committed
-from tests.support.waiting import until
+from tests.support.waiting import until, until_readable
 
 
 @pytest.fixture
@@ -43,3 +44,27 @@ async def test_a_message_whose_block_is_cancelled_is_retried(cluster: EmbeddedCl
         await consumer.stop()
     assert bodies == ([b"a", b"a", b"b"] if orderly else [b"a", b"b"])
     assert await total_committed(cluster.nameserver, group, topic) == 2
+
+
+async def test_only_the_message_whose_block_raised_comes_again(cluster: EmbeddedCluster) -> None:
+    topic, group, bodies = await made_topic(cluster.nameserver, queues=1), fresh("group"), list[str]()
+    await send(cluster.nameserver, topic, ["a", "b", "c"])
+    await until_readable(cluster.nameserver, topic, 3)  # one pull gets all of them
+    async with PushConsumer(
+        group,
+        nameserver=cluster.nameserver,
+        consume_from_where=FIRST,
+        consume_message_batch_max_size=3,
+        suspend_current_queue_time=0.01,
+    ) as consumer:
+        await consumer.subscribe(topic)
+        with trio.fail_after(SECONDS):
+            async for delivery in consumer.deliveries(orderly=True):
+                with suppress(ZeroDivisionError):
+                    async with delivery as message:
+                        bodies.append(message.body.decode())
+                        if bodies == ["a", "b"]:
+                            raise ZeroDivisionError
+                if bodies[-1] == "c":
+                    break
+    assert bodies == ["a", "b", "b", "c"]

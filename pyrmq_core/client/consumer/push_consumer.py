@@ -10,7 +10,7 @@ import trio
 
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.consumer.consume.delivery import Deliveries
-from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, MOST_BATCHES_A_RUN, Handler, HandlerCalls
+from pyrmq_core.client.consumer.consume.handler_calls import HANDLING, Handler, HandlerCalls
 from pyrmq_core.client.consumer.consume.intake import Gate
 from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
 from pyrmq_core.client.consumer.group.membership import PASSIVELY, Membership
@@ -101,7 +101,10 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         are cancelled too, and the offsets of acknowledged messages are stored.
         """
         self._check_can_run()
-        await self._run(handler, orderly=orderly, consume_timeout=self._settings.consume_timeout)
+        settings = self._settings
+        batch_size, seconds = settings.consume_message_batch_max_size, settings.consume_timeout
+        calls = HandlerCalls(handler, settings.consume_threads)
+        await self._run(calls, orderly=orderly, batch_size=batch_size, consume_timeout=seconds)
 
     async def stop(self, timeout: float | None = None) -> None:
         """Ends `run` or the iteration, and waits until it has ended. Returns at once if a handler calls it.
@@ -154,16 +157,15 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
 
     async def _run_deliveries(self, deliveries: Deliveries, orderly: bool) -> None:
         try:
-            await self._run(deliveries.deliver, orderly=orderly, consume_timeout=math.inf, is_iterated=True)
+            # The user's code gets an exception that leaves a delivery's block, so it is not logged as a warning.
+            calls = HandlerCalls(deliveries.deliver, self._settings.consume_threads, most_batches=1, warns=False)
+            await self._run(calls, orderly=orderly, batch_size=1, consume_timeout=math.inf)
         finally:
             deliveries.end()
 
-    async def _run(self, handler: Handler, *, orderly: bool, consume_timeout: float, is_iterated: bool = False) -> None:
+    async def _run(self, calls: HandlerCalls, *, orderly: bool, batch_size: int, consume_timeout: float) -> None:
         if self._has_run:
             raise self._runs_once()
-        most_batches = 1 if is_iterated else MOST_BATCHES_A_RUN
-        # The user's code gets an exception that leaves a delivery's block, so it is not logged as a warning.
-        calls = HandlerCalls(handler, self._settings.consume_threads, most_batches, warns=not is_iterated)
         topic = self._settings.trace_topic
         tracer = None if topic is None else ConsumerTracer(topic)
         self._has_run = True
@@ -176,7 +178,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
             ):
                 async with open_owned_nursery() as nursery:
                     running = self._new_running(
-                        calls, nursery, tracer, orderly=orderly, consume_timeout=consume_timeout
+                        calls, nursery, tracer, orderly=orderly, batch_size=batch_size, consume_timeout=consume_timeout
                     )
                     service_nursery.start_soon(running.service.run)
                     await running.start()
@@ -197,6 +199,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
         tracer: ConsumerTracer | None,
         *,
         orderly: bool,
+        batch_size: int,
         consume_timeout: float,
     ) -> RunningPushConsumer:
         if self._settings.message_model is MessageModel.CLUSTERING:
@@ -211,6 +214,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
             self._gate,
             tracer,
             orderly=orderly,
+            batch_size=batch_size,
             consume_timeout=consume_timeout,
         )
 

@@ -51,12 +51,14 @@ class RunningPushConsumer(RunningMember):
         tracer: ConsumerTracer | None,
         *,
         orderly: bool,
+        batch_size: int,
         consume_timeout: float,
     ) -> None:
         lookups = QueueOffsets(client, group, timeout=settings.timeout)
         super().__init__(client, settings, group, membership, lookups, nursery, log)
         self._settings = settings
         self._orderly = orderly
+        self._batch_size = batch_size
         self._consume_timeout = consume_timeout
         self._gate = gate
         hooks = ConsumerHooks(settings.hooks if tracer is None else [*settings.hooks, tracer])
@@ -115,7 +117,7 @@ class RunningPushConsumer(RunningMember):
                 send_back,
                 locks,
                 workers=settings.consume_threads,
-                batch_size=settings.consume_message_batch_max_size,
+                batch_size=self._batch_size,
                 suspension=settings.suspend_current_queue_time,
                 most_tries=settings.max_reconsume_times,
             )
@@ -124,7 +126,7 @@ class RunningPushConsumer(RunningMember):
             self._observer,
             send_back,
             workers=settings.consume_threads,
-            batch_size=settings.consume_message_batch_max_size,
+            batch_size=self._batch_size,
             consume_timeout=self._consume_timeout,
         )
 

@@ -75,23 +75,23 @@ class Deliveries:
         self._open: set[Delivery] = set()
 
     async def deliver(self, messages: Sequence[MessageExt]) -> None:
-        """Passes the messages to the iterating task, each after the block of the message before it has ended."""
-        for index, message in enumerate(messages):
-            delivery = Delivery(message)
-            try:
-                await self._send.send(delivery)
-            except (trio.ClosedResourceError, trio.BrokenResourceError):
-                raise NotHandled from None
-            self._open.add(delivery)
-            try:
-                with trio.move_on_after(self._timeout) as scope:
-                    await delivery._wait()
-            except ConsumeLater as later:
-                raise ConsumeLater(later.delay_level, ack_index=index - 1) from later
-            finally:
-                self._open.discard(delivery)
-            if scope.cancelled_caught:
-                raise ConsumeLater(TIMEOUT_DELAY_LEVEL, ack_index=index - 1)
+        """Passes a message to the iterating task, and waits until its block has ended."""
+        (message,) = messages  # a batch of several would be acknowledged or delivered again together
+        delivery = Delivery(message)
+        try:
+            await self._send.send(delivery)
+        except (trio.ClosedResourceError, trio.BrokenResourceError):
+            raise NotHandled from None
+        self._open.add(delivery)
+        try:
+            with trio.move_on_after(self._timeout) as scope:
+                await delivery._wait()
+        except ConsumeLater as later:
+            raise ConsumeLater(later.delay_level) from later  # without its `ack_index`
+        finally:
+            self._open.discard(delivery)
+        if scope.cancelled_caught:
+            raise ConsumeLater(TIMEOUT_DELAY_LEVEL)
 
     def __aiter__(self) -> Deliveries:
         return self
