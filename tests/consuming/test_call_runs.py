@@ -6,15 +6,32 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
+from trio.testing import MockClock
 
-from pyrmq_core import ConsumeFromWhere, ConsumeLater, Message, MessageExt, Producer, PushConsumer
+from pyrmq_core import (
+    ConsumeContext,
+    ConsumeFromWhere,
+    ConsumeLater,
+    Message,
+    MessageExt,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+)
+from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
 from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
+from pyrmq_core.client.consumer.consume.consume_counts import TopicCounts
 from pyrmq_core.client.consumer.consume.handler_calls import CallRun, Handler, HandlerCalls
+from pyrmq_core.client.consumer.consume.hooks import ConsumerHooks
+from pyrmq_core.client.consumer.consume.observers import CallObserver
+from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
 from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode
+from tests.consuming.test_process_queue import MESSAGE
 from tests.support.consumer_jobs import SECONDS, fresh, made_topic, total_committed
 from tests.support.waiting import until
 
@@ -135,6 +152,50 @@ async def test_what_was_acknowledged_before_a_cancelled_call_is_not_repeated(clu
             scope.cancel()
             await trio.sleep_forever()
     assert await total_committed(cluster.nameserver, group, topic) == 300
+
+
+class SlowSendBack:
+    """A sender of failed messages back, each of which takes longer than `consume_timeout`."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.ended = trio.Event()
+
+    async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
+        self.bodies.append(message.body)
+        await trio.sleep(60)
+        self.ended.set()
+        return True
+
+
+class CountingHook:
+    calls = 0
+
+    def consume_message_before(self, context: ConsumeContext) -> None: ...
+
+    def consume_message_after(self, context: ConsumeContext) -> None:
+        self.calls += 1
+
+
+async def test_a_slow_send_back_does_not_count_as_a_slow_handler(autojump_clock: MockClock) -> None:
+    """Its messages once went back twice."""
+
+    async def handler(messages: Sequence[MessageExt]) -> None:
+        raise ConsumeLater
+
+    sender, hook, queue = SlowSendBack(), CountingHook(), ProcessQueue(MessageQueue("orders", "broker-a", 0), 0)
+    observer = CallObserver(ConsumerHooks([hook]), "group", None)
+    service = ConcurrentService(
+        HandlerCalls(handler, 1), observer, cast(Any, sender), workers=1, batch_size=1, consume_timeout=10
+    )
+    assigned = AssignedQueue(queue, cast(Any, SimpleNamespace(is_held_back=False)), TopicCounts())
+    queue.put([MESSAGE], 1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        service.arrived(assigned)
+        await sender.ended.wait()
+        nursery.cancel_scope.cancel()
+    assert (sender.bodies, hook.calls, assigned.counts.failed) == ([b""], 1, 1)
 
 
 async def test_a_run_is_as_long_as_the_handler_is_fast() -> None:

@@ -6,6 +6,7 @@ Source: client/impl/consumer/ConsumeMessageConcurrentlyService.java, 5.4.0.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -150,6 +151,9 @@ class ConcurrentService:
             for batch, outcome in zip(batches, run.outcomes, strict=False):
                 process_queue.finish(batch[: len(batch) - len(outcome.failed)])
             raise
+        worker.began = math.inf  # the calls have ended, and `consume_timeout` does not limit the rest
+        if worker.scope.cancel_called:  # it has ended them: `_timed_out` settles the run
+            await trio.lowlevel.checkpoint()
         self._return(assigned, run.recall())
         if run.outcomes:  # empty if all messages were recalled before the thread began
             await self._settle(assigned, run)
