@@ -30,7 +30,7 @@ from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 from pyrmq_core.protocol.requests.client.push_reply import PushReply
-from tests.support.scripted import ROUTE, SEND, answer, refuse, topics_asked
+from tests.support.scripted import ROUTE, SEND, answer, later, refuse, topics_asked
 from tests.support.stage import Stage, settled
 
 BEAT = RequestCode.HEART_BEAT
@@ -151,6 +151,17 @@ async def test_no_reply_in_time(stage: Stage, client: Client, jumping_clock: Moc
         assert trio.current_time() - began == pytest.approx(2, abs=0.1)
     assert RequestTimeout.outcome is Outcome.STORED
     assert client._session.callbacks(Replies)._awaited == {}
+
+
+async def test_a_slow_route_for_a_selector_counts_as_time(
+    stage: Stage, client: Client, jumping_clock: MockClock
+) -> None:
+    stage.nameserver.always(ROUTE, later(3, stage.table))
+    async with Producer("askers", client=client) as producer:
+        began = trio.current_time()
+        with pytest.raises(RequestTimeout):
+            await producer.request(Message("orders", b"?"), timeout=60, select=lambda queues, _: queues[0])
+        assert trio.current_time() - began < 62
 
 
 async def test_a_request_that_cannot_be_sent(stage: Stage, client: Client) -> None:

@@ -233,7 +233,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         payload = self._encoding.one(message, properties)
         to = target_of(message, queue)
         if select is not None:
-            to, _ = await self._selected(message, queue, select, seconds)
+            to, seconds = await self._selected(message, queue, select, seconds)
         return await parts.requests.ask(payload, properties[CORRELATION_ID], to, timeout=seconds)
 
     async def reply(
