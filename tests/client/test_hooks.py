@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,11 +28,14 @@ from pyrmq_core import (
     SendForbidden,
 )
 from pyrmq_core.client.consumer.pull.puller import Puller
+from pyrmq_core.client.producer.send.send_options import KeyedQueue
 from pyrmq_core.protocol.acl import signature
 from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
 from tests.client.reading import fill, read_all
-from tests.support.scripted import BATCH, PULL, ROUTE, SEND, refuse
-from tests.support.stage import Stage
+from tests.client.transacting import COMMIT, END, HALF, Listener
+from tests.support.scripted import BATCH, PULL, ROUTE, SEND, answer, refuse
+from tests.support.stage import Stage, settled
 
 A0 = MessageQueue("orders", "broker-a", 0)
 
@@ -125,6 +130,40 @@ async def test_hooks_get_each_mode(stage: Stage, client: Client) -> None:
     assert [context.mode.value for context in hook.after] == ["ONEWAY", "ASYNC", "SYNC"]
     assert [len(context.results) for context in hook.after] == [0, 1, 2]
     assert hook.after[0].error is None
+
+
+class Keying:
+    """A hook that moves each message to the topic "bills" and gives it a key."""
+
+    def message_created(self, message: Message) -> Message:
+        return replace(message, topic="bills", sharding_key="k")
+
+
+async def test_the_message_of_a_hook_chooses_the_queue(stage: Stage, client: Client) -> None:
+    stage.topic("bills")
+    for server in stage.brokers.values():
+        server.always(SEND, answer(HALF.to_command()))
+    selected: list[Message] = []
+
+    def select(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+        selected.append(message)
+        return queues[0]
+
+    settings: dict[str, Any] = {"hooks": [Keying()], "transaction_listener": Listener()}
+    async with Producer("g", client=client, **settings) as producer:
+        of_key = (await producer.publish_info("bills")).queue_of_key("k")
+        for _ in range(2):
+            assert (await producer.send(Message("orders", b"x"))).message_queue.broker_name == of_key.broker_name
+            await producer.send_oneway(Message("orders", b"x"))
+            await (await producer.send_soon(Message("orders", b"x"))).wait()
+            assert producer._draft(Message("orders", b"x"), None, None).to == KeyedQueue("k")
+            await producer.send_in_transaction(Message("orders", b"x"), lambda *_: COMMIT)
+        await settled()
+        assert {(sent.topic, sent.queue_id) for _, sent in stage.sends()} == {("bills", of_key.queue_id)}
+        await producer.send(Message("orders", b"x"), select=select)
+    assert [(message.topic, message.sharding_key) for message in selected] == [("bills", "k")]
+    ends = [command for server in stage.brokers.values() for command in server.of(END)]
+    assert [EndTransaction.from_command(end).topic for end in ends] == ["bills", "bills"]
 
 
 async def test_without_a_route_there_is_no_try_to_report(client: Client) -> None:

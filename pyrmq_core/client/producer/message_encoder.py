@@ -26,8 +26,8 @@ BATCH_BYTES: Final = 1024 * 1024
 class MessageEncoder:
     """The encoder of one producer's messages, with its settings. `own_properties` are added to every message.
 
-    `hooks` are called with each message in the caller's thread and context, and may return another message. Messages
-    with bodies below `joined_below_bytes` may share a request. Without automatic batching this is 0.
+    `created` calls the `hooks` with a message in the caller's thread and context, and returns the message to send.
+    Messages with bodies below `joined_below_bytes` may share a request. Without automatic batching this is 0.
     """
 
     compress_over_bytes: int
@@ -53,8 +53,6 @@ class MessageEncoder:
         return cls(compress_over_bytes, kind, max_message_bytes, own, created, below)
 
     def one(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
-        if self.hooks:
-            message = self.created(message)
         own = self.own_properties
         if system_properties:
             own = {**own, **system_properties}
@@ -69,8 +67,6 @@ class MessageEncoder:
         """
         if timeout is not None or not self.joined_below_bytes:
             return self.one(message)
-        if self.hooks:
-            message = self.created(message)
         own = self.own_properties
         if (member := batch_member(message, self.joined_below_bytes, self.max_message_bytes, own)) is not None:
             return member

@@ -113,6 +113,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         `outcome` is *not stored*, *perhaps stored* or *stored*, and its `attempts` describe each try.
         """
         parts, seconds = self._open(), self._seconds(timeout)
+        message = self._encoding.created(message)
         payload = self._encoding.content(message, timeout)
         to = target_of(message, queue)
         if select is not None:
@@ -135,6 +136,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> None:
         """Sends a message, and returns when it is written to the connection. No broker reports whether it is stored."""
         parts, seconds = self._open(), self._seconds(timeout)
+        message = self._encoding.created(message)
         payload = self._encoding.one(message)
         to = target_of(message, queue)
         if select is not None:
@@ -159,6 +161,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         # The steps of a send without arguments are inlined, since each call would cost a hundredth of a batched send.
         parts = self._parts or self._open()
         seconds = self._settings.send_timeout if timeout is None else self._seconds(timeout)
+        if self._encoding.hooks:
+            message = self._encoding.created(message)
         payload = self._encoding.content(message, timeout)
         is_plain = queue is None and message.sharding_key is None and message.lite_topic is None
         to = ANY_QUEUE if is_plain else target_of(message, queue)
@@ -230,6 +234,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         """
         parts, seconds = self._open(), self._seconds(timeout)
         properties = parts.requests.properties(seconds)
+        message = self._encoding.created(message)
         payload = self._encoding.one(message, properties)
         to = target_of(message, queue)
         if select is not None:
@@ -250,7 +255,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         it.
         """
         topic, own = reply_properties(request)
-        payload = self._encoding.one(Message(topic, body, properties=properties), own)
+        message = self._encoding.created(Message(topic, body, properties=properties))
+        payload = self._encoding.one(message, own)
         receipt = await self._open().sender.send(payload, AnyQueue(), timeout=self._seconds(timeout))
         return receipt.result()
 
@@ -279,6 +285,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         `send`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
+        message = self._encoding.created(message)
         payload = self._encoding.one(message, parts.transactions.properties(message))
         to = target_of(message, None)
         return await parts.transactions.begin(message, payload, to, timeout=seconds)
@@ -366,6 +373,8 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     def _draft(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> Draft:
         """Checks and encodes a message for the blocking and asyncio classes, in any thread and without waiting."""
         began, parts = time.monotonic(), self._open()
+        if self._encoding.hooks:
+            message = self._encoding.created(message)
         payload = self._encoding.content(message, timeout)
         return Draft(parts, payload, target_of(message, queue), self._seconds(timeout), began)
 
