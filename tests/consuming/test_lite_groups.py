@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import trio
 
-from pyrmq_core import InvalidArgument, PopConsumer, aio, blocking
-from pyrmq_core.testing import EmbeddedCluster
+from pyrmq_core import InvalidArgument, PopConsumer, ResponseError, aio, blocking
+from pyrmq_core.protocol.requests.pop.lite import LiteAction, LiteSubscriptionCtl
+from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode, refusal
 from tests.support.lite_group_jobs import LiteGroupJobs, made, sent
 from tests.support.lite_topic_jobs import SETTINGS
 
@@ -65,6 +67,25 @@ async def test_the_asyncio_face_subscribes(nameserver: str) -> None:
 
     with trio.fail_after(60):
         assert await trio.to_thread.run_sync(lambda: asyncio.run(work())) == [b"a1", b"a2"]
+
+
+async def test_a_subscription_that_a_broker_refused_ends_at_the_others() -> None:
+    async with EmbeddedCluster(brokers=2, settings=SETTINGS) as cluster:
+        topic, group = await made(cluster.nameserver)
+
+        async def refuses(request: Command, peer: Peer) -> Command:
+            return refusal(1, "refused by the test")
+
+        async def passes(request: Command, peer: Peer) -> Any:
+            return PASS
+
+        cluster.control(RequestCode.LITE_SUBSCRIPTION_CTL, refuses, server="broker-a", times=1)
+        accepting = cluster.control(RequestCode.LITE_SUBSCRIPTION_CTL, passes, server="broker-b")
+        async with PopConsumer(group, nameserver=cluster.nameserver) as consumer:
+            with pytest.raises(ResponseError, match="refused by the test"):
+                await consumer.subscribe_lite(topic, "a")
+    changes = [LiteSubscriptionCtl.from_command(request).changes for request in accepting.seen]
+    assert [change.action for (change,) in changes] == [LiteAction.PARTIAL_ADD, LiteAction.COMPLETE_REMOVE]
 
 
 async def test_wrong_arguments_are_refused(nameserver: str) -> None:

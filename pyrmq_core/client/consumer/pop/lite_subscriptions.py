@@ -7,7 +7,7 @@ renewed every 30 s. At a broker a client id has only one parent topic, so each p
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -121,17 +121,19 @@ class LiteSubscriptions:
         async with client.turn:
             again = client.names.intersection(names) if start is not None else ()
             if again:  # RocketMQ looks for earlier messages only when a subscription begins
-                await self._send_all(topic, client, LiteAction.PARTIAL_REMOVE, tuple(again))
-            await self._send_all(topic, client, LiteAction.PARTIAL_ADD, tuple(names), start)
+                _check(await self._send(topic, client, LiteAction.PARTIAL_REMOVE, tuple(again)))
+            answers = await self._send(topic, client, LiteAction.PARTIAL_ADD, tuple(names), start)
+            if None in answers.values():
+                self._registered(topic, client)
+            _check(answers)
             client.names.update(names)
-        self._registered(topic, client)
 
     async def remove(self, topic: str, names: Collection[str]) -> None:
         """Ends subscriptions to lite topics. Raises the error of a broker. The next renewal then ends them there."""
         client = self._client(topic)
         async with client.turn:
             client.names.difference_update(names)
-            await self._send_all(topic, client, LiteAction.PARTIAL_REMOVE, tuple(names))
+            _check(await self._send(topic, client, LiteAction.PARTIAL_REMOVE, tuple(names)))
 
     async def close(self) -> None:
         """Ends all subscriptions. Does not raise: a broker that cannot be reached forgets them later."""
@@ -172,12 +174,6 @@ class LiteSubscriptions:
         else:
             self._problems.failed(RENEWING, f"{topic} at {broker_name}", error)
 
-    async def _send_all(
-        self, topic: str, client: _Client, action: LiteAction, names: tuple[str, ...], start: LiteStart | None = None
-    ) -> None:
-        for error in filter(None, (await self._send(topic, client, action, names, start)).values()):
-            raise error
-
     async def _send(
         self,
         topic: str,
@@ -202,3 +198,8 @@ class LiteSubscriptions:
             for broker_name in await self._requests.brokers(topic):
                 nursery.start_soon(send, broker_name)
         return failures
+
+
+def _check(answers: Mapping[str, RocketMQError | None]) -> None:
+    for error in filter(None, answers.values()):
+        raise error
