@@ -29,7 +29,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.requests.broker.offsets import OffsetFound, SearchOffset
-from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 from tests.support.memory_broker import FIRST_STORE_MS
 from tests.support.scripted import PULL, ROUTE, answer, cut, refuse, silence
@@ -333,6 +333,22 @@ async def test_an_old_broker_that_turns_in_circles_is_reported(stage: Stage, con
     stage.brokers["broker-a"].always(PULL, answer(stuck))
     with pytest.raises(ProtocolError, match="does not go forward"), trio.fail_after(60):
         await consumer.offset_at(A0, at(3))
+
+
+async def test_a_search_by_time_that_takes_too_long_says_so(
+    stage: Stage, client: Client, jumping_clock: MockClock
+) -> None:
+    stage.brokers["broker-a"].always(SEARCH, answer(replace(OffsetFound(0).to_command(), version=407)))
+
+    async def on_and_on(request: Command, peer: Peer) -> Command:
+        await trio.sleep(20)
+        following = PullMessage.from_command(request).queue_offset + 1
+        return PullAnswer(code=20, next_begin_offset=following, min_offset=0, max_offset=1_000_000).to_command()
+
+    stage.brokers["broker-a"].always(PULL, on_and_on)
+    async with PullConsumer("readers", client=client, timeout=60) as consumer:
+        with pytest.raises(CallTimeout, match="the search by time in orders/broker-a/0 got to offset 61"):
+            await consumer.offset_at(A0, at(3))
 
 
 async def test_times_of_many_queues(stage: Stage, consumer: PullConsumer) -> None:

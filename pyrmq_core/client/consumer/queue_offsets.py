@@ -23,7 +23,7 @@ from pyrmq_core.client.routing.publish_info import (
     topic_queues,
 )
 from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE, manifests_in
-from pyrmq_core.errors import HeaderError, ResponseError, RocketMQError
+from pyrmq_core.errors import CallTimeout, HeaderError, ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus, TopicQueues
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -354,8 +354,15 @@ class QueueOffsets:
                     return record.queue_offset
             if pulled.status is PullStatus.NO_NEW_MSG or pulled.next_offset >= pulled.max_offset:
                 return pulled.max_offset
-            if pulled.next_offset <= offset or trio.current_time() > deadline:
+            if pulled.next_offset <= offset:
                 raise no_progress(pulled)
+            if trio.current_time() > deadline:
+                raise CallTimeout(
+                    f"the search by time in {queue} got to offset {pulled.next_offset} of {pulled.max_offset} in "
+                    f"{SEARCH_TIMEOUTS} times the timeout ({self._timeout:g} s); give a longer timeout",
+                    address=queue.broker_name,
+                    request_left=True,
+                )
             offset = pulled.next_offset
 
     async def _offset(self, queue: MessageQueue, request: HeaderRequest) -> int:
