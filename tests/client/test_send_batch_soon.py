@@ -23,6 +23,9 @@ from pyrmq_core import (
     WindowFull,
     blocking,
 )
+from pyrmq_core.client.producer.bulk.batch_sends import _most_waits
+from pyrmq_core.client.producer.message_encoder import MessageEncoder
+from pyrmq_core.protocol.messages.batch_payloads import checked_batch
 from tests.support.scripted import BATCH, after, later, refuse, silence
 from tests.support.stage import Stage
 
@@ -135,6 +138,21 @@ async def test_leaving_waits_as_long_as_lists_may_take(stage: Stage, client: Cli
     async with Producer("g", client=client) as producer:
         pending = await producer.send_batch_soon(messages(10), timeout=60)
     assert len(await pending.wait()) == 10
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        messages(400, size=600_000 // 40, properties={"p": "x" * 30_000}),
+        messages(200, properties={"p": "\u65e5" * 10_000}),
+        messages(10, size=600_000),
+        messages(10_000),
+    ],
+    ids=["properties", "wide characters", "large bodies", "many"],
+)
+def test_the_time_for_a_list_covers_each_of_its_requests(batch: list[Message]) -> None:
+    encoding, checked = MessageEncoder.of(4096, "none", 4 * 1024 * 1024, None), checked_batch(batch)
+    assert _most_waits(checked) >= 2 + len(list(encoding.batch(checked)))
 
 
 async def test_a_cancelled_block_abandons_lists(stage: Stage, client: Client) -> None:

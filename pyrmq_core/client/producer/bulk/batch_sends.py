@@ -6,10 +6,9 @@ DefaultMQProducer.java, `send(Collection, SendCallback)`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import trio
 
+from pyrmq_core.client.producer.batch_member import MEMBER_BYTES
 from pyrmq_core.client.producer.bulk.pending_sends import InFlight, PendingBatch
 from pyrmq_core.client.producer.bulk.split_batches import send_list
 from pyrmq_core.client.producer.message_encoder import BATCH_BYTES, MessageEncoder
@@ -17,7 +16,7 @@ from pyrmq_core.client.producer.send.receipt import given_up, unexpected
 from pyrmq_core.client.producer.send.send_options import CommunicationMode
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.model import Message, MessageQueue
+from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.batch_payloads import CheckedBatch
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 
@@ -38,7 +37,7 @@ class BatchSends:
         queue: MessageQueue | None,
         timeout: float,
     ) -> None:
-        self._under_way[pending] = trio.current_time() + timeout * _most_waits(batch.messages)
+        self._under_way[pending] = trio.current_time() + timeout * _most_waits(batch)
         self._nursery.start_soon(self._send, pending, encoding, batch, queue, timeout)
 
     def longest_seconds(self, now: float) -> float:
@@ -78,11 +77,14 @@ class BatchSends:
                 ended.set()
 
 
-def _most_waits(messages: Sequence[Message]) -> int:
-    """Estimates how many requests a list needs. Each of them may take the complete timeout.
+def _most_waits(batch: CheckedBatch) -> int:
+    """Returns the most requests that a list may need. Each of them may take the complete timeout.
 
-    It counts one request for each part of the list, and two for the topic's route and settings.
+    It counts one request for each part of the list, and two for the topic's route and settings. A character of the
+    properties has up to 4 bytes, and two requests in a row have more than `BATCH_BYTES` together.
     """
+    messages = batch.messages
     targets = len({(message.sharding_key, message.tags) for message in messages})
-    size = sum(len(message.body) for message in messages)
-    return 2 + targets + size // BATCH_BYTES + len(messages) // MAX_RECORD_MESSAGES
+    size = sum([len(message.body) for message in messages]) + len(messages) * MEMBER_BYTES
+    size += 4 * sum([len(before) + len(after) for before, after in batch.ends])
+    return 2 + targets + 2 * size // BATCH_BYTES + len(messages) // MAX_RECORD_MESSAGES
