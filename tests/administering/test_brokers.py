@@ -184,9 +184,21 @@ async def test_a_permission_that_no_nameserver_hears_of_is_reported(cluster: Emb
         for code in (RequestCode.REGISTER_BROKER, RequestCode.REGISTER_TOPIC_IN_NAMESRV):
             cluster.control(code, refuse)
         with pytest.raises(
-            NoRoute, match=r"T is changed on broker-a, but the NameServer has not heard so from broker-a"
+            NoRoute, match=r"T is changed on broker-a, but NameServer .* has not heard so from broker-a"
         ):
             await admin.topics.update_perm("T", 4, broker="broker-a")
+
+
+async def test_the_settings_of_a_topic_come_from_older_brokers_too(cluster: EmbeddedCluster) -> None:
+    async def is_unknown(request: Command, peer: Peer) -> Command:
+        return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "as 4.9 answers")
+
+    async with Admin(nameserver=cluster.nameserver) as admin:
+        await admin.create_topic("T", queues=3)
+        expected = await admin.topic_config("T")
+        cluster.control(RequestCode.GET_TOPIC_CONFIG, is_unknown)
+        assert await admin.topic_config("T") == expected
+        assert {config.write_queue_nums for config in expected.values()} == {3}
 
 
 async def test_an_order_of_another_form_is_named(cluster: EmbeddedCluster) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import trio
-
 from pyrmq_core.client.admin.access import Accounts, Policies, Users
 from pyrmq_core.client.admin.brokers import Brokers
 from pyrmq_core.client.admin.groups import Groups
@@ -28,13 +26,12 @@ from pyrmq_core.client.client_settings import AnyClient, ClientChoice
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.session_owner import SessionOwner
 from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE
-from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
+from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.batch_topic import BATCH_QUEUE, QUEUE_TYPE, is_batch_topic
 from pyrmq_core.protocol.messages.names import check_topic, is_system_topic
-from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic, GetTopicConfig, TopicConfigFound, UpdateTopic
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 from pyrmq_core.protocol.requests.nameserver.kv_config import (
@@ -49,7 +46,6 @@ from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopic
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 TIMEOUT_SECONDS: Final = 5.0
-LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +200,12 @@ class Admin(SessionOwner[AdminSettings[Any]]):
             await self._servers.ask(server, UpdateTopic.of(config).to_command(), f"topic {topic}")
 
         await change_each(masters.values(), make)
-        await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
+        await self._servers.wait_announced(
+            topic,
+            "made",
+            dict.fromkeys(masters, (reading, queues)),
+            lambda data: (data.read_queue_nums, data.write_queue_nums),
+        )
         if order:
             await self.topics.set_order(topic, (await self.topics.order(topic) or {}) | dict.fromkeys(masters, queues))
 
@@ -241,39 +242,13 @@ class Admin(SessionOwner[AdminSettings[Any]]):
             masters = {broker: masters[broker]}
         return masters
 
-    async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
-        """Waits until a NameServer lists the `expected` numbers of read and write queues, or raises `NoRoute`."""
-        routes, deadline = self._servers.session.routes, trio.current_time() + self._servers.timeout
-        while True:
-            route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
-            announced = {} if route is None else {data.broker_name: data for data in route.queue_datas}
-            numbers = {name: (data.read_queue_nums, data.write_queue_nums) for name, data in announced.items()}
-            missing = sorted(name for name, queues in expected.items() if numbers.get(name) != queues)
-            if not missing:
-                return
-            if trio.current_time() >= deadline:
-                nameservers = ";".join(self._servers.session.nameservers.addresses)
-                raise NoRoute(
-                    f"topic {topic} is made on {', '.join(sorted(expected))}, but NameServer {nameservers} has not "
-                    f"heard so from {', '.join(missing)} after {self._servers.timeout:.3g} s; look whether they are "
-                    "registered there",
-                    topic=topic,
-                )
-            await trio.sleep(LOOK_AGAIN_SECONDS)
-
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
-        """Returns the topic's settings by broker name. Brokers before 5.0 refuse the request (code 3)."""
+        """Returns the topic's settings by broker name."""
         configs = {}
         for name, server in (await self._servers.masters(None)).items():
-            try:
-                query = GetTopicConfig(self._servers.on_wire(topic)).to_command()
-                answer = await self._servers.ask(server, query, f"topic {topic}")
-            except ResponseError as error:
-                if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                    raise
-            else:
-                config = TopicConfigFound.from_command(answer).config
-                configs[name] = replace(config, topic=without_namespace(config.topic, self._servers.namespace))
+            config = await topic_config_at(self._servers, server, topic)
+            if config is not None:
+                configs[name] = replace(config, topic=self._servers.own(config.topic))
         return configs
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:

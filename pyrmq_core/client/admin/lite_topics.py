@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 from pyrmq_core.client.admin.servers import AdminFamily, Gathered, Server, change_each
 from pyrmq_core.client.arguments import whole_number
-from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.lite_topics import lite_queue_name
 from pyrmq_core.protocol.messages.names import LMQ_PREFIX, check_group, check_topic
@@ -111,12 +110,7 @@ class LiteTopics(AdminFamily):
 
     async def _of(self, topic: str) -> list[Server]:
         check_topic(topic)
-        routes = self._servers.session.routes
-        route = await routes.query(self._servers.on_wire(topic), timeout=self._servers.timeout)
-        if route is None:
-            raise routes.no_route(topic)
-        addresses = [(broker.broker_name, reading_address(broker)) for broker in route.broker_datas]
-        return [Server(name, address) for name, address in addresses if address is not None]
+        return await self._servers.readers(topic)
 
     async def _ask(
         self, servers: list[Server], command: Command, read: Callable[[Command], T], about: str

@@ -8,27 +8,30 @@ unchanged servers.
 from __future__ import annotations
 
 import operator
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+import trio
 
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.client.service_state import Life
 from pyrmq_core.client.texts import Text
-from pyrmq_core.errors import BrokerNotFound, InvalidArgument, RocketMQError
+from pyrmq_core.errors import BrokerNotFound, InvalidArgument, NoRoute, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.namespaces import with_namespace, without_namespace
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
 from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvConfig, PutKvConfig
-from pyrmq_core.protocol.routes.route import BrokerData
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData
 
 T = TypeVar("T")
 
 KEEP_SECONDS: Final = 1.0
+LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,38 @@ class AdminServers:
                 "the NameServer knows no broker; start one, or look why none registered", broker_name=""
             )
         return there
+
+    async def readers(self, topic: str) -> list[Server]:
+        """Returns for each broker in the topic's route the server to read from. Raises `NoRoute` if there is none."""
+        routes = self.session.routes
+        route = await routes.query(self.on_wire(topic), timeout=self.timeout)
+        if route is None:
+            raise routes.no_route(topic)
+        addresses = [(broker.broker_name, reading_address(broker)) for broker in route.broker_datas]
+        return [Server(name, address) for name, address in addresses if address is not None]
+
+    async def wait_announced(
+        self, topic: str, change: str, expected: Mapping[str, T], read: Callable[[QueueData], T]
+    ) -> None:
+        """Waits until a NameServer lists the `expected` value of each broker in the topic's route.
+
+        `change` says in the error what was done. Raises `NoRoute` after `timeout`.
+        """
+        session, deadline = self.session, trio.current_time() + self.timeout
+        while True:
+            route = await session.routes.refresh(self.on_wire(topic), timeout=self.timeout)
+            announced = {} if route is None else {data.broker_name: read(data) for data in route.queue_datas}
+            missing = sorted(name for name, value in expected.items() if announced.get(name) != value)
+            if not missing:
+                return
+            if trio.current_time() >= deadline:
+                raise NoRoute(
+                    f"topic {topic} is {change} on {', '.join(sorted(expected))}, but NameServer "
+                    f"{';'.join(session.nameservers.addresses)} has not heard so from {', '.join(missing)} after "
+                    f"{self.timeout:.3g} s; look whether they are registered there",
+                    topic=topic,
+                )
+            await trio.sleep(LOOK_AGAIN_SECONDS)
 
     async def ask(self, server: Server, command: Command, about: str = "") -> Command:
         answer = await self.session.call(server.address, command, timeout=self.timeout)

@@ -11,8 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-import trio
-
 from pyrmq_core.client.admin.chosen_brokers import one_figure
 from pyrmq_core.client.admin.group_tables import (
     BrokerProgress,
@@ -33,9 +31,8 @@ from pyrmq_core.client.admin.values import (
     TopicStats,
 )
 from pyrmq_core.client.query_many import query_many
-from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.committed.ranges import MANIFEST_NAMESPACE, manifests_in
-from pyrmq_core.errors import InvalidArgument, NoRoute, RocketMQError
+from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -65,7 +62,6 @@ from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
 
 T = TypeVar("T")
 
-LOOK_AGAIN_SECONDS: Final = 0.02
 # The most groups of a topic that `consumers` queries by default.
 MAX_CONSUMERS: Final = 200
 # The most digits of a number of queues in an order configuration.
@@ -123,7 +119,7 @@ class Topics(AdminFamily):
 
         The first `most` groups by name are queried. Each group costs up to three queries at each broker.
         """
-        named, readers = await self.group_names(topic), await self._readers(topic)
+        named, readers = await self.group_names(topic), await self._servers.readers(topic)
         groups = named.groups[:most]
 
         async def ask(key: tuple[str, Server]) -> tuple[BrokerProgress, ConsumerConnections] | RocketMQError:
@@ -162,7 +158,7 @@ class Topics(AdminFamily):
             put = await self._minute(server, "TOPIC_PUT_NUMS", on_wire)
             return put, {name: await self._minute(server, "GROUP_GET_NUMS", key) for name, key in keys.items()}
 
-        gathered = await self._servers.gather(await self._readers(topic), ask)
+        gathered = await self._servers.gather(await self._servers.readers(topic), ask)
         got = {name: sum(rates[name] for _, rates in gathered.answers.values()) for name in names}
         return TopicRates(sum(put for put, _ in gathered.answers.values()), got, gathered.failures)
 
@@ -176,7 +172,7 @@ class Topics(AdminFamily):
         async def ask(server: Server) -> TopicConfig:
             return replace(await self._config(server, topic), topic=topic)
 
-        return await self._servers.gather(await self._readers(topic), ask)
+        return await self._servers.gather(await self._servers.readers(topic), ask)
 
     async def update_perm(
         self, topic: str, perm: int, *, broker: str | None = None, cluster: str | None = None
@@ -201,7 +197,8 @@ class Topics(AdminFamily):
             changes[server.name] = (int(config.perm), int(perm))
 
         await change_each(masters, change)
-        await self._wait_announced(topic, changes)
+        expected = {name: perm for name, (_, perm) in changes.items()}
+        await self._servers.wait_announced(topic, "changed", expected, lambda data: data.perm)
         return changes
 
     async def order(self, topic: str) -> dict[str, int] | None:
@@ -274,14 +271,13 @@ class Topics(AdminFamily):
         rows.sort(key=lambda row: row.queue)
         return TopicConsumer(len(members), GroupProgress(group, tuple(rows), tps, {}, now))
 
-    async def _route(self, topic: str, *, is_kept: bool = True) -> TopicRouteData:
-        """Queries a NameServer and returns the topic's route. Raises `NoRoute` if there is none.
+    async def _route(self, topic: str) -> TopicRouteData:
+        """Queries a NameServer and returns the topic's route, which the client keeps and refreshes from now on.
 
-        With `is_kept`, the client keeps the route, and refreshes it from now on.
+        Raises `NoRoute` if there is none.
         """
         routes = self._servers.session.routes
-        look_up = routes.refresh if is_kept else routes.query
-        route = await look_up(self._servers.on_wire(topic), timeout=self._servers.timeout)
+        route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
         if route is None:
             raise routes.no_route(topic)
         return route
@@ -291,12 +287,7 @@ class Topics(AdminFamily):
         async def ask(server: Server) -> T:
             return read(await self._servers.ask(server, command, f"topic {topic}"))
 
-        return await self._servers.gather(await self._readers(topic), ask)
-
-    async def _readers(self, topic: str) -> builtins.list[Server]:
-        brokers = (await self._route(topic, is_kept=False)).broker_datas
-        addresses = [(broker.broker_name, reading_address(broker)) for broker in brokers]
-        return [Server(name, address) for name, address in addresses if address is not None]
+        return await self._servers.gather(await self._servers.readers(topic), ask)
 
     async def _minute(self, server: Server, name: str, key: str) -> float:
         figure = await one_figure(self._servers, server, name, key)
@@ -307,22 +298,6 @@ class Topics(AdminFamily):
         if config is None:
             raise InvalidArgument(f"{server} has no topic {topic}, though the NameServer names it in its route")
         return config
-
-    async def _wait_announced(self, topic: str, changes: Mapping[str, tuple[int, int]]) -> None:
-        deadline = trio.current_time() + self._servers.timeout
-        while True:
-            route = await self._route(topic)
-            announced = {data.broker_name: data.perm for data in route.queue_datas}
-            missing = sorted(name for name, (_, perm) in changes.items() if announced.get(name) != perm)
-            if not missing:
-                return
-            if trio.current_time() >= deadline:
-                raise NoRoute(
-                    f"topic {topic} is changed on {', '.join(sorted(changes))}, but the NameServer has not heard so "
-                    f"from {', '.join(missing)} after {self._servers.timeout:.3g} s",
-                    topic=topic,
-                )
-            await trio.sleep(LOOK_AGAIN_SECONDS)
 
 
 async def topic_config_at(servers: AdminServers, server: Server, topic: str) -> TopicConfig | None:
