@@ -83,19 +83,17 @@ def test_each_call_has_properties_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "given", "success"),
+    ("status", "success"),
     [
-        (ConsumeReturnType.SUCCESS, None, True),
-        (ConsumeReturnType.FAILED, None, False),
-        (ConsumeReturnType.EXCEPTION, None, False),
-        (ConsumeReturnType.TIME_OUT, None, False),
-        (ConsumeReturnType.TIME_OUT, True, True),  # Java counts a handler that was late and returned as a success
-        (ConsumeReturnType.SUCCESS, False, False),
+        (ConsumeReturnType.SUCCESS, True),
+        (ConsumeReturnType.FAILED, False),
+        (ConsumeReturnType.EXCEPTION, False),
+        (ConsumeReturnType.TIME_OUT, False),
     ],
 )
-def test_success_follows_the_status_unless_given(status: ConsumeReturnType, given: bool | None, success: bool) -> None:
+def test_success_follows_the_status(status: ConsumeReturnType, success: bool) -> None:
     error = ValueError("no")
-    ended = a_context().ended(status, 1.0, success=given, error=error)
+    ended = a_context().ended(status, 1.0, error=error)
     assert (ended.status, ended.success, ended.error) == (status, success, error)
     assert ended.properties["ConsumeContextType"] == status.name
 

@@ -18,6 +18,7 @@ import trio
 
 from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
 from pyrmq_core.client.consumer.consume.handler_calls import SLICE_SECONDS, CallRun, HandlerCalls, Messages, Outcome
+from pyrmq_core.client.consumer.consume.handler_exceptions import TIMEOUT_DELAY_LEVEL
 from pyrmq_core.client.consumer.consume.observers import CallObserver
 from pyrmq_core.client.consumer.consume.send_back import SendBack
 from pyrmq_core.model import MessageExt
@@ -26,7 +27,6 @@ from pyrmq_core.network.rare_lines import RareLine
 log = logging.getLogger(__name__)
 
 CONSUME_AGAIN_SECONDS: Final = 5.0
-TIMEOUT_DELAY_LEVEL: Final = 3
 LONGEST_SWEEP_SECONDS: Final = 30.0
 # The time after which batches that wait behind a slow handler call are taken from their worker.
 RECALL_SECONDS: Final = 0.01

@@ -7,13 +7,14 @@ from types import TracebackType
 
 import trio
 
-from pyrmq_core.client.consumer.consume.handler_exceptions import ConsumeLater, NotHandled, SuspendCurrentQueue
+from pyrmq_core.client.consumer.consume.handler_exceptions import (
+    TIMEOUT_DELAY_LEVEL,
+    ConsumeLater,
+    NotHandled,
+    SuspendCurrentQueue,
+)
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.model import MessageExt
-
-# The delay level for the retry of a message whose handler timed out (ConsumeMessageConcurrentlyService.java,
-# cleanExpiredMsg).
-TIMEOUT_DELAY_LEVEL = 3
 
 
 class Delivery:

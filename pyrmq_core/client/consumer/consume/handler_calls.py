@@ -122,12 +122,6 @@ class HandlerCalls:
         self._failed = RareLine()
 
     async def call(self, messages: Messages) -> Outcome:
-        if self.is_async:
-            try:
-                await self._handler(messages)
-            except Exception as error:
-                return self._outcome(messages, error)
-            return CONSUMED
         run = CallRun([messages])
         await self.make_calls(run)
         return run.outcomes[0]

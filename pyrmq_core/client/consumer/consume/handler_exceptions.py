@@ -10,6 +10,9 @@ from pyrmq_core.client.arguments import seconds_of, whole_number
 # Levels 1 to 18 of messageDelayLevel, 0 for the broker's choice, -1 for the dead letters.
 LEAST_DELAY_LEVEL = -1
 MOST_DELAY_LEVEL = 18
+# The delay level for the retry of a message whose handler timed out (ConsumeMessageConcurrentlyService.java,
+# cleanExpiredMsg).
+TIMEOUT_DELAY_LEVEL = 3
 
 
 class ConsumeLater(Exception):

@@ -41,16 +41,12 @@ class ConsumeContext:
         status: ConsumeReturnType,
         seconds: float,
         *,
-        success: bool | None = None,
         error: Exception | None = None,
     ) -> ConsumeContext:
-        """Returns the context after the call. If `success` is None, only the status SUCCESS counts as success.
-
-        The status TIME_OUT means that the handler took longer than the limit.
-        """
+        """Returns the context after the call. TIME_OUT means that the handler took longer than the limit."""
         self.properties[CONSUME_CONTEXT_TYPE] = status.name
-        succeeded = status is ConsumeReturnType.SUCCESS if success is None else success
-        return replace(self, status=status, success=succeeded, seconds=seconds, error=error)
+        success = status is ConsumeReturnType.SUCCESS
+        return replace(self, status=status, success=success, seconds=seconds, error=error)
 
 
 class ConsumeMessageHook(Protocol):
