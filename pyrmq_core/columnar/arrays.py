@@ -20,8 +20,8 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 # Arrow's binary and string arrays count bytes in 32 bits.
 MAX_ARRAY_BYTES: Final = 2**31 - 1
 FIRST_BEYOND_ASCII: Final = 0x80
-# The most different names for which each name can be one bit of 64, and a sum over a message's properties stays below
-# 2**64.
+# The most property names for which `name_twice` makes each name one bit. With more, the sum of a message's bits could
+# exceed 64 bits.
 MAX_NAMES_IN_BITS: Final = 48
 
 # Arrow's function without the check of the indices, which are right here. It is a tenth faster.

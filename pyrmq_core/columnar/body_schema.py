@@ -31,7 +31,7 @@ MAX_NAMES: Final = 2000
 # The most names of all objects together. Further names get no column.
 MAX_ALL_NAMES: Final = 10_000
 MAX_SCHEMA_BYTES: Final = 256 * 1024
-# The bytes of schema for a type beside its name, and for an array or a map around a type.
+# The assumed bytes of a column's type in a schema, and of an array or a map around a type.
 TYPE_BYTES: Final = 16
 MAP_BYTES: Final = 12
 # Larger bodies are counted but not parsed. A broker's default limit is the same.

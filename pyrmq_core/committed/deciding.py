@@ -34,10 +34,10 @@ from pyrmq_core.errors import ManifestError
 # record. With more writers, a record has a list only if none of this many records before it has a list.
 FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
-# A record is void if more records than these were added since its committer read the manifest. It must read again.
+# A record is void if more records than these were added since its committer read the manifest.
 LONGEST_LOOK_BACK: Final = 1000
-# A list leaves out a writer that has committed nothing for this time. If it repeats its last batch, that is a new
-# batch.
+# A list leaves out a writer that has committed nothing for this time. If such a writer repeats its last batch, the
+# batch is committed twice.
 REMEMBERED_MS: Final = 400 * 24 * 3600 * 1000
 # The most bytes of a list: some 15,000 writers. A broker accepts messages of 4 MiB. The writers that committed longest
 # ago are left out first.
@@ -230,7 +230,7 @@ def without_record(entries: Entries, decided: CommittedBatches) -> CommittedBatc
 
 
 def known_from(entries: Entries, start: int, end: int) -> tuple[CommittedBatches, int]:
-    """Returns each writer's latest batch committed from offset `start` to before `end`, and the number of offsets.
+    """Returns each writer's latest batch committed from offset `start` to before `end`, and `end - start`.
 
     It is used if all entries before `start` have expired. Batches whose records have expired are missing.
     """

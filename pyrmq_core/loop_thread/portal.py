@@ -60,7 +60,7 @@ class LoopLock(trio.abc.Instrument):
 
     def after_io_wait(self, timeout: float) -> None:
         if timeout > 0:
-            self._loop_waits = False  # before it waits for the lock, so that other waiting threads give up
+            self._loop_waits = False  # before it waits for the lock, so that threads in `try_run` give up
             self._lock.acquire()
 
     def end(self) -> None:
@@ -328,7 +328,7 @@ class HeldContext(Generic[T]):
         except (CancelledError, LoopEnded):
             pass
         except TimeoutError:
-            if left.done():  # then it is the exception of the context
+            if left.done():  # the context itself raised the `TimeoutError`
                 raise
             self.close_timed_out(seconds)
 

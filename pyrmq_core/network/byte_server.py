@@ -1,7 +1,7 @@
 """`serve_bytes`: a server for other protocols than RocketMQ's remoting, with a task for each connection.
 
-When the port is full, a further connection replaces one that its handler has not recognized: the oldest one of the host
-with most of them. So a host that opens many harms only itself.
+When the port is full, a new connection replaces one whose handler has not set `is_known`: the oldest of the host with
+most such connections. So a host that opens many harms only itself.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ IDLE_TIMEOUT_SECONDS: Final = 120.0  # as NettyServerConfig.serverChannelMaxIdle
 MAX_CONNECTIONS: Final = 65_535
 MAX_RECEIVED_BYTES: Final = 1024 * 1024 * 1024
 MAX_WAITING_BYTES: Final = 512 * 1024 * 1024
-# The connections accepted before other tasks run, each in some 0.1 ms. After slow tasks more are accepted, in
-# proportion to their time. Without that, a new connection behind a flood of 500 waited for more than five seconds.
+# The connections accepted before other tasks run. If those tasks take long, more are accepted next: one for each ms, up
+# to 100. With only four each time, a new connection behind a flood of 500 waited for more than five seconds.
 ACCEPTED_AT_ONCE: Final = 4
 ACCEPTED_A_SECOND: Final = 1_000
 MOST_ACCEPTED_AT_ONCE: Final = 100

@@ -356,7 +356,7 @@ class Accounts(_AccessFamily):
         return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
 
     async def list(self, *, broker: str | None = None, cluster: str | None = None) -> Gathered[AccountList]:
-        """Returns the accounts and unsigned addresses, by broker. `failures` has the errors of the other brokers."""
+        """Returns each broker's accounts, and the addresses that need no signature. `failures` has brokers' errors."""
         gathered = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
         return Gathered({name: _accounts(answer) for name, answer in gathered.answers.items()}, gathered.failures)
 

@@ -155,9 +155,9 @@ class AdminServers:
     ) -> T:
         """Sends a request to a NameServer, and returns `read(answer)`.
 
-        `lacks` says that the result is not what is needed, by default if it is empty. Then the other NameServers are
-        queried too. If `lacks` rejects all results, the first is returned. An answer with a code other than SUCCESS or
-        those in `accepted` raises an error.
+        `lacks(result)` is True for a result that the caller does not want, by default an empty one. Then the other
+        NameServers are queried too. If all results are unwanted, the first is returned. An answer with a code other
+        than SUCCESS or those in `accepted` raises an error.
         """
 
         def checked(answer: Command, address: str) -> T:

@@ -82,9 +82,9 @@ class ManifestReader:
         self._puller = puller
         self._lookups = lookups
         self._namespace = namespace
-        # By manifest: the number of each writer's latest batch with a record. Then the messages already logged.
+        # By manifest: the number of each writer's latest batch that is known to have a record.
         self._proven: dict[MessageQueue, dict[str, int]] = {}
-        self._named: set[tuple[MessageQueue, int]] = set()
+        self._named: set[tuple[MessageQueue, int]] = set()  # the skipped messages that were logged
 
     async def queue(self, manifest: str) -> MessageQueue:
         """Returns the single queue of the topic `manifest`.

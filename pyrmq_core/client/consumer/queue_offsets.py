@@ -44,7 +44,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 
 # A broker of 5.4.0 answers this if there is no offset.
 NO_OFFSET: Final = -1
-# The time limit for a search by time within messages of the same millisecond, in request timeouts.
+# The time limit of a search by time that has to read messages, in multiples of the request timeout.
 SEARCH_TIMEOUTS: Final = 20
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
@@ -198,7 +198,7 @@ class QueueOffsets:
             offset = _offset_of(queue, answer)
             # For a batch topic 5.4.0 returns the last record if all records are earlier.
             return await self._first_at_or_after(queue, offset, when_ms) if await self._keeps_batches(queue) else offset
-        # 4.9 may return an earlier message, or any one of that millisecond, so messages from the one before are read.
+        # 4.9 may return an earlier message, or any of that millisecond, so the search begins a millisecond before.
         return await self._first_at_or_after(
             queue, await self._offset(queue, self._search(queue, when_ms - 1)), when_ms
         )

@@ -154,7 +154,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     ) -> PendingSend:
         """Starts a send when there is room (`max_in_flight`, `max_in_flight_bytes`). Returns the pending send.
 
-        `await pending.wait()` returns its result. With `wait=False` it raises `WindowFull` instead of waiting for room.
+        `await pending.wait()` returns its result. With `wait=False` the call raises `WindowFull` if there is no room.
         A broker's refusal is final, as in Java's async send, and network failures are retried. With a `sharding_key` or
         `lite_topic` a temporary refusal is also retried, which may store a second copy.
         """
@@ -199,7 +199,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
         """Starts a `send_batch` in the background. Waits only for room, where the list counts as one message.
 
         `await pending.wait()` returns one result for each message, or raises the errors of `send_batch`. With
-        `wait=False` it raises `WindowFull` instead of waiting for room. Refusals are handled as in `send_soon`.
+        `wait=False` the call raises `WindowFull` if there is no room. Refusals are handled as in `send_soon`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         pending, batch = PendingBatch(parts.unseen), self._encoding.checked(self._created(messages))

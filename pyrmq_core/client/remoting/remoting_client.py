@@ -27,7 +27,7 @@ from pyrmq_core.protocol.messages.names import AUTO_CREATE_TOPIC
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
 
-# Queries whose answers are used only for the server's release in them. Every release answers, and nothing changes.
+# Requests that are sent to read the server's release in the answer. Every release answers them and changes nothing.
 ROUTE_QUESTION: Final = GetRouteInfo(AUTO_CREATE_TOPIC, accept_standard_json_only=True).to_command()
 EMPTY_HEARTBEAT: Final = HeartBeat("", (), ()).to_command()
 

@@ -98,9 +98,9 @@ class NameServers:
     ) -> T:
         """Sends a query to one NameServer after another until one answers, and returns `read(answer, address)`.
 
-        Each NameServer has an equal share of the time left. `lacks` says that the result is not what is needed, by
-        default if it is None or empty. Then all NameServers not yet queried are queried at once, and the first good
-        result is returned, or else the one that `lacks` rejected. A `ProtocolError` of `read` is a failure of that
+        Each NameServer has an equal share of the time left. `lacks(result)` is True for a result that the caller does
+        not want, by default None or an empty one. Then all NameServers not yet queried are queried at once, and the
+        first other result is returned, or else the unwanted one. A `ProtocolError` of `read` is a failure of that
         NameServer, and any other error of `read` is raised. Raises `NoNameServer` if all fail, with each NameServer's
         failure.
         """
@@ -151,7 +151,7 @@ class NameServers:
         lacks: Callable[[T], bool],
         seconds: float,
     ) -> list[T]:
-        """Queries all `addresses` at once. Returns a list with the first result that `lacks` accepts.
+        """Queries all `addresses` at once. Returns a list with the first result for which `lacks` is False.
 
         Returns an empty list if no such result arrives within `seconds`.
         """

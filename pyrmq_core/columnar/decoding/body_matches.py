@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.shown_values import shown
 
-# The bytes of a body in which a pattern is searched, and the bytes of bodies in a slice: the slowest pattern takes 2.5
-# s for them.
+# A pattern is searched in this many bytes of a body, and in this many bytes of bodies at once. The slowest pattern
+# takes 2.5 s for them.
 MATCHED_BYTES: Final = 64 * 1024
 # RE2's error repeats the faulty part of a pattern, which may be long.
 MAX_REASON_CHARS: Final = 100

@@ -37,8 +37,7 @@ def decode_messages(
         for message in iterate_messages(pull, pull.own(within), rules, allow_gaps=allow_gaps):
             if not tags.matches(message.tags):
                 continue
-            # The topic counts too: the messages of a batch record share its topic, which may be much longer than their
-            # bodies.
+            # The topic is counted, too, since in a batch record it may be much longer than the bodies of its messages.
             message_bytes = len(message.body) + len(message.topic) + len(message.broker_name)
             if messages and part_bytes + message_bytes > PART_BYTES:
                 rest = replace(pull, start=message.queue_offset), *pulls[number + 1 :]

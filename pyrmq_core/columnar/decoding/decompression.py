@@ -17,8 +17,7 @@ from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.compression import decompress
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED
 
-# The most bytes of decompressed bodies in a batch, unless one body is larger. The largest joined answers of
-# uncompressed bodies have as many.
+# The most bytes of decompressed bodies in a batch, unless one body is larger.
 PART_BYTES: Final = 32 * 1024 * 1024
 
 

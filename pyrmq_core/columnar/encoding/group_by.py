@@ -55,9 +55,9 @@ def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yields groups of rows whose sharding keys select one of `queues` queues, as Java's SelectMessageQueueByHash does.
+    """Yields, for each of `queues` queues, the rows whose keys select it, as Java's SelectMessageQueueByHash does.
 
-    Each group comes with one of its sharding keys. The rows without a key come first, with None.
+    Each group comes with one of its sharding keys. The rows without a sharding key come first, with None.
     """
     if "shardingKey" not in rows.schema.names:
         yield None, rows

@@ -155,7 +155,7 @@ def _property_faults(properties: UserProperties, sharding_key: BytesColumn | Non
     to_check = names if properties.names is None else names[: len(properties.names)]
     yield from _of_elements("properties", offsets, to_check, _name_rules(to_check))
     yield from _of_elements("properties", offsets, values, _value_rules(values))
-    if sharding_key is not None:  # the map keeps only keys with another value (`_tidied`)
+    if sharding_key is not None:  # `_tidied` has removed equal sharding keys from `properties`
         twice = pc.equal(names, pa.scalar(SHARDING_KEY.encode(), pa.binary())).to_numpy(zero_copy_only=False)
         keyed = _valid(sharding_key.array)
         row_of_pair = np.repeat(np.arange(len(keyed)), np.diff(offsets))

@@ -26,7 +26,7 @@ log = line_logger(__name__)
 MAX_OPAQUE: Final = 0x7FFF_FFFF
 REMEDY: Final = "look whether that server is alive and not overloaded, or allow more time"
 HEALTH_SECONDS: Final = 5.0
-# The least time between two checks of deadlines, and more for each call, since checking a call takes some 0.05 us.
+# The time between two checks of deadlines, and its increase for each call, since checking a call takes 0.05 us.
 SWEEP_SECONDS: Final = 0.005
 SWEEP_SECONDS_PER_CALL: Final = 1e-6
 # The number of connections checked before other tasks run: 10,000 at once would delay them by a tenth of a second.

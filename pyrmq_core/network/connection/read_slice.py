@@ -1,4 +1,4 @@
-"""The limit on the commands that a connection handles before other tasks run."""
+"""The limit on a slice: the commands that a connection handles before other tasks run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 import trio
 
 COMMANDS_AT_ONCE: Final = 64
-# The commands of the first slice even if many connections are busy: enough for the pulls of a few queues.
+# The fewest commands in a first slice, however many connections are busy: enough to pull a few queues.
 FIRST_COMMANDS: Final = 4
-# The longest time of a slice: requests that create topics or files take milliseconds each.
+# The time after which a slice ends early: requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01
-# The time of a slice while other connections are busy, too. A request on a quiet connection waits about this long.
+# The same while other connections are busy. A request on a quiet connection waits about this long.
 SHARED_SECONDS: Final = 0.001
 
 
@@ -47,9 +47,9 @@ class ReadSlice:
         self.is_over = True
 
     def begin(self) -> None:
-        """Starts the slice for commands that were just received.
+        """Starts the first slice, for commands that were just received.
 
-        It has fewer commands and less time if other connections are handling commands.
+        The more connections handle commands now, the fewer commands and the less time it has.
         """
         self.turns.reading = reading = self.turns.reading + 1
         self.is_over = False

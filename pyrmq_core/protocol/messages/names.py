@@ -37,7 +37,7 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-# The group whose committed offsets are the broker's own progress in the first two of these topics.
+# The group whose committed offsets are the broker's own progress in HALF_TOPIC and OP_HALF_TOPIC.
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 # A broker refuses a message for any of these topics with code 16 (NO_PERMISSION).

@@ -42,7 +42,7 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 INNER_BASE: Final = "INNER_BASE"
 INNER_NUM: Final = "INNER_NUM"
 POP_CK: Final = "POP_CK"
-# The host of a client that uses gRPC, as the client gives it. The record has the address of its proxy instead.
+# The host of a gRPC client, as the client reports it. The record's born host is then the proxy's address.
 BORN_HOST: Final = "__BORNHOST"
 # The time of the first pop in ms, and the group that popped. A broker adds both when it copies a message that was not
 # acknowledged in time to a retry topic.

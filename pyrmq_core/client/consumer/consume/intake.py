@@ -170,8 +170,8 @@ class Intake:
     async def _pull_some(self) -> None:
         """Sends one pull, which the broker holds while there is no message, and reads ahead if many more are stored.
 
-        Through a proxy, only one queue of the client is pulled at a time. Only pulls that the proxy may hold run side
-        by side.
+        Through a proxy, the queues of a client are pulled one after another. Only a pull that the proxy may hold,
+        after a pull without messages, does not wait for other queues.
         """
         hold, timeout = self._settings.times(self._failures)
         turn = self._puller.turn(self.process_queue.queue)

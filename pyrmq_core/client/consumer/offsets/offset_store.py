@@ -62,7 +62,7 @@ class RemoteOffsetStore(OffsetsInMemory):
         super().__init__()
         self._lookups = lookups
         self._problems = problems
-        # By broker: commits follow one another, since a late commit would overwrite a newer one.
+        # Commits to one broker follow one another, since a late commit would overwrite a newer one.
         self._locks: dict[str, trio.Lock] = {}
         self._all_sent_at: float | None = None
 
@@ -162,7 +162,7 @@ class StartOffsets:
             return stored
         match self._where, is_retry_topic(queue.topic):
             case (ConsumeFromWhere.FIRST_OFFSET, _) | (ConsumeFromWhere.LAST_OFFSET, True):
-                # If the lowest offset is higher than 0, the broker answers the first pull with it.
+                # If the lowest offset is higher, the broker's answer to the first pull names it.
                 return 0
             case (ConsumeFromWhere.LAST_OFFSET, False) | (ConsumeFromWhere.TIMESTAMP, True):
                 return await self._lookups.max_offset(queue)

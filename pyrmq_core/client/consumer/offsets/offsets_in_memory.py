@@ -81,9 +81,8 @@ class OffsetsInMemory:
     def _adopt(self, queue: MessageQueue, stored: int, before: int | None) -> None:
         """Sets the offset in memory to the `stored` offset of the broker or file, unless a newer one has to be stored.
 
-        `before` is the offset that was in memory when reading the stored offset began. If it has changed since, it
-        stays. Java sets the offset in memory, too (OffsetStore.readOffset), since a pull would otherwise commit the
-        older value.
+        `before` is the offset that was in memory when reading the stored offset began. If the offset in memory has
+        changed since, it is kept. As in Java (OffsetStore.readOffset), pulls then do not commit an older value.
         """
         entry = self._offsets.get(queue)
         if entry is None and before is None:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 # The time limit for giving a message back after an exception or a cancellation.
 LEAVING_SECONDS: Final = 3.0
-# How often within one invisible time it is checked which messages have spent half of it.
+# The number of times in one invisible time at which messages that have spent half of it are extended.
 LOOKS: Final = 6
 
 
@@ -53,7 +53,7 @@ class PopDelivery(AsyncOnly):
 
     async def ack(self) -> None:
         """Acknowledges the message. If its invisible time has ended, another worker may have received it."""
-        try:  # saves a round of the loop for each message
+        try:  # `acquire` alone would cost a round of the loop
             self._turn.acquire_nowait()
         except trio.WouldBlock:
             await self._turn.acquire()

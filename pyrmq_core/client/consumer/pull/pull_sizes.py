@@ -9,12 +9,12 @@ from typing import Final
 from pyrmq_core.protocol.messages.payload import RawPull
 
 MAX_UNDER_WAY: Final = 128
-# One of this many slices has double size, to detect that the broker now returns more messages at once.
+# One of this many pulls requests twice the size, to detect that the broker now returns more messages at once.
 LARGER_EVERY: Final = 64
 # The next answer of a batch topic is expected to be as large as the largest of this many answers. If it is smaller, a
 # gap is left and pulled a little later. If it is larger, the same batch is pulled twice.
 ANSWERS_LOOKED_BACK: Final = 32
-# The running mean of the answers' bytes moves to each new value by one part in this number.
+# Each answer moves the running mean of the answers' bytes by this fraction (1/16) of the difference.
 BYTES_SHARE: Final = 16
 # The most bytes that are requested from a proxy at once. A proxy drops an answer while 64 KiB wait to be written to the
 # connection (AbstractRemotingActivity.writeResponse and Netty's default water mark), and the client would wait in vain.

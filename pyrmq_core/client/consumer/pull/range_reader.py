@@ -44,7 +44,7 @@ class PullRequests(Protocol):
 
     @property
     def answer_form(self) -> AnswerForm:
-        """The fixed part of the header of an ordinary answer. An answer with this header needs no parsing."""
+        """A regular expression for the header of an ordinary answer. A header that it matches is not parsed."""
         ...
 
     def plain_rows(self, answers: Iterable[tuple[RowCall, AnswerRow]], end: int, address: str) -> list[RawPull | None]:

@@ -156,7 +156,7 @@ class AllocateMessageQueueByMachineRoom:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """Returns the member's block of the queues in these rooms.
+        """Returns the member's block of the queues in the machine rooms `rooms`.
 
         All blocks have the same length. If the division is uneven, the first members get one of the last queues each.
         """

@@ -45,8 +45,7 @@ class BackgroundSends:
         """Sends a payload in the background. Calls `ended` once with the receipt or error, perhaps before it returns.
 
         If `loop.writes_here`, the calling thread itself writes the request. If it cannot, nothing is sent and the
-        result is None. This is also so while another send is open, since the loop then writes several requests
-        together.
+        result is None. It leaves the request to the loop while another send is open, since the loop joins requests.
         """
         if loop.writes_here and (self._ended or self._is_closed or not self._sender.writes_from_threads):
             return None

@@ -1,7 +1,8 @@
 """The options of a send (its target, its mode and its producer's settings), and its state while it runs.
 
-A target is any queue, one given queue, or the queue of a key. Only a send to any queue moves to another broker. Names
-and defaults are those of client/producer/DefaultMQProducer.java and client/impl/CommunicationMode.java.
+A target is any queue, one given queue, or the queue of a key. After a failed try, only a send to any queue moves to
+another broker. Names and defaults are those of client/producer/DefaultMQProducer.java and
+client/impl/CommunicationMode.java.
 """
 
 from __future__ import annotations

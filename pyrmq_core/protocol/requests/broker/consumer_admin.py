@@ -28,8 +28,8 @@ NO_OFFSET: Final = -1
 class ResetOffset(HeaderRequest):
     """A request to reset a group's offsets: to the first messages stored at or after a time, or to one offset.
 
-    A time below 0 means the end of each queue. `offset` needs a `queue_id`. Some brokers leave the reset to the group's
-    connected clients. They move an offset forward only with `is_force`.
+    A time below 0 means the end of each queue. `offset` needs a `queue_id`. A broker that leaves the reset to
+    the group's connected clients moves an offset forward only with `is_force`.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
