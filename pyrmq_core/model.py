@@ -214,7 +214,7 @@ class MessageExt:
 
 
 class SendStatus(enum.Enum):
-    """The broker's report on a stored message: flushed to disk and copied to a slave, or one of them not in time.
+    """The broker's report on a stored message: whether it was flushed to disk and copied to a slave in time.
 
     Source: client/producer/SendStatus.java. The value is the response code.
     """

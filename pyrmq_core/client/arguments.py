@@ -36,7 +36,7 @@ def seconds_of(name: str, value: object) -> float:
 def first_millisecond(when: datetime) -> int:
     """Converts a time to milliseconds since 1970, rounded up. Raises `InvalidArgument` for a time without a zone.
 
-    It is rounded up since messages that are stored at this millisecond are then not older than `when`.
+    It is rounded up, so that a message stored in the resulting millisecond is not older than `when`.
     """
     if getattr(when, "tzinfo", None) is None:
         raise InvalidArgument(f"{shown(when)} has no time zone; write datetime(..., tzinfo=UTC)")

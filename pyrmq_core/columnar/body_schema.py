@@ -23,7 +23,7 @@ MESSAGE_COLUMNS: Final = (
 )
 CORRUPT: Final = "_corrupt"
 TEXT_COLUMN: Final = "text"
-# The fraction of bodies that must be JSON objects for a topic to be read as JSON. One test message is too few.
+# The least fraction of JSON objects with which a topic's bodies are read as JSON: one test message is too few.
 LEAST_JSON: Final = 0.1
 MAX_DEPTH: Final = 32
 # An object with more names is read as a map. At the top level, the further names get no column.

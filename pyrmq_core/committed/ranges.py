@@ -22,7 +22,7 @@ class CommittedRange:
     """Committed messages of a queue from `start` to before `end`.
 
     They are one or more ranges as writers stored them. `ids` has the offsets and message ids of the first and the last
-    message of each.
+    message of each such range.
     """
 
     queue: MessageQueue

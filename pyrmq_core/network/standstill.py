@@ -1,6 +1,6 @@
-"""`sleep_and_hear`: a sleep for tasks that then drop silent peers.
+"""`sleep_and_hear`: the sleep of a task between its checks for silent peers, which it drops.
 
-If this process was suspended meanwhile, it sleeps again, so that what peers sent in that time is read first.
+If this process was suspended meanwhile, it sleeps again, so that bytes of peers are read before the check.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pyrmq_core.protocol.messages.readable import UnreadableRecord, iterate_read
 
 # The most body bytes that are read for a sample, since reading takes time.
 SAMPLE_BYTES: Final = 64 * 1024 * 1024
-# With a filter, at most so many of a queue's newest messages are read, until enough of them pass. Each step back reads
+# With a filter, a queue is read backwards in steps until enough messages pass, or this many were read. Each step reads
 # eight times as many as the step before.
 MOST_BEHIND: Final = 1_000_000
 STEP_GROWTH: Final = 8

@@ -280,9 +280,9 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
         """Returns the columns of a topic's bodies, inferred from the newest `sample` messages of each queue.
 
         With `tags` or `sql`, as in `read`, these are the newest messages that pass the filter, among the newest
-        million. At most 64 MiB of bodies are read, and none over 4 MiB is parsed. `on_progress` is called in another
-        thread with the number of bodies read so far, and an error that it raises ends the call. Raises the errors of
-        `message_queues` and `read`, but none for the content of a body.
+        million or more. At most 64 MiB of bodies are read, and none over 4 MiB is parsed. `on_progress` is called in
+        another thread with the number of bodies read so far, and an error that it raises ends the call. Raises the
+        errors of `message_queues` and `read`, but none for the content of a body.
         """
         whole_number("sample", sample, 1)
         wanted = filter_of(tags, sql)
@@ -326,8 +326,8 @@ class PullConsumer(SessionOwner[ConsumerSettings[Any]]):
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns the minimum and maximum offsets of many queues, queried together.
 
-        If many of the queues belong to one topic and broker, one request returns their offsets. If a queue's maximum is
-        that in `reached`, its result may be an empty range, which saves the request for its minimum.
+        If many of the queues belong to one topic and broker, one request returns their offsets. A queue whose maximum
+        is that in `reached` may get an empty range, which saves the request for its minimum.
         """
         return await self._asking().offset_bounds(queues, reached)
 

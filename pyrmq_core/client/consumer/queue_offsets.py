@@ -277,8 +277,8 @@ class QueueOffsets:
     ) -> dict[MessageQueue, OffsetRange]:
         """Returns for each queue the range of its stored messages, from its minimum to before its maximum.
 
-        If many of the queues belong to one topic and broker, one request returns their offsets. If a queue's maximum is
-        that in `reached`, its result may be an empty range, which saves the request for its minimum.
+        If many of the queues belong to one topic and broker, one request returns their offsets. A queue whose maximum
+        is that in `reached` may get an empty range, which saves the request for its minimum.
         """
         wanted = tuple(queues)
         bounds = await self._statistics.bounds(wanted)

@@ -29,7 +29,7 @@ MEMBER_BYTES: Final = OVERHEAD_BYTES + 42
 BatchMember: TypeAlias = tuple[Message, str, str, int]
 
 # The parts of a message until its request is sent: flag, body, properties before and after UNIQ_KEY. The garbage
-# collector soon ignores a tuple of such simple values. With the message in it, it would visit both again and again.
+# collector soon ignores a tuple of such simple values, but would visit a tuple with the message again and again.
 MemberParts: TypeAlias = tuple[int, bytes, str, str]
 
 

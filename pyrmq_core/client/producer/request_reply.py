@@ -7,7 +7,7 @@
 
 Sources: client/impl/producer/DefaultMQProducerImpl.java (request), client/utils/MessageUtil.java,
 client/impl/ClientRemotingProcessor.java, 5.3.3. Java's synchronous request of 5.3.1 to 5.3.3 stops waiting when the
-send is acknowledged. This one waits for the reply.
+send is acknowledged. Here it waits for the reply.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _choice() -> Decoder:
 def decode_compiled(
     pulls: Sequence[RawPull], columns: pa.Schema, within: OffsetRange, tags: TagFilter, rules: BodyRules
 ) -> pa.RecordBatch | None:
-    """Returns the messages of the pulls as one batch, decoded by the compiled decoder."""
+    """Returns the pulls' messages as one batch from the compiled decoder, or None if it cannot read them."""
     decode = decoder().decode
     if decode is None or not pulls or tags.tags or not READABLE.issuperset(columns.names):
         return None
@@ -90,7 +90,7 @@ def decode_compiled(
         return None
     rows = vectors["rows"]
     texts = {"topic": vectors["topic"].decode(), "brokerName": pulls[0].queue.broker_name}
-    if rows * max(map(len, texts.values())) > MAX_DECOMPRESSED_BYTES // 4:  # too much repeated text
+    if rows * max(map(len, texts.values())) > MAX_DECOMPRESSED_BYTES // 4:  # a long name in each row
         return None
     arrays = [
         constant(texts[field.name], rows) if field.name in texts else _array(field.name, rows, vectors)

@@ -51,8 +51,8 @@ except ImportError:
 def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool = False) -> Rows:
     """Returns the messages of `pulls` at offsets of `within`, without those outside a pull's own range (`RawPull.own`).
 
-    Bodies are as stored. Batch records are replaced by their messages. With `verify_crc` they are first compared with
-    their CRC. Other records are not.
+    Bodies are as stored. Batch records are replaced by their messages. With `verify_crc`, the bodies of batch records,
+    and only these, are first compared with their CRC.
     """
     octets, starts, ends = _joined([pull.records for pull in pulls])
     filled = np.flatnonzero(ends > starts)

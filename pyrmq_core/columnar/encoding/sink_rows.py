@@ -72,7 +72,7 @@ class SinkRows:
     """Rows to be sent, cast to known Arrow types. The values are unchecked and may be null.
 
     `texts` has the columns `keys`, `tags` and `shardingKey`, if present. `words` has the words of `keys` if that column
-    had lists. `own_bytes` is each row's size of `texts` and `properties` in a properties string.
+    had lists. `own_bytes` is the size of each row's `texts` and `properties` as a properties string.
     """
 
     body: BytesColumn

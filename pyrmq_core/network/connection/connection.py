@@ -34,7 +34,7 @@ log = line_logger(__name__)
 
 MAX_REQUESTS: Final = 10_000
 
-# An async context manager that lets one task in at a time, such as a lock, and one that lets in all.
+# A lock, or an async context manager that lets in all tasks at once.
 OneByOne: TypeAlias = AbstractAsyncContextManager[object]
 ALL_AT_ONCE: Final[OneByOne] = nullcontext()
 

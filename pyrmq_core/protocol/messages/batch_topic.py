@@ -3,7 +3,7 @@
 The broker stores a batch as one record if the request's own properties have a UNIQ_KEY. Otherwise it stores a record
 for each message, as in other topics. Filters see only the properties of the record, so these must name the tag, and all
 messages must have the same tag. Brokers before 5.4 would show the request's UNIQ_KEY as the id of every message.
-Producers therefore send them batches without it.
+Producers therefore send such brokers batches without UNIQ_KEY.
 Source: broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
 """
 

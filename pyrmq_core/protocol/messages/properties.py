@@ -44,8 +44,8 @@ INNER_NUM: Final = "INNER_NUM"
 POP_CK: Final = "POP_CK"
 # The host of a gRPC client, as the client reports it. The record's born host is then the proxy's address.
 BORN_HOST: Final = "__BORNHOST"
-# The time of the first pop in ms, and the group that popped. A broker adds both when it copies a message that was not
-# acknowledged in time to a retry topic.
+# The time of the first pop in ms, and the group that popped. A broker adds both to the copy of an unacknowledged
+# message in a retry topic.
 FIRST_POP_TIME: Final = "1ST_POP_TIME"
 ORIGIN_GROUP: Final = "ORIGIN_GROUP"
 RECONSUME_TIME: Final = "RECONSUME_TIME"

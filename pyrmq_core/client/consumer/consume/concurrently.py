@@ -159,7 +159,7 @@ class ConcurrentService:
             await self._settle(assigned, run)
 
     def _batches_a_run(self) -> int:
-        """Returns how many batches a worker takes: its share of the waiting messages, or 1 if the handler is slow."""
+        """Returns how many batches a worker takes, so that idle workers get as many, or 1 if the handler is slow."""
         most = self._calls.batches_a_run
         if most == 1:
             return 1

@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 # The consumer reads ahead if more than this many messages follow. By default a broker returns at most 32 for a pull.
 READ_AHEAD_MESSAGES: Final = 64
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
-# The answers to pulls are received together up to this many messages, and the next pulls are then sent in one write: a
-# write for each pull would cost as much as ten messages.
+# The answers to pulls are collected up to this many messages. The next pulls are then sent in one write: a write for
+# each pull would cost as much as ten messages.
 JOINED_MESSAGES: Final = 256
 READ_AHEAD_PATIENCE_SECONDS: Final = 1.0
 # The most messages that are read from one queue through a proxy before another queue may be read.

@@ -1,7 +1,7 @@
 """`OffsetsInMemory`: the consumed offsets of queues, and for each the value that was last sent to a broker or file.
 
 An offset counts as changed if it differs from the value sent last. So an offset that advances during a send is sent
-again by the next one. Source: client/consumer/store/ControllableOffset.java (5.4.0).
+again by the next send. Source: client/consumer/store/ControllableOffset.java (5.4.0).
 """
 
 from __future__ import annotations

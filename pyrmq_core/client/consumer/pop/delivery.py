@@ -204,7 +204,7 @@ async def acknowledge(deliveries: Sequence[PopDelivery]) -> None:
 async def give_back_unused(deliveries: Iterable[PopDelivery]) -> None:
     """Gives received messages back, also in a cancelled task. Does not raise.
 
-    Giving back one message of a lite topic gives back all that the same pop took there, so only the first one is sent.
+    For a lite topic only the first message is sent, since that gives back all that the same pop took from the topic.
     """
     firsts: dict[object, PopDelivery] = {}
     for delivery in deliveries:

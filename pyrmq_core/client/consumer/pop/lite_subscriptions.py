@@ -120,7 +120,7 @@ class LiteSubscriptions:
         client = self._client(topic)
         async with client.turn:
             again = client.names.intersection(names) if start is not None else ()
-            if again:  # brokers move the group to `start` only when a subscription begins
+            if again:  # brokers look for messages from `start` on only when a subscription begins
                 _check(await self._send(topic, client, LiteAction.PARTIAL_REMOVE, tuple(again)))
             answers = await self._send(topic, client, LiteAction.PARTIAL_ADD, tuple(names), start)
             if None in answers.values():

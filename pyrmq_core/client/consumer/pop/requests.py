@@ -217,7 +217,7 @@ class PopRequests:
         """Makes the message visible `milliseconds` from now, and returns its new receipt.
 
         `unused` is for a message that no worker got. If it is of a lite topic, all messages that the same pop took
-        there become visible with it, and no try is counted.
+        from that topic become visible with it, and no try is counted.
         """
         request = ChangeInvisibleTime(
             consumer_group=self._group,

@@ -52,7 +52,7 @@ class PullSizer:
         self._recent: deque[int] = deque(maxlen=ANSWERS_LOOKED_BACK)
 
     def begin(self, first: RawPull) -> None:
-        """Sets the slice size from the answer to the first pull, which requested as many messages as allowed."""
+        """Sets the slice size from the answer to the first pull, which requested as many messages as a pull may."""
         self.size = first.next_offset - first.start
         self.is_batched = first.is_batched
         self._answer_bytes = float(len(first.records))
@@ -78,7 +78,7 @@ class PullSizer:
             self._answer_bytes += (answer_bytes / count - self._answer_bytes) * (1 - (1 - 1 / BYTES_SHARE) ** count)
 
     def plan(self, start: int, end: int, count: int) -> list[tuple[int, bool]]:
-        """Returns at most `count` next slices from `start` on: the end of each, and whether it has double size.
+        """Returns up to `count` slices of the range from `start` on: each one's end, and whether it has double size.
 
         From time to time, a slice of double size finds out whether the broker now returns more than `size` messages at
         once.

@@ -71,7 +71,7 @@ class RangeProgress:
         self._wanted_bytes = self._wanted_messages = 0
 
     def begin(self, first: RawPull) -> None:
-        """Adds the answer to the first pull, which requested the complete range. Its size becomes the slice size."""
+        """Adds the answer to the first pull of the range. Its number of messages becomes the slice size."""
         head = PullSlice(first.start, first.next_offset)
         head.add(first)
         self.slices.append(head)
@@ -124,7 +124,7 @@ class RangeProgress:
         sizer.learn(pull, answered.end_offset, answered.is_larger and not answered.pulls)
         answered.add(pull)
         if sizer.is_batched:
-            # The offsets between this batch and the next slice come with the slice's batch, or are pulled as a gap.
+            # Offsets from this batch's end to the next slice come with that slice's batch, or are pulled as a gap.
             if answered is self.slices[-1]:
                 self.next_start = answered.position
             answered.state = COVERED
@@ -170,8 +170,8 @@ class RangeProgress:
     def _accept(self, pulls: list[RawPull]) -> PullSlice | None:
         """Delivers in order the new part of each pull. Stops before missing offsets, and returns a slice for them.
 
-        Returns None if no offset is missing. A filter may skip more offsets than were requested. A pull of a batch
-        topic has complete batches, which may begin before its start.
+        Returns None if no offset is missing. Pulls may overlap: a filter may skip more offsets than were requested, and
+        a batch may begin before its pull's start.
         """
         while pulls:
             pull, offset = pulls[0], self._next_offset

@@ -36,7 +36,7 @@ def utf16(text: str) -> bytes:
 class AllocateMessageQueueStrategy(Protocol):
     """The rule by which the members of a group share a topic's queues (AllocateMessageQueueStrategy.java).
 
-    Each member computes its own share. The shares fit together only if all members have the same rule, queues and
+    Each member computes its own queues. The results fit together only if all members have the same rule, queues and
     client ids.
     """
 

@@ -103,7 +103,7 @@ class SendOrder:
         self.failure = self.failure or error
 
     def drop(self) -> list[Payload]:
-        """Removes and returns the waiting payloads that a failure keeps from being sent, or none without a failure.
+        """Removes and returns the waiting payloads after a failure, since they are not sent. Otherwise returns none.
 
         Payloads of an ordered target with an open request stay until that request has ended.
         """

@@ -112,7 +112,7 @@ class QueueSelector:
         return None if state.to.__class__ is KeyedQueue and self.awaits_lite_check(state.to, queue) else queue
 
     async def choose(self, state: SendState) -> MessageQueue:
-        """Returns the queue of the next try. Raises route errors, and `InvalidArgument` for another topic's queue."""
+        """Returns the queue of the next try. Raises route errors, and `InvalidArgument` for a wrong topic's queue."""
         queue = self.choose_nowait(state)
         if queue is not None:
             return queue

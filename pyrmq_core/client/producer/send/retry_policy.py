@@ -96,7 +96,7 @@ class Next(Enum):
 
 
 def is_free_try(error: RocketMQError, target: Target) -> bool:
-    """Returns whether a failed try is not counted, because it reached no broker and its `target` waits for one."""
+    """Returns whether a failed try is not counted, because it reached no broker and its `target` waits for a broker."""
     if not isinstance(target, AnyQueue) or not target.wait or outcome_of(error) is not Outcome.NOT_STORED:
         return False
     if isinstance(error, ResponseError):

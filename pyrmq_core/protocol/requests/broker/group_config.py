@@ -1,6 +1,6 @@
 """GET_SUBSCRIPTIONGROUP_CONFIG (352): a consumer group's settings. 5.x creates the group if it does not exist.
 
-4.9 does not know this request (its answer has code 3). It does not need it, since it stores the offsets of any group.
+4.9 does not know this request (its answer has code 3), since it stores the offsets of any group.
 Source: remoting/protocol/header/GetSubscriptionGroupConfigRequestHeader.java.
 """
 

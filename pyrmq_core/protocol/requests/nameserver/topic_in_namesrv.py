@@ -29,8 +29,7 @@ class DeleteTopicInNamesrv(HeaderRequest):
 class RegisterTopicInNamesrv:
     """A request to add queues of a topic to a NameServer's routes, for each broker of a list.
 
-    At the first unknown broker, the NameServer ignores the rest of the list. If the topic is new to it, it then ignores
-    the whole list.
+    At the first unknown broker, the NameServer ignores the rest of the list, or the whole list if the topic is new.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_TOPIC_IN_NAMESRV

@@ -102,7 +102,7 @@ class SetRequestMode:
     """A request to set whether a group pulls or pops the messages of a topic.
 
     When the group pops, a member also reads the queues assigned to the next `share_queues` members, in the order of
-    client ids. With 0, each member reads all queues.
+    client ids. With `share_queues` 0, each member reads all queues.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.SET_MESSAGE_REQUEST_MODE
