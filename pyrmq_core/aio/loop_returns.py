@@ -125,8 +125,7 @@ class _LoopCall(Generic[R]):
         try:
             return await self._call(*args)
         finally:
-            # `_is_over` is set before `_waiting` is read. `wait_ended` sets `_waiting` first, so one of the two sees
-            # the other.
+            # `_is_over` is set before `_waiting` is read. `wait_ended` first sets `_waiting`, so it misses no end.
             self._is_over = True
             if self._waiting is not None:
                 self._returns.soon(_end, self._waiting)

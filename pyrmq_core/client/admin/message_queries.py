@@ -33,8 +33,7 @@ from pyrmq_core.protocol.shown_values import shown
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT: Final = 2**31 - 1
-# The most words of a longer key that are looked up. The longest are used, since a word of few messages is likely among
-# them.
+# The most words of a key that are looked up: the longest ones, since these are likely to be in few messages.
 MAX_KEY_WORDS: Final = 16
 # The number of records that Java requests for a UNIQ_KEY; the broker applies its own limit.
 UNIQUE_KEY_RECORDS: Final = 32

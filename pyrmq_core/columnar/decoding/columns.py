@@ -19,8 +19,8 @@ STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 # The largest time whose microseconds fit into Arrow's 64 bits.
 MAX_MS: Final = (2**63 - 1) // 1000
 MAX_INT: Final = 2**31 - 1
-# The properties with the time of a delayed message: as set by its producer, or as rounded by a broker. The first
-# property that a message has is used.
+# The properties with a message's delivery time: as set by its producer, or as rounded by a broker. The first property
+# that a message has is used.
 DELIVER_AT_NAMES: Final = (TIMER_DELIVER_MS, TIMER_OUT_MS)
 
 Value = Callable[[MessageExt], object]

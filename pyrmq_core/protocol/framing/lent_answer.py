@@ -17,7 +17,7 @@ from pyrmq_core.protocol.framing.headers import JSON, decode_json
 # A regular expression for JSON headers of successful answers. Its groups are whole numbers, the last one is the opaque.
 # It may match only headers that `decode_json` accepts.
 AnswerForm: TypeAlias = re.Pattern[bytes]
-# An answer whose header matches: its opaque, the numbers in the header, the header, and the body as a view.
+# An answer whose header matches the `AnswerForm`: its opaque, the header's numbers, the header, the body as a view.
 AnswerRow: TypeAlias = tuple[int, tuple[int, ...], bytes, memoryview]
 
 _SLOTS: Final[dict[str, Any]] = {name: Command.__dict__[name] for name in Command.__slots__}

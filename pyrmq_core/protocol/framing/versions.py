@@ -12,7 +12,7 @@ from pyrmq_core.protocol.framing.command import VERSION
 V5_0_0: Final = 413
 # The first release whose SQL92 has CONTAINS, STARTSWITH and ENDSWITH.
 V5_1_3: Final = 439
-# From here on, each release has two numbers, the first of them for its snapshot. Each minor version has ten releases.
+# From this number on, each release has two numbers, the first for its snapshot. Each minor version has ten releases.
 V4_0_0_SNAPSHOT: Final = 212
 RELEASES: Final = 10
 

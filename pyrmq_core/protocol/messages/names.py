@@ -25,7 +25,7 @@ POP_RETRY_SEPARATORS: Final = ("_", "+")
 SYSTEM_PREFIX: Final = "rmq_sys_"
 # The prefix of the topic that has a cluster's records of pops and acknowledgements.
 REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
-# The prefix of a topic for each broker name, in whose route brokers of this name read each other's addresses.
+# The prefix of a topic for each broker name. In its route, a master and its slaves find each other's addresses.
 MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 # A cluster's replies are sent to the topic `<cluster>_REPLY_TOPIC`.
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"

@@ -73,7 +73,7 @@ MAX_STORED_PROPERTIES_BYTES: Final = 32_767
 MAX_PROPERTIES_BYTES: Final = 32_600
 
 MAX_DELAY_LEVEL: Final = 18
-# A valid name of a lite topic (5.5). Only RocketMQ's proxy checks it. A broker accepts other names, which harm it.
+# A valid name of a lite topic (5.5). Only RocketMQ's proxy checks it. A broker accepts any name.
 LITE_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LITE_TOPIC_RULE: Final = "a lite topic's name has 1 to 64 letters, digits, hyphens and underscores"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

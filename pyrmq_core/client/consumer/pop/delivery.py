@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 # The time limit for giving a message back after an exception or a cancellation.
 LEAVING_SECONDS: Final = 3.0
-# The number of times in one invisible time at which messages that have spent half of it are extended.
+# The tries, within one invisible time, to extend the messages that have spent half of it.
 LOOKS: Final = 6
 
 

@@ -34,7 +34,7 @@ from pyrmq_core.protocol.requests.pop.pop_message import ANY_QUEUE
 
 log = logging.getLogger(__name__)
 
-# Java's clients over gRPC renew as often.
+# The interval of renewals, as in Java's gRPC clients.
 RENEW_SECONDS: Final = 30.0
 LEAVING_SECONDS: Final = 3.0
 RENEWING: Final = "renewing the lite topics of"

@@ -86,7 +86,7 @@ def with_receipts(answer: PopAnswer, items: Sequence[Readable], topic: str, brok
     """
     starts = read_start_offsets(answer.start_offset_info or "")
     counts = read_order_counts(answer.order_count_info or "")
-    # Searched in all records at once, since reading the properties of a message would parse its complete record.
+    # POP_CK is searched in all records at once, since reading a message's properties would parse its record.
     has_receipts, popped = POP_CK.encode() in bytes(answer.records), []
     times = (answer.pop_time_ms, answer.invisible_ms, answer.revive_queue_id)
     queue, mark, start = ("", -1), POPPED_TOPIC, None

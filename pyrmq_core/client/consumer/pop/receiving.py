@@ -77,7 +77,7 @@ class Receiving:
         self._settings = settings
         self._nursery = nursery
         self._turns = count()
-        # By topic and broker: the ids of ordered pops whose answer was lost. A pop with such an id repeats them.
+        # By topic and broker: the ids of ordered pops whose answer was lost. A pop with such an id repeats its pop.
         self._lost_attempts: dict[tuple[str, str], str] = {}
         # By broker and options: pops of lite topics that still wait at the broker after their receive has ended.
         self._left_waiting: defaultdict[tuple[str, PopOptions], list[_Pop]] = defaultdict(list)

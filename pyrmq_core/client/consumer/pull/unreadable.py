@@ -17,7 +17,7 @@ from pyrmq_core.protocol.messages.record import unpack_record
 
 log = logging.getLogger(__name__)
 
-# With their pauses the tries take some 6 s. A later try, or another broker, may return the right bytes.
+# The tries to read a record, which take some 6 s with their pauses. A later one may return the right bytes.
 TRIES: Final = 5
 
 

@@ -39,9 +39,9 @@ POLLING_TIMEOUT: Final = 210
 POP_ANSWERS: Final = frozenset((ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, POLLING_FULL, POLLING_TIMEOUT))
 ENTRY_SEPARATOR: Final = ";"
 MESSAGE_KEY: Final = "qo"
-# The mark of the topic, and the queue id.
+# The topic's mark (`topic_mark`), and the queue id.
 QueueKey: TypeAlias = tuple[str, int]
-# The mark of the topic, the queue id, and the offset of a message, or None for the whole queue.
+# The topic's mark, the queue id, and the offset of a message, or None for the whole queue.
 OrderKey: TypeAlias = tuple[str, int, int | None]
 K = TypeVar("K")
 V = TypeVar("V")
