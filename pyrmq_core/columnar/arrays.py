@@ -36,8 +36,8 @@ KEPT_BYTES: Final = 16 * 1024 * 1024
 def keep_freed_memory() -> None:
     """Makes glibc keep freed blocks of up to 16 MiB for reuse. Call it before columns are encoded or decoded.
 
-    Otherwise each batch's memory returns to the system, and allocating it again takes a third of the time. glibc keeps
-    blocks up to the size of the largest block that was ever freed, so this function allocates and frees one of 16 MiB.
+    Otherwise each batch's memory returns to the system, and allocating it again takes a third of a batch's time. glibc
+    keeps blocks up to the size of the largest one that was ever freed, so this function allocates and frees 16 MiB.
     """
     np.empty(KEPT_BYTES, np.uint8)
 

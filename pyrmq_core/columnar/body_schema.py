@@ -53,7 +53,8 @@ class BodyColumn:
     """A column of JSON bodies. `bodies` is the number of sampled bodies that have a value for it.
 
     `name` and `type` are those of the column in a table. `json_name` and `json_type` have the names as they are in the
-    bodies. They differ if two names in the bodies, or a name and a column of the message, are equal except for case.
+    bodies, from which `name` and `type` differ if two names, or a name and a column of the message, are equal except
+    for case.
     """
 
     name: str

@@ -86,7 +86,7 @@ class LiteTopics(AdminFamily):
     async def group(
         self, topic: str, group: str, lite_topic: str | None = None, *, most: int = MOST_LAGS
     ) -> Gathered[LiteGroupInfo]:
-        """Returns a group's lag by broker name: in one lite topic, or in all and in the `most` with the largest lag."""
+        """Returns a group's lag by broker name: in `lite_topic`, or in all, and in each of the `most` with most lag."""
         check_group(group)
         if lite_topic is not None:
             lite_queue_name(topic, lite_topic)

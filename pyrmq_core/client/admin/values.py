@@ -342,8 +342,8 @@ class GroupProgress(ShownAsTable):
     def acknowledged_tps(self, before: GroupProgress) -> float | None:
         """Returns how many messages a second the group acknowledged between the progress `before` and this one.
 
-        It is computed from the queues in both, except those whose offset decreased. Returns None if there are none, or
-        if no time has passed.
+        Only queues in both count, except those whose offset decreased. Returns None if there are none, or if no time
+        has passed.
         """
         seconds = (self.at - before.at).total_seconds()
         offsets = {queue.queue: queue.consumer_offset for queue in before.queues}

@@ -281,7 +281,7 @@ class Producer(SessionOwner[ProducerSettings[Any]]):
     async def begin_transaction(self, message: Message, *, timeout: float | None = None) -> Transaction:
         """Stores the message where consumers do not see it, until `end_transaction` commits it.
 
-        Needs a `transaction_listener`, which brokers query if they did not receive the end. Raises the errors of
+        Needs a `transaction_listener`, which brokers query if no END_TRANSACTION arrives. Raises the errors of
         `send`.
         """
         parts, seconds = self._open(), self._seconds(timeout)

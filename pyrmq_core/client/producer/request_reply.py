@@ -131,7 +131,7 @@ class RequestSender:
         return awaited.message
 
     async def _make_known(self, topic: str, timeout: float) -> None:
-        """Sends a heartbeat to the brokers of the topic's clusters, since a broker pushes replies only after one."""
+        """Sends a heartbeat to the brokers of the topic's clusters: without one they push no reply to this client."""
         info = await self._sender.publish_info(topic, timeout=timeout)
         names = {queue.broker_name for queue in info.queues}
         for cluster in {self._client.routes.broker(name).cluster for name in names} - self._clusters:

@@ -55,7 +55,7 @@ def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Ca
 def late_field(slot: Any, read_whole: Callable[[Any], None]) -> Any:
     """Returns a property for a field that is parsed on first use.
 
-    Reading it calls `read_whole` with the object, which sets all fields. The field's value is then read by `slot`, the
+    Its first read calls `read_whole` with the object, to set all fields. The field's value is then read by `slot`, the
     descriptor of the field in the class with slots.
     """
 

@@ -208,7 +208,7 @@ def decode(
 def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
     """Returns the message of a stored record, which has to contain exactly one.
 
-    Raises `RecordError` for an unreadable record, or if it contains more or none. The latter error begins with `what`.
+    Raises `RecordError` for an unreadable record, or if it contains no message or several (`what` begins this error).
     """
     queue = MessageQueue("", broker_name, unpack_record(record, 0).queue_id)
     messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record))

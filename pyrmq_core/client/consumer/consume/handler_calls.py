@@ -46,7 +46,7 @@ MOST_BATCHES_A_RUN: Final = 64
 class Outcome:
     """The result of one handler call: the messages that `failed`, and the `reason`, which is an exception or None.
 
-    `later` and `suspend` are the same exception, if it is a `ConsumeLater` or `SuspendCurrentQueue`. If `left` is True,
+    `later` or `suspend` is the same exception, if it is a `ConsumeLater` or a `SuspendCurrentQueue`. If `left` is True,
     the handler did not get the messages, and they are not sent back to the broker for a retry.
     """
 

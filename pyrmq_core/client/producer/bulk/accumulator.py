@@ -69,7 +69,7 @@ class Accumulator:
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
         """Adds a message to the open batch of its topic, target, `wait_store_msg_ok` and tag. Sends a full batch.
 
-        `pending` receives the message's result. The caller has to reserve room for it in `in_flight` before.
+        `pending` receives the message's result. The caller has to reserve room for the message in `in_flight` before.
         """
         message, before, after, size = member
         batch = self._last

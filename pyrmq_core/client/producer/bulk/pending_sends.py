@@ -61,7 +61,7 @@ class Pending(Generic[R]):
         return self.result
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Calls `callback` on the loop when the send ends, or now if it has ended. Logs its exceptions, like Java."""
+        """Calls `callback` on the loop when the send ends, or now if it has. Logs the callback's errors, as in Java."""
         if self.is_done:
             self._call(callback)
         elif self._callbacks is None:

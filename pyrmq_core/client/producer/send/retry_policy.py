@@ -163,8 +163,8 @@ def _may_pass(error: ResponseError) -> bool:
 def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bool) -> float:
     """Returns the seconds for which a try waits for its answer: all remaining seconds, as in Java.
 
-    A broker stores a request when it can, and a second request would store a second copy. So `per_attempt` limits only
-    a try after which the send `may_move` to another broker.
+    `per_attempt` limits only a try after which the send `may_move` to another broker. A slow broker stores the request
+    later, and a second request would store a second copy.
     """
     seconds = time_left if per_attempt is None or not may_move or per_attempt > time_left else per_attempt
     return seconds if seconds > MIN_ATTEMPT_SECONDS else MIN_ATTEMPT_SECONDS

@@ -54,7 +54,7 @@ class KeyedQueue:
     """The queue of a sharding key, or, with `is_lite`, of the name of a lite topic.
 
     A send waits for the queue's broker while there is time, and uses no other queue. `queues` are the queues of the
-    caller's first route, with which the key keeps its queue even if routes change. If the broker refuses that queue,
+    caller's first route, so that the key keeps its queue even if routes change. If the broker refuses that queue,
     since the topic no longer has it, the send uses the key's queue in the new route.
     """
 
