@@ -1,7 +1,7 @@
 """Nurseries whose tasks are cancelled when their block ends, and which do not wrap the block's exception.
 
-Trio's nursery wraps it in an exception group, so that `except SendFailed` around `async with Producer(...)` would fail.
-Where trio's nurseries are used, `failure_in` extracts the failure from the group.
+Trio's nursery wraps it in an exception group, which `except SendFailed` around `async with Producer(...)` would not
+catch. Where trio's nurseries are used, `failure_in` extracts the failure from the group.
 """
 
 from __future__ import annotations

@@ -376,7 +376,7 @@ class LitePullConsumer(SessionOwner[LitePullSettings[Any]]):
         return replace(queue_of(queue), topic=with_namespace(queue.topic, self._settings.namespace))
 
     async def _check_sql(self, topic: str, wanted: Filter) -> None:
-        """Has a broker of the topic check an SQL filter. A topic without a route is checked when it is first read."""
+        """Makes a broker of the topic check an SQL filter. Without a route, the filter is checked at the first read."""
         if isinstance(wanted, SqlFilter):
             timeout = self._settings.timeout
             await check_at_first_broker(self._session, self._wrapped_group, topic, wanted, timeout=timeout)

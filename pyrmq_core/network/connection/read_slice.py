@@ -12,7 +12,7 @@ COMMANDS_AT_ONCE: Final = 64
 FIRST_COMMANDS: Final = 4
 # The time after which a slice ends early: requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01
-# The shortest such time while others are busy. A request on a quiet connection waits about this long.
+# The least time of a slice while other connections are busy. A request on a quiet connection waits about this long.
 SHARED_SECONDS: Final = 0.001
 
 

@@ -168,7 +168,6 @@ class ConcurrentService:
         return max(1, min(most, waiting // (self._batch_size * (free + 1))))
 
     async def _recall_from_slow_runs(self) -> None:
-        """Puts batches that wait behind a slow handler call back into their queue, for other workers."""
         while True:
             await self._runs_begun.park()
             while any(worker.run is not None and worker.run.has_waiting for worker in self._workers):

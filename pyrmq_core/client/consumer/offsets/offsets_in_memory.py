@@ -82,7 +82,7 @@ class OffsetsInMemory:
         """Sets the offset in memory to the `stored` offset of the broker or file, unless a newer one has to be stored.
 
         `before` is the offset that was in memory when reading the stored offset began. If the offset in memory has
-        changed since, it is kept. As in Java (OffsetStore.readOffset), pulls then do not commit an older value.
+        changed since, it is kept. Java sets it, too (OffsetStore.readOffset), or a pull would commit an older value.
         """
         entry = self._offsets.get(queue)
         if entry is None and before is None:

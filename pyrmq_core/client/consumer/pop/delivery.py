@@ -72,7 +72,7 @@ class PopDelivery(AsyncOnly):
             await self._extend(milliseconds)
 
     async def give_back(self, delay: float | None = None) -> None:
-        """Has the message delivered again after `delay` seconds.
+        """Makes the broker deliver the message again after `delay` seconds.
 
         The default delay grows with the number of deliveries from 10 seconds to 2 hours. It is 1 second for an ordered
         pop. A message that was delivered again `max_reconsume_times` times moves to the dead-letter topic instead.

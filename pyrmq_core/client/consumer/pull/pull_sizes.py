@@ -14,7 +14,7 @@ LARGER_EVERY: Final = 64
 # The next answer of a batch topic is expected to be as large as the largest of this many answers. If it is smaller, a
 # gap is left and pulled a little later. If it is larger, the same batch is pulled twice.
 ANSWERS_LOOKED_BACK: Final = 32
-# Each answer moves the running mean of the answers' bytes by this fraction (1/16) of the difference.
+# Each answer moves the running mean of the answers' bytes by one part in 16 of the difference.
 BYTES_SHARE: Final = 16
 # The most bytes that are requested from a proxy at once. A proxy drops an answer while 64 KiB wait to be written to the
 # connection (AbstractRemotingActivity.writeResponse and Netty's default water mark), and the client would wait in vain.
