@@ -89,7 +89,7 @@ class CommitRecord:
 
     @property
     def is_contradictory(self) -> bool:
-        """True if the ranges do not have `rows` rows, so that the record is void. False if there are further parts."""
+        """True if the ranges do not have `rows` rows, so that the record is void. False while `parts` is not 0."""
         return not self.parts and sum(part.count for part in self.ranges) != self.rows
 
 

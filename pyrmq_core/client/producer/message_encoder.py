@@ -82,7 +82,7 @@ class MessageEncoder:
         return checked_batch(messages, self.max_message_bytes)
 
     def batch(self, batch: CheckedBatch, *, split_by_tag: bool = False) -> Iterator[Payload]:
-        """Encodes messages of one topic as few payloads. With `split_by_tag` each payload has messages of one tag."""
+        """Encodes messages of one topic in large payloads, with `split_by_tag` each with messages of one tag."""
         return split_checked(
             batch,
             unique_ids(len(batch.messages)),

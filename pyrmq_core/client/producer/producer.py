@@ -421,6 +421,6 @@ class Draft(NamedTuple):
         self.parts.begin(self.payload, self.to, self.seconds_left(), pending)
 
     def give_up(self, pending: PendingSend, soon: Callable[..., object]) -> None:
-        """Abandons a send whose caller was interrupted. `soon` runs this on the loop, after the send's start."""
+        """Abandons a send whose caller was interrupted. `soon` schedules that on the loop, after the send's start."""
         with suppress(InvalidState):
             soon(self.parts.in_flight.give_up, pending, message_of(self.payload).topic)

@@ -75,7 +75,7 @@ class PullPath(Protocol):
 
     @property
     def is_member(self) -> bool:
-        """True for pulls by a member of a group. Its read ends with an answer that moves the group's offset."""
+        """True for pulls by a group's member. A read then ends with an answer that moves the group's offset."""
         ...
 
     def is_proxied(self, queue: MessageQueue) -> bool: ...

@@ -90,7 +90,7 @@ class Rebalancer:
             await trio.sleep_until(began + LEAST_SECONDS)
 
     async def run_round(self) -> bool:
-        """Decides once, for each topic, which queues this consumer reads. Returns whether it now reads just them."""
+        """Decides for each topic which queues this consumer reads. Returns whether it now reads exactly these."""
         topics = self._topics()
         self._problems.keep(DIVISION, topics)
         self._problems.keep(READING, topics)

@@ -119,10 +119,10 @@ class CheckForbiddenHook(Protocol):
 
 
 class EndTransactionHook(Protocol):
-    """A hook that is called when the end of a transaction was sent to the broker."""
+    """A hook that is called when END_TRANSACTION was sent to the broker."""
 
     def end_transaction(self, context: EndTransactionContext) -> None:
-        """Runs when the end of a transaction was sent to the broker."""
+        """Runs when END_TRANSACTION was sent to the broker."""
 
 
 PRODUCER_HOOKS: Final = (
