@@ -13,7 +13,7 @@ from pyrmq_core.protocol.acl import SIGNATURE, signature
 from pyrmq_core.protocol.framing.command import Command
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
-# MQVersion.V4_9_3: clients up to this version add the field above after signing, so the signature excludes it.
+# MQVersion.V4_9_3: clients up to this version add `UNIQUE_KEY_QUERY` after signing, so signatures exclude it.
 LAST_UNSIGNED_QUERY: Final = 399
 
 

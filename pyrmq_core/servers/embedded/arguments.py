@@ -30,7 +30,7 @@ SMALL_FILES: Final = {
 }
 # The size limit of each store, so that a long running cluster does not fill the disk or the memory.
 MAX_STORE_BYTES: Final = 2 << 30
-# Settings that the cluster sets for each server, by the argument to use in their place.
+# The argument to use in place of each setting that the cluster itself sets.
 SET_BY: Final = {
     "brokerName": "brokers",
     "listenPort": "port",

@@ -29,7 +29,7 @@ class ForgetfulFiles:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._synced: dict[Page, bytes] = {}  # the content at the last sync of pages written since
-        self._dropped: dict[Page, bytes] = {}  # the same for pages whose sync failed
+        self._dropped: dict[Page, bytes] = {}  # the earlier content of pages whose sync failed
         self._unnamed: set[str] = set()  # new files whose names are not synced
         # By file, for each sync that runs: the pages written during it, with their content before.
         self._syncing: dict[str, list[dict[Page, bytes]]] = {}

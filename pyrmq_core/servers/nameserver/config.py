@@ -91,7 +91,7 @@ BOUNDS: Final = (
     "server_max_waiting_bytes",
     "server_max_header_bytes",
 )
-# More than any path has. All values are in memory, and each change writes them all.
+# The most characters of a setting's value, more than any path has. Each change writes all values.
 MAX_VALUE_CHARS: Final = 4096
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 

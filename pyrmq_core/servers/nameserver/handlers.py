@@ -54,7 +54,7 @@ STANDARD_JSON_VERSION: Final = 401
 HELP: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 KEY_MISSING: Final = "namespace or key is null"
 DISABLED: Final = "disable"
-# The most bytes of most bodies: a data version has 100 bytes, and settings have 5,000 bytes.
+# The default limit of a request's body: a data version has 100 bytes, and settings have 5,000 bytes.
 SMALL_BODY_BYTES: Final = 64 * 1024
 # The most bytes of a body about one topic or user: enough for a topic's queues at 5,000 brokers.
 TOPIC_BODY_BYTES: Final = 1024 * 1024

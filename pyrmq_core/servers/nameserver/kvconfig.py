@@ -18,7 +18,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.requests.nameserver.kv_config import KvTable
 from pyrmq_core.servers.access.file_replacement import ORDINARY, replace_keeping_previous
 
-# Enough for the order configuration of some 60,000 topics, which a single answer contains.
+# The most bytes of all values: the order configuration of some 60,000 topics, which a single answer contains.
 MAX_BYTES: Final = 4 * 1024 * 1024
 # The bytes of an entry or a namespace in addition to its texts, so that many short entries are limited, too.
 ENTRY_BYTES: Final = 40

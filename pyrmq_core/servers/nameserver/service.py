@@ -50,11 +50,11 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody
 
 log = line_logger(__name__)
 
-# Further topics that are removed with a broker are logged at DEBUG.
+# How many topics removed with a broker are logged at INFO. Further ones are logged at DEBUG.
 TOPIC_LINES: Final = 20
-# So many lines take about two milliseconds. Then other tasks run.
+# How many lines are logged before other tasks run, in about two milliseconds.
 LINES_PER_STEP: Final = 100
-# The search for a similar name takes half a millisecond for each unknown setting.
+# How many settings are checked for unknown names. The search for a similar name takes half a millisecond.
 UNKNOWN_LINES: Final = 10
 # The most bytes of encoded routes in the cache, and the memory of an entry without its body.
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024

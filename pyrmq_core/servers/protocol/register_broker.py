@@ -44,7 +44,10 @@ class RegistrationHeader:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker's registration of all its topics, or of changed ones. A topic that is left out stays registered."""
+    """A broker's registration of all its topics, or of changed ones.
+
+    A topic that is left out stays registered, unless the NameServer's deleteTopicWithBrokerRegistration is true.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_BROKER
     header: RegistrationHeader

@@ -10,8 +10,8 @@
 | `10.1.2.3-9`, `10.1.*.*`, `10.1-5.*.*` | a range of the second, third or fourth part |
 | `fe80::1:*`, `fe80::1-ff`, `fe80::1-ff:*` | a range of the last part, or of the part before it |
 
-Source: acl/plain/RemoteAddressStrategyFactory.java (4.9.7). A pattern that matches no address in RocketMQ, or makes its
-first request fail, is refused here when it is parsed.
+Source: acl/plain/RemoteAddressStrategyFactory.java (4.9.7). A pattern that matches no address in RocketMQ, or makes
+requests fail there, is refused here when it is parsed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ V4_PARTS: Final = 4
 V6_PARTS: Final = 8
 V4_MAX: Final = 255
 V6_MAX: Final = 0xFFFF
-# The number of addresses whose parsed form is cached, since every request compares its sender's.
+# The number of addresses whose parsed form is cached, since each request compares its sender's address.
 KEPT_ADDRESSES: Final = 1024
 
 

@@ -125,7 +125,7 @@ class _Deadlines:
 
     def __init__(self) -> None:
         self._of_tick: dict[int, dict[HeldPull, None]] = {}
-        self._ticks: list[int] = []  # a heap of the same ticks
+        self._ticks: list[int] = []  # a heap of the keys of `_of_tick`
 
     def add(self, held: HeldPull) -> bool:
         ending = self._of_tick.get(held.ends_tick)

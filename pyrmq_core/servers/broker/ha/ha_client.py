@@ -30,7 +30,7 @@ log = line_logger(__name__)
 RECEIVED_AT_ONCE: Final = 1 << 20
 # The longest block that a slave accepts. Java's masters send 32 KiB by default.
 MOST_BLOCK_BYTES: Final = 16 << 20
-# How often other tasks run between two steps of the replay, since storing received bytes has precedence.
+# How many times other tasks run after each step of the replay, so that received bytes are stored first.
 TAKES_BETWEEN: Final = 4
 CONNECT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
@@ -159,7 +159,7 @@ class HaClient:
             await self._take(stream, address)
 
     async def _drop_incomplete(self) -> None:
-        # The master may have another record than the incomplete one, so that is fetched again from its start.
+        # The log's last record may be incomplete, and the master may have another one there. So it is fetched again.
         with suppress(StoreError):  # `_replay` tries again and logs it
             while self._store.replay():
                 await trio.lowlevel.checkpoint()

@@ -75,7 +75,7 @@ class HaServer:
             if reported is not None:
                 await self._serve(connection, reports, reported)
         except NoSlave as error:
-            # A slave that connects again reports the same log end, and another slave on its host a different one.
+            # Names the slave by its host and log end, since each connection has another port.
             line = self._refusals.of((connection.address.rpartition(":")[0], reported))
             if line.is_due():
                 log.error("closing the connection with %s: %s%s", connection.address, error, line.left_out())
@@ -160,7 +160,7 @@ class HaServer:
     async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
         """Sends all the bytes. Raises `NoSlave` if the slave neither reads nor acknowledges in haHousekeepingInterval.
 
-        A slow slave may acknowledge for a long time before the system's full send buffer accepts more bytes.
+        A slow slave may leave the system's send buffer full for a long time, so an acknowledgement counts, too.
         """
         while data:
             acknowledged = replica.acknowledged

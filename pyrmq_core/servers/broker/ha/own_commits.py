@@ -63,7 +63,7 @@ class OwnCommits:
 
         `ask` sends a request to the master, and log lines name its `address`. The next call sends commits that arrive
         during this one. Offsets that the master refuses are dropped. Raises `RocketMQError` if the master does not
-        answer. The next call then sends the other offsets.
+        answer. The next call then sends the offsets that were not sent yet.
         """
         sent, refused, reason = 0, 0, ""
         async for key in InTurns(list(self._noted)):
@@ -91,7 +91,7 @@ class OwnCommits:
 
 
 async def _commit(offset: UpdateConsumerOffset, ask: Ask) -> Command:
-    """Commits an offset at the master. A query for the settings of an unknown group first creates the group there."""
+    """Commits an offset at the master. If the group is missing there, a query for its settings first creates it."""
     answer = await ask(offset.to_command())
     if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
         created = await ask(GetSubscriptionGroupConfig(offset.consumer_group).to_command())

@@ -57,9 +57,9 @@ ReadPage: TypeAlias = Callable[[Command], Page[V]]
 class FetchedState:
     """A master's delivery progress, as a slave fetched it: next offsets by delay level, and the timers' checkpoint.
 
-    `timers` is None if the master has no timers. All copies that the master had delivered lie before the offset
-    `log_end` of its log. `known_to` is the end of the slave's log before the fetch: the progress includes all copies
-    before it.
+    `timers` is None if the master has no timers. All messages that the master had delivered lie before the offset
+    `log_end` of its log. `known_to` is the end of the slave's log before the fetch: the progress includes all
+    deliveries before it.
     """
 
     delay_offsets: dict[int, int]

@@ -58,7 +58,7 @@ class LiteClients:
     def __init__(self, wake: Callable[[str, str], bool]) -> None:
         self._wake = wake
         self._clients: dict[str, LiteClient] = {}
-        # By group, within each queue, or within each parent topic for clients that have all of its lite topics.
+        # By queue, or by parent topic for clients that have all of its lite topics, and then by group.
         self._subscribers: dict[str, dict[str, dict[LiteClient, None]]] = {}
         # By group: the queues with a mark for all subscribers, and the ids of clients with waiting pops.
         self._shared: dict[str, dict[str, None]] = {}

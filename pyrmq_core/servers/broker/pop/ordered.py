@@ -128,7 +128,7 @@ class OrderedQueues:
         return sum(is_lite_queue(topic) for _, topic, _ in self._rows)
 
     def is_locked(self, queue: Queue, attempt_id: str | None, now_ms: int) -> bool:
-        """Returns True if another pop locks the queue. A pop with the same `attempt_id` is this pop, repeated."""
+        """Returns True if a pop locks the queue, unless its attempt id is `attempt_id`: then the client repeats it."""
         row = self._rows.get(queue)
         return row is not None and now_ms < row.free_ms and (attempt_id is None or attempt_id != row.attempt_id)
 

@@ -130,7 +130,7 @@ class Reviver:
     async def _work(self, queue_id: int, queue: Revival) -> None:
         key, ended = (self.log.topic, queue_id), 0
         while True:
-            # Taken before the read, which may miss entries that the timers deliver later.
+            # Computed before the read, which may miss entries that the timers deliver after this time.
             delivered_ms = min(self.timers.delivered_ms, clock.now_ms())
             has_more = self._read(key, queue)
             while (due := queue.due(0 if has_more else delivered_ms)) is not None:

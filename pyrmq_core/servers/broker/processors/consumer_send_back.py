@@ -97,7 +97,7 @@ class SendBackRequests:
             return success()
         retry_topic, retry_queues = RETRY_PREFIX + back.group, int(group["retryQueueNums"])
         try:
-            # As in RocketMQ, this precedes the look-up of the message: tools find the group by its retry topic.
+            # As in RocketMQ, the retry topic is created even if the message is missing: tools find the group by it.
             await self._ensure_topic(retry_topic, retry_queues)
             topic = self.topics.get(retry_topic)
             if topic is not None and not topic.perm & WRITE:

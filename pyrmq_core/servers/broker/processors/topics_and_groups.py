@@ -97,7 +97,7 @@ class TopicRequests:
         return announced(self.announcer, changed)
 
     def delete_topic(self, request: Command, _: Peer) -> Answer:
-        """Deletes a topic, its queues and its committed offsets. The caller itself informs the NameServers (216).
+        """Deletes a topic, its queues and its committed offsets. The administrator's tool informs NameServers (216).
 
         The queues are deleted first, so that a message that arrives meanwhile belongs to a new topic.
         """
@@ -115,8 +115,8 @@ class TopicRequests:
         has_members = self.clients.has_members
         try:
             with refused_by_disk():
-                await remove_queues(self.store, self.flusher, self.offsets, has_members, is_lite)  # maybe thousands
-                await self.flusher.flush_queues()  # in a thread, since the deletion syncs the rest on the loop
+                await remove_queues(self.store, self.flusher, self.offsets, has_members, is_lite)  # in small parts
+                await self.flusher.flush_queues()  # most in a thread, since the deletion syncs on the loop
                 lite_queues = {name for name, _ in self.store.queues.keys_of(topic)} - {topic}
                 frees = self.store.delete_topic(topic)
         except RequestRefused as refused:

@@ -208,7 +208,7 @@ class DelayLevels:
                     self._store.reader.store_time(key, offset)  # raises if the entry names another record
                     raw = self._store.reader.record(entry.physical_offset)
                     passes = self._deliver(raw, level, offset, is_due=passes)
-                if not passes:  # nor was a later one delivered, since a level delivers in order
+                if not passes:  # undelivered, and so are all later ones, since a level delivers in order
                     self._unknown.discard(level)
                     return entry.tags_code
             except (UnsafePath, DoesNotFit) as error:

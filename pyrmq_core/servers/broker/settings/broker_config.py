@@ -187,8 +187,8 @@ class BrokerConfig:
     lite_pull_message_enable: bool = named("litePullMessageEnable", True)
     long_polling_enable: bool = named("longPollingEnable", True)
     short_polling_time_mills: int = named("shortPollingTimeMills", 1000)
-    # These four are not settings of RocketMQ, which has no limits. A client has one held pull for each queue. With
-    # 10,000 unanswered requests a connection is not read any more, so it may have fewer held pulls.
+    # These four are not settings of RocketMQ, which has no limits. A client has one held pull for each queue. The
+    # second is below 10,000, since a connection with so many unanswered requests is not read any more.
     max_held_pulls: int = named("maxHeldPulls", 100_000)
     max_held_pulls_per_connection: int = named("maxHeldPullsPerConnection", 8_000)
     max_held_pull_bytes: int = named("maxHeldPullBytes", 1 << 30)

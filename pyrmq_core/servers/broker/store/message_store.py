@@ -197,7 +197,7 @@ class MessageStore:
         self.listener.stored()
 
     def dispatch(self, end: int) -> None:
-        """Makes messages stored before `end` readable. If the disk is full, the next call writes the other entries."""
+        """Makes messages stored before `end` readable. If the disk is full, the next call continues."""
         dispatched, written = write_entries(self._waiting, end)
         for key, entries in written:
             self.listener.readable(key, entries)
@@ -311,7 +311,7 @@ class MessageStore:
         self._save_mark()
 
     def oldest_segment(self) -> OldSegment | None:
-        """Returns the oldest segment of the log, or None if it must stay because recovery would still read it."""
+        """Returns the oldest segment of the log, or None if it must stay: it is the last, or recovery would read it."""
         oldest, safe = self._log.oldest, self._checkpoint.value.safe_offset
         if oldest is None or self.failure or safe is None or oldest.next_start > safe:
             return None

@@ -32,9 +32,9 @@ LEAST_REST_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = 1.0
 # The most seconds that a look-up waits before it may read.
 TURN_SECONDS: Final = 5.0
-# The most seconds that it waits for a lagging index, or adds waiting messages to the index.
+# The most seconds that a look-up waits for a lagging index, or adds waiting messages to it.
 WAIT_SECONDS: Final = 3.0
-# The most seconds of its search.
+# The most seconds of a look-up's search.
 LOOK_UP_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.05
 # How many look-ups may read at a time, and how many may wait or read. Otherwise many look-ups would take all time of

@@ -6,7 +6,7 @@ is due, a copy is stored in its own topic.
     timer_rules        the delivery time of a send: whether it is allowed, its slot, and the exact time
     timer_log          the files timerlog/*: an entry of 52 bytes for each waiting message. Entries of a slot are linked
     timer_wheel        the file timerwheel: a slot for each second, with the offset of its last entry in the timer log
-    timer_checkpoint   the file config/timercheck: where the next start continues, and a slave's copy of its master's
+    timer_checkpoint   the file config/timercheck: where the next start continues. A slave has a copy of its master's
     topic_counts       the number of waiting messages by topic, for the page of metrics
     timer_files        timer log, wheel and checkpoint together, and their repair
     open_slot          the slot that is being delivered

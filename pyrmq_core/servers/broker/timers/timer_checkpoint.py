@@ -120,9 +120,9 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
     """Returns the commit-log offset from which to search for copies delivered since RocketMQ's checkpoint was written.
 
-    A start does not deliver the messages of these copies again. RocketMQ may have written read time and queue offset at
-    different moments, so the search begins before the messages of both. If that is too much of the log, it begins
-    before the messages since the read time. Returns None if that is still too much, or if there are no timer messages.
+    A start does not deliver the messages of these copies again. The search begins before the messages of both read time
+    and queue offset, which RocketMQ may have written at different moments. If that is too much of the log, only the
+    read time counts. Returns None if that is still too much, or if there are no timer messages.
     """
     start, end = store.reader.bounds(TIMER_QUEUE)
     if start >= end:

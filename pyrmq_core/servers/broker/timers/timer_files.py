@@ -23,7 +23,7 @@ from pyrmq_core.servers.broker.timers.timer_wheel import Slot, TimerWheel
 from pyrmq_core.servers.broker.timers.topic_counts import TopicCounts, change_of
 
 NOTHING: Final = TimerCheckpoint()
-# So many entries take a few ms.
+# How many entries `rewrite` writes in one step, which takes a few ms.
 REWRITTEN_AT_ONCE: Final = 500
 
 
@@ -189,7 +189,7 @@ class TimerFiles:
             self.topics.clear()
 
     def _count(self, slots: Iterable[tuple[int, Slot]], topics: TopicCounts) -> None:
-        # This takes some 7 us a message.
+        # Reading an entry takes some 7 us.
         for time_ms, slot in slots:
             with contextlib.suppress(DamagedTimers):  # the delivery of the slot will find the damage and repair it
                 for _, entry in self.chain(time_ms, slot.last):

@@ -273,7 +273,7 @@ class TimerStore:
         return offset < end
 
     def _begin(self, now_ms: int) -> None:
-        """Writes the first checkpoint, or, after the clock was set back, the last one with the earlier time.
+        """Writes the first checkpoint. After the clock was set back, writes the last one again with the present time.
 
         Otherwise a start after a kill would skip the slots between the two times.
         """

@@ -1,7 +1,7 @@
 """The timer wheel: a slot for each second of 14 days by default, after which the first slot is used again.
 
     slot                       bytes
-    time                       8      divided by the precision. For any other time the slot is empty
+    time                       8      divided by the precision. For any other time the slot counts as empty
     first entry                8      its offset in the timer log
     last entry                 8      its offset. From there each entry links to the previous one
     number                     4      of messages, less recalled messages

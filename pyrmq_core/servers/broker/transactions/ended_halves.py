@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-# The most ends in memory, and the most offsets of copies. Each is needed for some minutes.
+# The most commits and rollbacks in memory, and the most offsets of copies. Each is needed for some minutes.
 MOST_KEPT: Final = 100_000
 
 # The most half messages that are counted, for metrics only.
@@ -55,11 +55,11 @@ class EndedHalves:
         self.position = 0
         self.waiting = WaitingHalves()
         self._most_kept = most_kept
-        self._done: set[int] = set()  # at or after the position: ended, stored again, or discarded
+        self._done: set[int] = set()  # offsets from `position` on: ended, stored again, or discarded
         self._lists: dict[int, int] = {}  # by op offset: the highest queue offset in the record
-        self._ends: dict[int, bool] = {}  # the latest ends of producers, True for a commit
+        self._ends: dict[int, bool] = {}  # by offset: a producer's decision, True for a commit
         self._successors: dict[int, int] = {}
-        self.unwritten: list[int] = []  # ends without a stored record
+        self.unwritten: list[int] = []  # finished offsets without a stored record
 
     def is_done(self, offset: int) -> bool:
         return offset in self._done

@@ -58,8 +58,8 @@ READ_AT_ONCE: Final = 64
 LISTED_AT_ONCE: Final = 500
 CHECK_MAX_TOPIC: Final = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1, int(Permission.READ | Permission.WRITE))
 HOUR_MS: Final = 3_600_000
-# A half message that waits for a producer holds the position, and each pass examines all half messages from there on.
-# If they are more than this number, and than four times the undecided ones, it is stored again at the queue's end.
+# Each pass begins at the oldest half message that waits for a producer, and examines all from there on. If these are
+# more than this number, and than four times the undecided ones, that message is stored again at the queue's end.
 MOST_FROM_POSITION: Final = 10_000
 REPORT_SECONDS: Final = 600.0
 

@@ -33,7 +33,7 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
     """Sets the queues of a topic at the brokers that `queue_datas` names. Returns None if `queue_datas` is empty.
 
-    If one of the brokers is not registered, only the queues of the brokers before it are set, and none for a new topic.
+    If a broker is not registered, only the queues of the brokers before it are set, or for a new topic none.
     Raises `BodyError` if the limits of the tables would be exceeded.
     """
     if not queue_datas:

@@ -94,7 +94,7 @@ def topics_of_cluster(tables: RouteTables, cluster: str | None) -> list[str]:
 
 
 def system_topics(tables: RouteTables) -> TopicList:
-    """Returns the names of all clusters and brokers, which are also topics, and the address of any broker."""
+    """Returns the names of all clusters and brokers, which are also topics, and the address of one broker."""
     names = dict.fromkeys(
         name for cluster, brokers in tables.cluster_addr_table.items() for name in (cluster, *brokers)
     )

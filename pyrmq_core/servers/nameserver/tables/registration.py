@@ -199,7 +199,7 @@ def _broker_data(header: RegistrationHeader, before: BrokerData | None, addrs: M
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
 ) -> list[Change]:
-    """Adds a broker's topics to the tables, and updates topics that the tables have, if there is `news`.
+    """Adds a broker's topics to the tables. With `news`, also updates topics that the tables have.
 
     `news` is False if the broker's data version is the same as at its last registration.
     """

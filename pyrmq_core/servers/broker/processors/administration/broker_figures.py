@@ -64,7 +64,7 @@ class FigureRequests:
     async def runtime_info(self, _request: Command, _: Peer) -> Command:
         """Returns the broker's statistics as texts.
 
-        The sizes of the queues of Java's thread pools are 0. That of pulls is the number of held pulls.
+        The sizes of Java's thread pool queues are 0, but that of the pull queue is the number of held pulls.
         """
         spaces = await trio.to_thread.run_sync(self._spaces)
         table = {**self.figures.store.figures(), **self.figures.totals(), **self._state(), **self._disk(spaces)}

@@ -99,7 +99,7 @@ class SlaveRequests:
         return success()
 
     def exchange_ha_info(self, request: Command, _: Peer) -> Command:
-        """Returns a master's addresses, unless the request has some. An acting slave saves those in the request."""
+        """Returns a master's addresses if the request has none. A slave that acts as master saves the request's."""
         info = MasterInfo.from_command(request)
         if not self.settings.config.is_slave:
             own = MasterInfo(self.registration.ha_address, self.store.end, self.identity.address)

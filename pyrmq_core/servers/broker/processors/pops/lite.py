@@ -280,7 +280,7 @@ class LiteGroupRequests:
         """Subscribes a client to queues.
 
         An exclusive group allows one client for each queue. With `takes_over` other clients lose the queues, and
-        receive a notice. Without, the client does not get them, and receives the notice, since it must have missed it.
+        receive a notice. Otherwise the client gets no queue of another client, and receives the notice for it again.
         """
         is_exclusive, resets = attributes.get(SUB_MODEL) == EXCLUSIVE, attributes.get(RESET_IN_EXCLUSIVE) == "true"
         async for queue in InTurns(queues):
@@ -347,7 +347,7 @@ def is_lite_topic(topic: TopicConfig) -> bool:
 
 
 async def write_queues(config: BrokerConfig, registration: BrokerRegistration, topic: str) -> list[str]:
-    """Returns the broker's name of each queue to which producers of a topic send, or an empty list if it is unknown."""
+    """Returns the broker's name for each queue that a topic's producers use, or an empty list without a route."""
     if not config.nameservers:
         return []
     try:
@@ -364,7 +364,7 @@ async def write_queues(config: BrokerConfig, registration: BrokerRegistration, t
 
 
 def is_assigned(queues: Sequence[str], lite_topic: str, broker_name: str) -> bool:
-    """Returns whether producers send messages of the lite topic to a broker. Returns True if `queues` is empty."""
+    """Returns True if producers send the lite topic to a broker. `queues` are as from `write_queues` (empty: True)."""
     return not queues or queues[consistent_bucket(string_hash_code(lite_topic), len(queues))] == broker_name
 
 

@@ -38,9 +38,9 @@ class DiskFiles:
     def __init__(self, root: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
         self._root = root
         self._folders: list[str] = []
-        self._made: dict[str, object] = {}  # by path, for each file that was opened and not removed
+        self._made: dict[str, object] = {}  # by path: an object for each file that was opened and not removed
         self._descriptors = Descriptors(max_open_files, self.full_path)
-        self.descriptor = self._descriptors.get  # returns a descriptor in the store's thread
+        self.descriptor = self._descriptors.get  # to be called in the store's thread
         self._lock: IO[str] | None = None
         self._set_aside = 0
         self._unsynced_folders: set[Path] = set()  # the folders in which new files or folders were created

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from pyrmq_core.protocol.messages.record import SHORT
 from pyrmq_core.servers.broker.store.index.key_hashes import record_hashes
 
-# A power of 2, which `packed` halves for the last entries.
+# How many entries `packed` encodes together, a power of 2. For the last entries it is halved.
 ENTRIES_AT_ONCE: Final = 1024
 
 
@@ -44,7 +44,7 @@ def entries_of(messages: Sequence[Message]) -> Entries:
 def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
     """Returns at most `most` index entries of a message, after the first `entered`.
 
-    Also returns the number of its entries up to these, or 0 if it has no more.
+    Also returns how many of its entries were returned so far, or 0 if it has no more.
     """
     hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
     entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))

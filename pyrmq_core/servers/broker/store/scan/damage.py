@@ -21,7 +21,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class DamageCopy(NamedTuple):
-    """A copy of bytes cut from the log: its path, its size without outer zeros, and its least number of records."""
+    """A copy of bytes cut from the log: its path, its size without zeros around, and the least number of records."""
 
     path: str
     size: int
