@@ -1,8 +1,8 @@
 """The number of offsets that a micro-batch reads of the backlog. Pure.
 
 `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` work as in Spark's Kafka source
-(KafkaMicroBatchStream.scala: rateLimit, delayBatch). Unlike there, the remainder of the division is distributed, too. A
-limit on bytes divides in the same way.
+(KafkaMicroBatchStream.scala: rateLimit, delayBatch). Unlike there, the rest of a limit that rounding leaves is given to
+queues, too. A limit on bytes is divided in the same way.
 """
 
 from __future__ import annotations

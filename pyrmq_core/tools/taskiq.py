@@ -143,7 +143,7 @@ class _HeldTask:
     async def ack(self) -> None:
         """Acknowledges the task, and retries after failures.
 
-        If the calling asyncio task is being cancelled, gives the task back instead.
+        If the calling asyncio task is being cancelled, returns the task to the topic instead.
         """
         if (call := asyncio.current_task()) is not None and call.cancelling():
             await self.give_back()

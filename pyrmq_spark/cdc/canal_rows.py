@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 BLOB_CHARSET: Final = "ISO-8859-1"  # the charset in which Canal writes the bytes of a BLOB
 LOST_LETTER: Final = "\ufffd"  # written by Canal for bytes of a text that are not UTF-8
 KINDS_BY_TYPE: Final = ("string", "binary", "timestamp")  # types whose values depend on MySQL's column type
-# Members outside of rows that may be null in a message. For a column of such a name, `"name":null` in the body does not
-# show that its row has it.
+# Members outside of rows that may be null in a message. If a column has such a name, `"name":null` in the body does not
+# show that the row has the column.
 NULL_OUTSIDE: Final = ("old", "data", "sql", "gtid", "pkNames", "mysqlType", "sqlType", "table", "database", "type")
 
 

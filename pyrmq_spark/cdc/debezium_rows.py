@@ -253,7 +253,7 @@ def _is_tombstone(text: Column, is_corrupt: Column) -> Column:
 
 
 def _is_unavailable(row: Row, placeholder: Placeholder, may_be: Column) -> dict[str, Column]:
-    """Returns by column the condition that PostgreSQL left out its unchanged long value. `may_be` is part of each."""
+    """Returns by column the condition that PostgreSQL left out its unchanged long value. Each implies `may_be`."""
     conditions = {field.name: placeholder.stands_in(F.col("after").getField(field.name), field) for field in row}
     return {name: F.when(may_be, stands) for name, stands in conditions.items() if stands is not None}
 

@@ -37,7 +37,7 @@ Decode = Callable[[Sequence[RawPull], OffsetRange, bool], "Iterator[DecodedBatch
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The progress by one batch: how many ranges it finished before the last it reads, and the next offset there."""
+    """A task's progress by one batch: how many ranges it passed, and the next offset in the one after them."""
 
     whole_ranges: int
     offset: int

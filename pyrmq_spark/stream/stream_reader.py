@@ -248,7 +248,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return stream_start(consumer, self._offsets_of)
 
     def _placed(self, reached: Offsets, end: StreamOffset) -> StreamOffset:
-        """Returns `end` with the offsets at which its batch begins, where lost messages are skipped.
+        """Returns `end` with the offsets at which its batch begins, after a skip of lost messages.
 
         PySpark before 4.2 passes the offsets `reached` so far only after `end` was chosen.
         """

@@ -257,7 +257,7 @@ class DeadLetters:
     property         value
     refusedTopic     the topic that the row was for
     refusedCode      the broker's response code
-    refusedReason    its remark, in one line, cut to the room that the row's own properties leave
+    refusedReason    its remark, in one line, cut so that it fits beside the row's own properties
 
     Without a dead-letter topic, `topic` and `window` (of requests) are None, and a refused row fails the write.
     """

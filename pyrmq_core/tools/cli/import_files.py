@@ -32,7 +32,7 @@ FORMATS: Final = ("jsonl", "parquet", "csv")
 PART_MESSAGES: Final = 8000
 PART_BYTES: Final = 8 * 1024 * 1024
 MAX_FIELD_CHARACTERS: Final = 64 * 1024 * 1024
-# A line of the largest message is shorter, even with its body both as a text and in base 64.
+# The most bytes of a line, more than the largest message has with its body both as a text and in base 64.
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 # The broker's name and the number of the queue that a message was read from; None in a file that lacks them.

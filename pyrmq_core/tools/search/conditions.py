@@ -19,7 +19,7 @@ from pyrmq_core.tools.search.where import Row, Where
 # size in memory.
 MAX_JSON_BYTES: Final = 4 << 20
 QUICK_BYTES: Final = 64 * 1024
-# Python's limit for the digits of an int in a text is a little higher.
+# The most digits of a number that is parsed as an int. Python's own limit is a little higher.
 INT_DIGITS: Final = 4000
 
 

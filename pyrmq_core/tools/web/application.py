@@ -90,7 +90,7 @@ OUTCOMES: Final = {
     Outcome.STORED: Text("The message is stored"),
 }
 
-# Each marked dead letter is a field of a form, and a page lists up to 64.
+# The most fields of a form: each marked dead letter is one, and a page lists up to 64.
 MAX_FIELDS: Final = 128
 # The size of the pieces in which forms are decoded and downloads are sent, so that other tasks can run in between.
 SLICE_BYTES: Final = 64 * 1024

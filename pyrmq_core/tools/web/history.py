@@ -22,13 +22,13 @@ SELDOM_SECONDS: Final = 60.0
 MAX_CURVES: Final = 50
 # The most lines of a curve. If a topic has more groups, those in its latest samples are drawn.
 MAX_LINES: Final = 8
-# 3 hours, at one sample in 10 s.
+# The most samples of a curve: one in 10 s for 3 hours.
 MAX_SAMPLES: Final = 1080
 # Members commit offsets every 5 s, so that a rate over a shorter time would jump.
 RATED_OVER: Final = timedelta(seconds=30)
 # Offsets that are older than this are not used for a rate.
 FORGOTTEN_AFTER: Final = timedelta(seconds=150)
-# The most groups, or groups of a topic, whose offsets are kept.
+# The most keys of `AcknowledgedRates`: groups, or groups of a topic.
 MAX_RATED: Final = 100
 
 

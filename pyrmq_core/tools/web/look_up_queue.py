@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 LOOK_UPS_A_SECOND: Final = 20.0
-# The look-ups that may begin at once after a quiet time.
+# How many look-ups may begin at once after a time without any. Then `LOOK_UPS_A_SECOND` applies.
 BURST: Final = 40
 LOOK_UPS_AT_ONCE: Final = 8
 LONGEST_WAIT_SECONDS: Final = 5.0

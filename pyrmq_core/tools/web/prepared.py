@@ -25,8 +25,8 @@ class Change:
     """A change that is prepared, but not made yet: the sentence that describes it, and the function that makes it.
 
     `back` is the page to return to. `offsets` are the changes of the offsets of `group`, and `differences` the changes
-    of settings. `ends` has the end offset of each queue of a topic to delete. They show if messages were stored since
-    then. `fixed` replaces fields of the form before the change is prepared again, such as an age by a time.
+    of settings. `ends` has the end offset of each queue of a topic to delete, to notice messages stored since then.
+    `fixed` replaces fields of the form before the change is prepared again, such as an age by a time.
     """
 
     sentence: str
@@ -47,7 +47,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a change as a sentence. It is undone by the group's former offsets, or by commands to type."""
+    """The result of a change as a sentence, with what undoes the change: former offsets, or commands to type."""
 
     sentence: str
     group: str = ""

@@ -133,7 +133,7 @@ def create_commands(
     delete: str = "",
     cluster: str | None = None,
 ) -> tuple[str, ...]:
-    """Returns the commands that restore former settings: one for all brokers if they are equal, or one for each.
+    """Returns the commands that restore former settings: one if all brokers had the same, or one for each broker.
 
     `previews` has, by broker, the settings before the change (None if there were none) and after it. `command` formats
     the command that sets some settings. `delete` is the command to return if there were none at any broker. `cluster`

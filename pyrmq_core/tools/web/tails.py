@@ -40,11 +40,11 @@ from pyrmq_core.tools.web.message_reads import (
 PART_MESSAGES: Final = 200
 PART_SECONDS: Final = 3.0
 PART_OFFSETS: Final = 4096
-# The offsets of a queue that are read before its position moves.
+# How many offsets of a queue are read before its position moves.
 STEP_OFFSETS: Final = 32
-# Enough for 256 queues with offsets of 19 digits.
+# The longest position as text, enough for 256 queues with offsets of 19 digits.
 MAX_CHARACTERS: Final = 12 * 1024
-# The time in ms at which the tail began, then each broker with its queues and offsets, such as
+# A position as text: the time in ms at which the tail began, then each broker with its queues and offsets, such as
 # `1764424800000 broker-a:0.12.1.15`.
 TEXT: Final = re.compile(r"[0-9]{1,14}( [^\s:]{1,255}:[0-9]{1,9}\.[0-9]{1,19}(\.[0-9]{1,9}\.[0-9]{1,19})*)*")
 

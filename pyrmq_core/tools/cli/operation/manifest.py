@@ -1,7 +1,7 @@
 """`pyrmq topic manifest`: shows the queues of a manifest, the topic in which committed writes record their batches.
 
 A manifest should have one queue, at one broker. A second one exists if it was created by hand, or if the NameServers
-lost the name of this broker while it was unreachable. The queue with the oldest record is valid. With `--heal`, the
+lost the name of its broker while that was unreachable. The queue with the oldest record is valid. With `--heal`, the
 batches that the other queues record are committed in the valid queue, and the other queues are removed.
 """
 

@@ -87,7 +87,7 @@ def needed(request: Request, name: str) -> str:
 
 
 def one_of(values: Mapping[str, str], name: str, choices: Mapping[str, Answer]) -> Answer:
-    """Returns the entry of `choices` under the value called `name`, or under "" if the value is missing.
+    """Returns the entry of `choices` for the text under `name` in `values`, or for "" if there is none.
 
     Raises `InvalidArgument` if there is no such entry.
     """
