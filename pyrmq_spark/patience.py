@@ -65,5 +65,5 @@ def of_a_stream(error: RocketMQError) -> bool:
 
 
 def of_a_batch(error: RocketMQError) -> bool:
-    """Returns whether a batch should wait after this error: one that says that a known broker is not registered."""
+    """Returns whether a batch should wait after this error, because it says that a known broker is not registered."""
     return isinstance(error, BrokerNotFound)

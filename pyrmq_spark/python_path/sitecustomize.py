@@ -38,7 +38,7 @@ OBJECTS_BEFORE_COLLECTION = 100_000
 
 
 def without_archives(path: list[str]) -> list[str]:
-    """Returns the path without the archives of an installed PySpark, or else the same path."""
+    """Returns the path without the archives of an installed PySpark, or unchanged if it must keep them."""
     for entry in path:
         if entry.endswith(ARCHIVE):
             folder, installed = os.path.dirname(entry), os.path.join(entry.removesuffix(ARCHIVE), "__init__.py")

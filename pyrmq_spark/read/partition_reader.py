@@ -105,7 +105,7 @@ def _rows(
 
 
 def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, unread: _Unread) -> int:
-    """Returns the offset at which to continue after an error: the offset after lost messages, or the same for a retry.
+    """Returns the offset at which to continue after an error: that after lost messages, or for a retry the unread one.
 
     Pauses before a retry. Raises an error if the loss must not be skipped, or if the time for retries is over.
     """

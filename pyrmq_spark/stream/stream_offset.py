@@ -105,7 +105,7 @@ def follow(
 ) -> FollowedOffsets:
     """Returns the next batch after the offsets `start`, up to the ends in `bounds`, the offsets that brokers keep now.
 
-    `gone` has the deleted queues, with reasons. They are losses of the result, as are queues whose start offset the
+    `gone` has the deleted queues, with reasons. Each is a loss in the result, and so is a queue whose start offset the
     broker no longer keeps. A queue that is not in `start` is new and begins at its first message, wherever the query
     started. A queue that has become shorter continues at its end, as in Spark's Kafka source, since from its beginning
     every row would be read again.

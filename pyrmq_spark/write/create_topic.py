@@ -1,6 +1,6 @@
 """Looks up the topics of a write, and creates missing ones, on the driver or in the first task with a row for one.
 
-Both wait for brokers and NameServers that are away, up to `sendTimeoutMs`. A NameServer forgets a broker that is away,
+It waits for brokers and NameServers that are away, up to `sendTimeoutMs`. A NameServer forgets a broker that is away,
 with all its topics. So a topic without a route does not count as missing while no master is registered.
 """
 

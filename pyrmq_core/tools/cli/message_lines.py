@@ -99,7 +99,7 @@ class LineForm:
         return self.message(line) if message is None else message
 
     def _common_message(self, members: Any) -> Message | None:
-        """Returns the message of an object with common members only, faster than `_fields_of`, or None for another."""
+        """Returns the message of an object with common members only, faster than `_fields_of`, or else None."""
         if members.__class__ is not dict:
             return None
         take = members.pop

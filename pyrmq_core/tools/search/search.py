@@ -54,7 +54,7 @@ class SearchAccount:
     `received_bytes` is the size of the records, and `unpacked_bytes` the size of the examined bodies. `unreadable`
     counts records that cannot be decoded, and `unreadable_texts` has the first errors. `is_bounded` is True if the
     search ended at its limit of bytes. All messages stored since `bound` have been read, or with `oldest_first` all
-    stored before `bound`. It is None before the first slice of time is read, and at the end.
+    stored before `bound`. `bound` is None before the first slice of time is read, and at the end.
     """
 
     total: int
@@ -91,10 +91,10 @@ class SearchForm:
 
 
 class Search:
-    """A search of offset ranges. `account` may be read at any time.
+    """A search of offset ranges, which finds messages stored before `begin`, by default now.
 
-    It finds messages stored before `begin`, by default now. With `oldest_first` it finds messages stored at or after
-    `begin`, by default 1970. If the condition is None, every message that passes the filters matches.
+    With `oldest_first` it finds messages stored at or after `begin`, by default 1970. If the condition is None, every
+    message that passes the filters matches. `account` may be read at any time.
     """
 
     def __init__(

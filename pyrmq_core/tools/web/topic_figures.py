@@ -172,7 +172,7 @@ class TopicLags:
 
 
 def _rate(before: TopicFigure | None, now: TopicFigure) -> float | None:
-    """Returns the messages stored per second between two samples, or None if a broker did not answer for one."""
+    """Returns the messages stored per second between two samples, or None if one of them lacks a broker's answer."""
     if before is None or before.messages is None or not (before.is_whole and now.is_whole) or now.at <= before.at:
         return None
     return max(0.0, (now.stored - before.stored) / (now.at - before.at))

@@ -2,7 +2,7 @@
 
 A file's parsed content is a `Document`, which is changed in place. Unknown members stay. Source:
 acl/plain/PlainPermissionManager.java (validate, checkPerm, updateAccessConfig, deleteAccessConfig, ...), 4.9.7, with
-the same order of checks and the same texts.
+its order of checks and its error texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`UserRules`: all users and policies, and the decision about a request.
 
 Sources: auth/authentication/chain/DefaultAuthenticationHandler.java,
-auth/authorization/chain/{UserAuthorizationHandler,AclAuthorizationHandler}.java (5.4.0), with the same texts.
+auth/authorization/chain/{UserAuthorizationHandler,AclAuthorizationHandler}.java (5.4.0), with their error texts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`ActingMaster`: a slave that answers for its master while that is unreachable (enableSlaveActingMaster).
 
 A slave acts as master while its id is the smallest of the brokers with its name. A NameServer with supportActingMaster
-then returns it as the master, with read-only topics. It serves pulls, locks queues for consumers, and stores the
-offsets that they commit. It stores no messages: delayed messages, timers and transactions wait for a master, as in
+then returns it as the master, with read-only topics. The slave serves pulls, locks queues for consumers, and stores
+their offsets. It stores no messages: delayed messages, timers and transactions wait for a master, as in
 RocketMQ without enableRemoteEscape. Source: broker/BrokerController.java (syncBrokerMemberGroup, onMinBrokerChange),
 5.4.0.
 """

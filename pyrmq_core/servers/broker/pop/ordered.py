@@ -216,7 +216,7 @@ class OrderedQueues:
         if len(self._times) > 2 * len(self._rows) + MOST_STALE:
             self._list_times()
         if self._times[0][1] == queue:
-            self._waits.revive_arrived.set()  # the reviver, which wakes at the heap's first time, sets its wait anew
+            self._waits.revive_arrived.set()  # the reviver waits for the heap's first time, which may have changed
 
     def _list_times(self) -> None:
         self._times = sorted((row.free_ms, queue) for queue, row in self._rows.items())

@@ -171,7 +171,7 @@ class Reviver:
         return queue.position < result.max_offset
 
     async def _revive(self, queue_id: int, due: Due) -> None:
-        """Stores copies of the due messages, and acknowledges these, so that a restart does not store them again."""
+        """Stores copies of the due messages, and acknowledges the originals, so that a restart copies none again."""
         key = due.check_point.key
         if popped_topic(key.topic, key.group) not in self.topics or (group := self.groups.known(key.group)) is None:
             return  # the topic or the group was deleted

@@ -25,7 +25,7 @@ from pyrmq_core.servers.broker.pop.lite_clients import LiteClients
 from pyrmq_core.servers.broker.store.formats import ENTRY
 from pyrmq_core.servers.broker.store.reading import QueueKey
 
-# Separates topic and group in the key of a waiting pop. No topic's name has it, so no waiting pull has the same key.
+# Separates topic and group in the key of a waiting pop. No topic's name has this sign, so no held pull has such a key.
 BETWEEN: Final = "@"
 # A pop from more queues has a pass of the event loop for itself. A pop takes 3 to 6 us for each of its queues.
 MANY_QUEUES: Final = 256
@@ -33,7 +33,7 @@ MANY_QUEUES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """The topic, group and queue of a waiting pop or notification. The queue ANY_QUEUE stands for all of the topic.
+    """The topic, group and queue of a waiting pop or notification. ANY_QUEUE means all queues of the topic.
 
     A pop `takes` messages, a notification does not.
     """

@@ -55,7 +55,7 @@ class TransactionRequests:
         return self._end(end)
 
     async def _end_when_flushed(self, end: EndTransaction) -> Command:
-        """Ends a transaction once the log is synced. With SYNC_FLUSH a half message is in its queue only then."""
+        """Ends a transaction once the log is synced, since with SYNC_FLUSH a half message is in its queue only then."""
         await self.flusher.wait_flushed(self.store.end)
         return self._end(end)
 

@@ -1,7 +1,6 @@
 """RECALL_MESSAGE (370): cancels a timer message by storing a second timer message, which refers to the first.
 
-Source: broker/processor/RecallMessageProcessor.java (5.4.0), with the same checks in the same order, and the same
-answers.
+Source: broker/processor/RecallMessageProcessor.java (5.4.0), with its checks in its order, and its answers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks a message, creates its topic if needed, and stores it.
 
-Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), with the same checks in
-the same order, and the same codes. A message in a transaction is stored as a half message.
+Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), with their checks in
+their order, and their response codes. A message in a transaction is stored as a half message.
 """
 
 from __future__ import annotations

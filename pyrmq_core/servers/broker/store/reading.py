@@ -5,8 +5,8 @@ such as those of a batch, are read as one piece, a run.
 
 The record to which a queue entry refers must have the entry's topic, queue, queue offset, log offset and size. The
 record of a lite topic's message has the topic, queue and offset of the parent topic. Its lite queue and the offset
-there are properties. Only the first and the last record of a run are checked, since the sizes of the entries leave no
-room for other records between. A pull returns the messages before a wrong entry. If its first entry is wrong, it raises
+there are properties. Only the first and the last record of a run are checked, since by the sizes in the entries no
+other record lies between. A pull returns the messages before a wrong entry. If its first entry is wrong, it raises
 `StoreError`. RocketMQ returns the bytes unchecked.
 """
 

@@ -136,7 +136,7 @@ class ConsumerFilters:
     def _put(self, topic: str, group: str, consumer_filter: ConsumerFilter) -> bool:
         """Adds a group's expression. Returns False if the table is full.
 
-        To make room, expressions of groups without members are dropped, the earliest left first.
+        A full table first drops expressions of groups without members, in the order in which the last members left.
         """
         while not self._has_room(consumer_filter) and self._dead:
             self._remove(*next(iter(self._dead)))

@@ -16,7 +16,7 @@ from typing import Final
 from pyrmq_core.servers.broker.timers.timer_log import DELETE, ROLL, TimerEntry
 from pyrmq_core.servers.broker.timers.topic_counts import change_of
 
-# Enough that no two messages have the same digest.
+# The bytes of a message's digest, enough that no two messages have an equal one.
 DIGEST_BYTES: Final = 16
 
 

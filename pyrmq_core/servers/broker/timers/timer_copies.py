@@ -74,7 +74,7 @@ def read_message(record: RawRecord) -> TimerMessage:
 def copy_of(message: TimerMessage, enqueue_ms: int, now_ms: int, *, rolls: bool) -> Append:
     """Returns the copy of a timer message to store when its slot is due, with the message's real topic and queue.
 
-    With `rolls` the copy's topic is rmq_sys_wheel_timer, where it waits for a later slot. If there is room, its
+    With `rolls` the copy's topic is rmq_sys_wheel_timer, where it waits for a later slot. Unless they get too long, its
     properties include `now_ms` and `enqueue_ms`, the time at which the message entered the timer log.
     """
     record, added = message.record, {TIMER_ENQUEUE_MS: str(enqueue_ms)}

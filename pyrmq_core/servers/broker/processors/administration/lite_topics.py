@@ -190,7 +190,7 @@ class LiteTopicRequests:
     def _lags(self, group: str, topic: str) -> Iterator[tuple[int, QueueKey, int]]:
         """Yields the group's lag, the queue and the committed offset for each topic in which the group has offsets.
 
-        For any topic but a lite topic of `topic`, lag and offset are 0. Such a row only lets other tasks run.
+        For topics that are no lite topics of `topic`, it yields zeros, only to let other tasks run.
         """
         for name in self.offsets.topics_of(group):
             key, is_own = (name, 0), is_lite_queue(name) and owner_topic(name) == topic

@@ -1,8 +1,9 @@
 """QUERY_ASSIGNMENT (400), which returns the queues of a group's member, and SET_MESSAGE_REQUEST_MODE (401).
 
 The request mode (401) says whether a group pulls or pops the messages of a topic. A member of a group that pops is
-assigned all queues of the topic, or its own share and those of the next `popShareQueueNum` members. The topic's queues
-at all brokers come from its route. If no NameServer answers, the answer has no list, and the client keeps its queues.
+assigned all queues of the topic, or those that it and the next `popShareQueueNum` members would pull. The topic's
+queues at all brokers come from its route. If no NameServer answers, the answer has no list, and the client keeps its
+queues.
 Source: broker/processor/QueryAssignmentProcessor.java (5.4.0).
 """
 
@@ -129,8 +130,8 @@ def assigned(
 ) -> Queues | None:
     """Returns the queues assigned to the member `client_id`, or None for an unknown strategy.
 
-    `queues` are all queues of the topic, and `client_ids` the ids of all members, both sorted. A member that pops gets
-    the shares of several members, as `mode` says.
+    `queues` are all queues of the topic, and `client_ids` the ids of all members, both sorted. A member that pops also
+    gets the queues of further members, as many as `mode` says.
     """
     allocate = STRATEGIES.get(strategy)
     if allocate is None:

@@ -1,7 +1,7 @@
 """POP_LITE_MESSAGE (200070) pops from a client's lite topics. LITE_SUBSCRIPTION_CTL (200071) changes which these are.
 
 Source: broker/processor/PopLiteMessageProcessor.java, LiteSubscriptionCtlProcessor.java and
-broker/lite/LiteSubscriptionRegistryImpl.java (5.5.0), with the same codes. Unlike in RocketMQ, a COMPLETE_ADD (a
+broker/lite/LiteSubscriptionRegistryImpl.java (5.5.0), with their codes. Unlike in RocketMQ, a COMPLETE_ADD (a
 client's complete list) counts for maxLiteSubscriptionCount, and takes no lite topic of an exclusive group from another
 client. A client id cannot change its group and topic. A broker without lite queues refuses subscriptions. The locks of
 lite topics outlast a restart.
@@ -128,7 +128,7 @@ class LiteGroupRequests:
         )
 
     def _pass_on(self, header: PopLiteMessage) -> None:
-        """Marks the client's queues for the group's other pops, after its woken pop lost its connection."""
+        """Marks a client's queues for its group's other pops, since its own pop was woken and lost its connection."""
         client = self.clients.get(header.client_id)
         for queue in () if client is None else self.clients.marked(client):
             self.clients.ready(queue, header.consumer_group)

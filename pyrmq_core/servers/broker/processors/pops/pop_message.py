@@ -1,6 +1,6 @@
 """POP_MESSAGE (200050): takes messages for a group and writes checkpoints of them, or lets the pop wait for a message.
 
-Source: broker/processor/PopMessageProcessor.java (5.4.0), with the same checks in the same order, and the same codes.
+Source: broker/processor/PopMessageProcessor.java (5.4.0), with its checks in its order, and its response codes.
 This broker also refuses an invalid filter expression, a group that may not read the topic, and an invisible time that
 is negative or too long for timers. It refuses names that make the retry topic's name too long.
 """

@@ -1,6 +1,6 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks a pull, reads its messages, or lets it wait for one.
 
-Source: broker/processor/PullMessageProcessor.java (5.4.0), with the same checks in the same order, and the same codes.
+Source: broker/processor/PullMessageProcessor.java (5.4.0), with its checks in its order, and its response codes.
 Two things differ. After a reset of offsets, every pull of a group member is redirected to the new offset until the
 member pulls there. RocketMQ redirects only a single pull of the group. Besides, a slave holds a pull at an offset that
 only its master may have, for up to shortPollingTimeMills, since Java's clients would repeat it at once.

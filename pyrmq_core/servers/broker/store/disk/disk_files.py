@@ -361,7 +361,7 @@ class DiskFile:
 
 
 def _seek(descriptor: int, position: int, end: int, what: str) -> int:
-    """Returns the position of the next data or the next hole (`what`), or `end` if there is none.
+    """Returns the position of the next data or hole (`what`: SEEK_DATA or SEEK_HOLE), or `end` if there is none.
 
     A system that cannot search returns `position`.
     """
