@@ -160,7 +160,7 @@ class RocketMQDataSource(DataSource):
             log.info("not written, since a broker sets them: %s", ", ".join(columns.left_out))
         if options.is_committed:
             columns.check_not_delayed()
-        if self._ends_batches:  # the plan of the batch looked up the topics, and its rows are stored
+        if self._ends_batches:  # the batch's plan has looked up the topics, and its rows are stored
             return options, columns
         if options.topic is not None and options.create_topic != "auto":
             from pyrmq_spark.write.create_topic import create_topic

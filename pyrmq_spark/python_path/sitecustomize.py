@@ -33,7 +33,7 @@ QUERY_PROGRAM = "pyspark.sql.streaming.python_streaming_source_runner"
 # The workers that load this source's libraries: those of its tasks, and those that plan a read.
 READERS = ("pyspark.worker", "pyspark.sql.worker.plan_data_source_read")
 JEMALLOC_SETTINGS = "JE_ARROW_MALLOC_CONF"
-# Python's default is 700 or 2,000. With this number some MB of garbage may wait.
+# The new objects before a garbage collection, by default 700 or 2,000. With this number some MB of garbage may wait.
 OBJECTS_BEFORE_COLLECTION = 100_000
 
 

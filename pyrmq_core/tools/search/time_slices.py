@@ -16,7 +16,7 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.tools.search.ranges import Ranges, offsets_that_answer
 
 FIRST_SLICE_MS: Final = 60_000
-# The first slice is short, so that the first match is shown soon.
+# The messages of the first slice, few of them, so that the first match is shown soon.
 FIRST_MESSAGES: Final = 4
 MOST_MESSAGES: Final = 65_536
 # If a slice has fewer bytes than the first number, the next is longer, and if it has more than the second, shorter.

@@ -19,7 +19,7 @@ FORMS: Final = ("text", "json", "hex")
 # The longest body whose JSON is laid out: a broker's default limit for messages. Parsing it takes up to a second, and
 # 25 times its size in memory.
 JSON_BYTES: Final = 4 << 20
-# A string at the end of a cut body may lack its closing quote.
+# A token of JSON. A string at the end of a cut body may lack its closing quote.
 JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+')
 # The beginning of a text that is probably JSON, for texts whose end is cut off.
 JSON_BEGIN: Final = re.compile(r'\s*(\{\s*"|\[\s*["{\[])')

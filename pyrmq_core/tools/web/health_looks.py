@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 60.0
 VIEWED_SECONDS: Final = 900.0
-# A new health check is compared with the oldest of these.
+# How many health checks are kept. A new one is compared with the oldest.
 LOOKS_KEPT: Final = 10
 # The time for which a page waits for a first health check.
 PATIENCE_SECONDS: Final = 3.0

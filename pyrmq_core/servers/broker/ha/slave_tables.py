@@ -44,7 +44,7 @@ V = TypeVar("V")
 PERIOD_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
 ADOPT_SECONDS: Final = 1.0
-# As in RocketMQ's SlaveSynchronize.
+# The rows of a page, as in RocketMQ's SlaveSynchronize.
 PAGE_ROWS: Final = 2000
 # The most topics, groups, or pairs of topic and group with offsets. A table with more is refused.
 MOST_ROWS: Final = 500_000

@@ -254,7 +254,7 @@ class SendRequests:
         )
         handle = None
         if place.topic == TIMER_TOPIC and not is_retry_topic(message.topic):
-            out_ms = int(properties[TIMER_OUT_MS]) + 1  # as in Java: a recall rounds it down to the same slot
+            out_ms = int(properties[TIMER_OUT_MS]) + 1  # as in Java: a recall rounds it down again
             handle = RecallHandle(message.topic, config.broker_name, out_ms, unique_id).encode()
         waits = properties.get(WAIT) != "false"
         return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)

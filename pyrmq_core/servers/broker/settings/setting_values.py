@@ -26,7 +26,7 @@ NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 # The most characters of a wrong value that an error shows.
 SHOWN: Final = 40
 
-# The shortest interval of a periodic task, which would occupy the event loop without a wait.
+# The shortest interval of a periodic task. Without a pause, the task would occupy the event loop.
 MIN_INTERVAL_MS: Final = 10
 # The least maxHeartbeatBytes. A lower one would refuse heartbeats of small clients, and requests of administrators.
 MIN_HEARTBEAT_BYTES: Final = 1024

@@ -83,7 +83,7 @@ class EntryFiles:
         position, unwritten = index * self._entry_bytes, entries
         while unwritten:
             base = position - position % self._file_bytes
-            part = unwritten[: base + self._file_bytes - position]  # copies nothing if the slice has all bytes
+            part = unwritten[: base + self._file_bytes - position]  # a slice of all bytes is no copy
             self._file(base).write(position - base, part)
             self._unsynced.add(base)
             position, unwritten = position + len(part), unwritten[len(part) :]

@@ -26,7 +26,7 @@ from pyrmq_core.servers.broker.store.message_store import MessageStore
 
 log = line_logger(__name__)
 
-# The rest after a step while messages are stored, as a multiple of the step's duration.
+# The pause after a step while messages are stored, as a multiple of the step's duration.
 REST: Final = 10
 LEAST_REST_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = 1.0

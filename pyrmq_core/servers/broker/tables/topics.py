@@ -134,7 +134,7 @@ class TopicTable:
     def for_send(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
         """Returns the settings of a topic that a send creates, or None if the topic must not be created.
 
-        The settings are copied from `default_topic`. A retry topic for which that fails gets one queue.
+        The settings are copied from `default_topic`. If that is not possible, a retry topic gets one queue.
         """
         inherited = self.inherit(topic, default_topic, queue_nums)
         if inherited is None and is_retry_topic(topic):

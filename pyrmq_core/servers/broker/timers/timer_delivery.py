@@ -28,7 +28,7 @@ from pyrmq_core.servers.broker.timers.timer_rules import TIMER_QUEUE, TOPIC_BYTE
 
 # The bytes of messages that one step reads or delivers. Other tasks run between two steps.
 STEP_BYTES: Final = 256 << 10
-# The least bytes that a message takes of a step, since most of its work does not depend on its size.
+# A smaller message counts as this many bytes in a step, since most of its work does not depend on its size.
 MESSAGE_BYTES: Final = 5 << 10
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from pyrmq_core.protocol.java.string_hash import string_hash_code
 from pyrmq_core.servers.broker.timers.timer_log import DELETE, TimerEntry
 
-# If there are more topics, those without a waiting message are no longer reported.
+# With more topics than this, those without a waiting message are no longer reported.
 TOPICS_KEPT: Final = 2000
 
 

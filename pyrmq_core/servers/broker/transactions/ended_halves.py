@@ -1,8 +1,8 @@
 """`EndedHalves`: half messages that need no further check. `WaitingHalves`: undecided half messages by topic.
 
-A half message ends with its commit or rollback. It is stored again when it is checked, and then the end of one of the
-copies also ends the others. In RocketMQ only the copy that the producer names ends. The other is checked again, and the
-message may be delivered twice.
+A half message ends with its commit or rollback. A check stores it again, and then the commit or rollback of one copy
+ends all copies. In RocketMQ it ends only the copy that the producer names. The other is checked again, and the message
+may be delivered twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST_KEPT: Final = 100_000
 
 # The most half messages that are counted, for metrics only.
 MOST_WAITING: Final = 1_000_000
-# If there are more topics, those without half messages are no longer reported. In RocketMQ they stay, with 0.
+# With more topics than this, those without half messages are no longer reported. In RocketMQ they stay, with 0.
 MOST_TOPICS: Final = 2_000
 
 

@@ -14,11 +14,11 @@ from typing import Final
 from pyrmq_core.errors import BodyError, HeaderError
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
 
-# RocketMQ's longest names are retry topics: `%RETRY%` and a group of 255 characters.
+# The longest name, since RocketMQ's longest are retry topics: `%RETRY%` and a group of 255 characters.
 MAX_NAME_CHARS: Final = 300
-# The default is 120 s, and brokers of 5.x set 10 s.
+# The longest timeout that a broker may set. The default is 120 s, and brokers of 5.x set 10 s.
 MAX_HEARTBEAT_TIMEOUT_MS: Final = 24 * 60 * 60 * 1000
-# RocketMQ had filter servers until 4.2, with a few for each broker.
+# The most filter servers of a broker. RocketMQ had them until 4.2, a few for each broker.
 MAX_FILTER_SERVERS: Final = 100
 
 # Control characters, line ends of Unicode, marks that change the direction of text, and lone surrogates.

@@ -44,7 +44,7 @@ def knows(tables: RouteTables, header: RegistrationHeader, digest: bytes) -> boo
     if live is None or broker is None or live.digest != digest:
         return False
     if broker.cluster != header.cluster_name:
-        # The address registered in two clusters, and its removal from the first may have removed these topics, too.
+        # The address was registered in two clusters, and its removal from one may have removed these topics.
         return False
     ids = [broker_id for broker_id, address in broker.broker_addrs.items() if address == header.broker_addr]
     return ids == [header.broker_id] and live.contributed == _contributes(header, broker.broker_addrs)

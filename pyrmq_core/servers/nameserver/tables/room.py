@@ -20,9 +20,9 @@ from pyrmq_core.servers.nameserver.tables.state import (
 from pyrmq_core.servers.protocol.register_broker import RegistrationHeader
 from pyrmq_core.servers.protocol.registration import RegistrationBody
 
-# A broker name usually has a master and a few slaves. Each change visits all of its addresses.
+# The most addresses of a broker name, usually a master and a few slaves. Each change visits all of them.
 MAX_ADDRESSES_OF_NAME: Final = 100
-# A broker name usually has one cluster, or two if a configuration was copied by mistake.
+# The most clusters of a broker name, usually one, or two if a configuration was copied by mistake.
 MAX_CLUSTERS_OF_NAME: Final = 16
 
 

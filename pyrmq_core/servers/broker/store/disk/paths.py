@@ -12,7 +12,7 @@ from pyrmq_core.errors import StoreError
 
 SEPARATORS: Final = ("/", "\\")
 MAX_QUEUE_ID: Final = 0x7FFFFFFF
-# No file system in use allows a longer name.
+# The longest name that file systems allow.
 MAX_NAME_BYTES: Final = 255
 
 
