@@ -128,7 +128,7 @@ class AccessSettings:
         for name, classes in CLASSES.items():
             if given.get(name) and given[name] not in classes:
                 raise InvalidArgument(f"{name}={given[name]}: {' and '.join(classes)} exist here, and an empty value")
-        # Reading the two properties also checks their text at the start, and not at the first request.
+        # Reads the two properties to check their texts at the start, and not at the first request.
         for user in (self.initial_user, self.inner_client):
             if self.authentication_enabled and user is not None and not (user.name and user.password):
                 raise InvalidArgument("initAuthenticationUser and innerClientAuthenticationCredentials need both parts")

@@ -21,7 +21,7 @@ from pyrmq_core.servers.exporter.page import CONTENT_TYPE, MetricsPage
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 16
-# When the port has its most connections, a new one replaces one that has not requested the page within this time.
+# At the limit of connections, a new one replaces one that has not requested the page within this time.
 PATIENCE_SECONDS: Final = 5.0
 # The time after which any connection is closed. Prometheus then opens another.
 CONNECTION_SECONDS: Final = 120.0

@@ -29,7 +29,7 @@ from pyrmq_core.servers.nameserver.server import run_nameserver
 log = line_logger(__name__)
 
 # A registration of 10,000 topics creates as many short-lived objects. With the garbage collector's default threshold of
-# 700, each would start a scan of all tables: for a million queues 50 ms, in which no request is answered.
+# 700, each registration would start a scan of all tables: for a million queues 50 ms, in which no request is answered.
 YOUNG_OBJECTS: Final = 100_000
 
 

@@ -106,7 +106,7 @@ class OrderedQueues:
     def __init__(self, files: Files, offsets: GroupOffsets, waits: PopWaits) -> None:
         self._files, self._offsets, self._waits = files, offsets, waits
         self._rows: dict[Queue, OrderedPop] = {}
-        self._times: list[tuple[int, Queue]] = []  # a heap
+        self._times: list[tuple[int, Queue]] = []  # a heap of the times at which locks end
         self.is_changed = False
 
     def load(self) -> None:

@@ -28,7 +28,7 @@ from pyrmq_core.servers.broker.processors.handlers import Answer, Handler
 
 Rule: TypeAlias = Callable[[str], str]
 
-# A retry topic becomes a folder's name, and common file systems allow no longer one.
+# The longest retry topic: it becomes a folder's name, and common file systems allow no longer one.
 MAX_RETRY_TOPIC_CHARS: Final = 255
 # The most characters of a client id. RocketMQ has no limit. Java clients join an address, a name and numbers.
 MAX_CLIENT_ID_CHARS: Final = 1024

@@ -17,8 +17,8 @@ from pyrmq_core.servers.broker.store.scan.damage import next_record
 
 # The most records that one call replays, in some 2 ms.
 RECORDS_AT_ONCE: Final = 500
-# After a search found no record, the next one waits for so many new bytes. It begins a little before them, since a
-# record may have been incomplete there.
+# After a search found no record, the next search waits for this many new bytes. It begins a little before them, since
+# a record may have been incomplete there.
 SEARCH_BYTES: Final = 1 << 20
 OVERLAP_BYTES: Final = 64
 

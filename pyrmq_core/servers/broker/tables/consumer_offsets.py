@@ -27,8 +27,8 @@ SAVED_MS: Final = "savedMs"
 # How long a reset lasts after its first redirection. Then members that ignored it may continue at other offsets. Java's
 # clients of 4.9 store the new offset after 10 s.
 RESET_SECONDS: Final = 60.0
-# The most pairs of topic and group with resets. With more, the deletion of a topic ends the oldest reset in a lite
-# topic to make room. If there is none, it resets no group.
+# The most pairs of topic and group with resets. At this limit, the deletion of a topic first ends the oldest reset in
+# a lite topic. If there is no such reset, the deletion resets no group.
 MOST_RESETS: Final = 10_000
 
 

@@ -58,7 +58,7 @@ class TopicTable:
         self._topics: dict[str, TopicConfig] = {topic.topic: topic for topic in system_topics(config)}
         self._system = frozenset(self._topics)
         self.data_version = DataVersion()
-        self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_CHANGES)  # the version's counter, and the topic
+        self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_CHANGES)  # changes: version counter and topic
 
     def load(self) -> None:
         members = self.file.load()

@@ -54,7 +54,7 @@ class TimerDelivery:
         self.copies = DeliveredCopies()
         self._store = store
         self._unreadable = 0  # messages not reported yet
-        self._first_unreadable = 0  # the first message's offset in the commit log
+        self._first_unreadable = 0  # the commit-log offset of the first such message
 
     def find_copies(self, log_end: int, now_ms: int) -> None:
         """Searches the commit log from `log_end` on for copies of messages that were due by `now_ms`."""

@@ -189,7 +189,6 @@ class TimerFiles:
             self.topics.clear()
 
     def _count(self, slots: Iterable[tuple[int, Slot]], topics: TopicCounts) -> None:
-        # Reading an entry takes some 7 us.
         for time_ms, slot in slots:
             with contextlib.suppress(DamagedTimers):  # the delivery of the slot will find the damage and repair it
                 for _, entry in self.chain(time_ms, slot.last):

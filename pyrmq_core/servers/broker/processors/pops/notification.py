@@ -74,7 +74,7 @@ class NotificationRequests:
         if (refused := self._refuse(header, peer)) is not None:
             return refused
         has_message = self.has_message(header)
-        is_over = is_over or not header.order  # an ordered one keeps waiting while the queue is locked
+        is_over = is_over or not header.order  # an ordered request keeps waiting while the queue is locked
         return MessageAwaited(has_message).to_command() if has_message or is_over else None
 
     def polling_info(self, request: Command, peer: Peer) -> Answer:

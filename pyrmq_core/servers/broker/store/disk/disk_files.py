@@ -118,7 +118,7 @@ class DiskFiles:
                     self._remove_folder(aside)
 
     def _forget(self, *paths: str) -> None:
-        # `sync` does not report files as lost that are missing in `_made`.
+        # Without an entry in `_made`, `sync` does not report a file as lost.
         gone, below = set(paths), tuple(f"{path}/" for path in paths)
         for name in [name for name in self._made if name in gone or name.startswith(below)]:
             del self._made[name]
