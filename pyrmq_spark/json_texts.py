@@ -109,7 +109,7 @@ def with_json(
     within = F.when(wrapped.rlike(HUGE_NUMBER), F.regexp_replace(marked, MARKED_DOUBLE, "$1")).otherwise(wrapped)
     end_fields = f"`end` string, {CORRUPT} string"
     parsed = F.from_json(within, f"body array<struct<{fields}>>, {end_fields}", OPTIONS)
-    # Each is a column of a projection, since Spark would compute an expression again for each use in a condition.
+    # Parsed values are columns of a projection: Spark would compute an expression again for each use in a condition.
     frame = frame.select("*", parsed.cast(f"struct<body array<struct<{own_fields}>>, {end_fields}>").alias(name))
     row = F.col(name)
     if shape is None or json_shape is None:

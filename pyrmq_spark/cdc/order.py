@@ -170,7 +170,7 @@ def _let(value: Column, of_value: Callable[[Column], Column]) -> Column:
 
 
 def _is_stream(rows: DataFrame) -> bool:
-    # Spark raises an error if a function of a declarative pipeline asks for it.
+    # Spark raises an error if a function of a declarative pipeline reads `isStreaming`.
     try:
         return rows.isStreaming
     except PySparkException:

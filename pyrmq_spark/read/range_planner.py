@@ -154,7 +154,7 @@ def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
 
 
 def _cut_large_ones(pieces: Sequence[QueueRange], min_partitions: int) -> list[QueueRange]:
-    # As in Kafka's source.
+    # As in Kafka's source, small ranges stay whole.
     total = sum(piece.size for piece in pieces)
     small = {piece for piece in pieces if _share(piece.size, total, min_partitions) == 1}
     budget = min_partitions - len(small)

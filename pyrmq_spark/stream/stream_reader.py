@@ -92,7 +92,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: QueueBounds | None = None
         self._latest_json: dict[str, Any] | None = None
         self._chosen: Offsets = {}
-        self._idle: QueueBounds | None = None  # bounds beyond which `_parsed` has nothing to read
+        self._idle: QueueBounds | None = None  # the bounds at which `_parsed` had nothing to read
         self._parsed: tuple[dict[str, Any], Offsets] | None = None
         self._planned_end: dict[str, Any] | None = None
         self._available_now = False

@@ -164,7 +164,7 @@ class _TopicPlaces:
         lanes = None
         if "shardingKey" in names:
             lanes = self._lanes_of_keys(rows.column("shardingKey"))
-        if "liteTopic" in names:  # no row has both
+        if "liteTopic" in names:  # no row has both a key and a lite topic
             lite = self._lanes_of_lite_topics(rows.column("liteTopic"))
             lanes = lite if lanes is None else np.where(lite == BY_TURNS, lanes, lite)
         if "queueId" in names:

@@ -102,7 +102,7 @@ class _Import:
         size = count = 0
         try:
             for origin, message in rows:
-                queue = self._queue_for(origin) if message.lite_topic is None else None  # the lite topic's name decides
+                queue = self._queue_for(origin) if message.lite_topic is None else None  # the lite topic selects it
                 part.setdefault(queue, []).append(message)
                 size += len(message.body) + sum(len(name) + len(text) for name, text in message.properties.items())
                 count += 1

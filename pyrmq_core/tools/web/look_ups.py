@@ -60,7 +60,7 @@ TAIL_FRESH_SECONDS: Final = 1.0
 MAX_GROUPS_DRAWN: Final = 5
 # The most groups of a topic whose acknowledged messages a second are shown.
 MAX_GROUPS_RATED: Final = 20
-# The most look-ups at a time for the samples of charts. The others are for viewers.
+# The most look-ups at a time for the samples of charts, so that others remain for viewers.
 SAMPLED_AT_ONCE: Final = 3
 # The most searches at a time of all viewers, and how long a search may wait to begin.
 SEARCHES_AT_ONCE: Final = 3

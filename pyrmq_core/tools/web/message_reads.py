@@ -50,7 +50,7 @@ SILENT_SECONDS: Final = 3.0
 PAGE_BODY_BYTES: Final = 16 * 1024 * 1024
 # The most long JSON bodies that are formatted at a time, in a thread.
 LAYOUTS_AT_ONCE: Final = 1
-# The beginning of a body that is masked for lists, which show a summary of it.
+# The bytes of a body's beginning that are masked for lists, which show a summary of it.
 MASKED_BYTES: Final = 4 * SUMMARY_BYTES
 CELL_CHARACTERS: Final = 80
 MILLISECOND: Final = timedelta(milliseconds=1)

@@ -61,7 +61,7 @@ class TopicFigures:
         self._viewed_until: dict[str, float] = {}
         self._rows: Sequence[str] = ()
         self._figures: dict[str, TopicFigure] = {}
-        self._tried_at: dict[str, float] = {}  # by topic; the oldest time first
+        self._tried_at: dict[str, float] = {}  # by topic: the time of the last query, the oldest first
         self._lags: TopicLags | None = None
         self._viewed = trio.Event()
         self._changed = trio.Event()
