@@ -27,10 +27,10 @@ def create_user(rules: UserRules, user: User) -> UserRules:
 def update_user(
     rules: UserRules, username: str, password: str | None, user_type: str | None, user_status: str | None
 ) -> UserRules:
-    """Returns the rules with a user's password, type and status changed. None or an empty text keeps the old value.
+    """Returns the rules with a user's password, type and status changed.
 
-    A blank password keeps the old one. Raises `InvalidArgument` if the user is unknown. The type and status must be
-    valid: they are not checked here.
+    None, an empty text and a blank password keep the old value. Raises `InvalidArgument` if the user is unknown. The
+    type and status must be valid: they are not checked here.
     """
     old = rules.users.get(username)
     if old is None:

@@ -5,10 +5,10 @@
     timer log synced to        8
     queue offset               8      of rmq_sys_wheel_timer: messages before it are in the timer log, or delivered
     master's queue offset      8      equal to the queue offset on a master
-    state version              8      the last three are RocketMQ's DataVersion
+    state version              8      this and the next two are RocketMQ's DataVersion
     time of the last change    8
     number of changes          8
-    zeros                      8      this and the next four are not RocketMQ's
+    zeros                      8      this and all fields after it are not RocketMQ's
     mark                       8      `PYRMQTM1`
     commit log                 8      copies that were delivered after this checkpoint have a later commit-log offset
     precision                  4      of the slots, in ms

@@ -226,7 +226,7 @@ Change: TypeAlias = (
 class MinBrokerIdChange:
     """A new smallest id of a broker name. `targets` are the addresses to notify.
 
-    `offline_address` is set if a broker left, and `ha_server_addr`, its address for slaves, if a broker joined.
+    `offline_address` is the address of a broker that left, `ha_server_addr` the address for slaves of one that joined.
     """
 
     broker_name: str
