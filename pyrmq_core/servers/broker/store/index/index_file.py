@@ -4,7 +4,7 @@
     begin time                 8      store time of the first entry, in ms
     end time                   8      of the last entry
     begin offset               8      log offset of the first entry's record
-    end offset                 8      of the last entry's
+    end offset                 8      of the last entry's record
     used slots                 4
     next entry                 4      1 in an empty file: entry 0 is never used
     slots                      4      each: number of its newest entry, 0 if empty
