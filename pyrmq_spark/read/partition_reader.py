@@ -226,7 +226,7 @@ def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceO
 def _is_gone(connection: ConnectionOptions, options: SourceOptions, queue: MessageQueue) -> bool:
     """Returns whether a queue was deleted: its broker has a master, and the topic's route no longer names the queue.
 
-    A queue in the route is not deleted, even if its broker refuses it, as a slave does until it has its master's topics.
+    A queue in the route is not deleted, even if its broker refuses it, as a slave does before it has its topics.
     While no NameServer answers, no queue counts as deleted.
     """
     try:

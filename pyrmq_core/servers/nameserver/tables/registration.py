@@ -201,7 +201,8 @@ def _take(
 ) -> list[Change]:
     """Adds a broker's topics to the tables. With `news`, also updates topics that the tables have.
 
-    `news` is False if the broker's data version is the same as at its last registration.
+    `news` is False if the broker's data version is the same as at its last registration. If the settings say so, the
+    broker's topics that `body` lacks are removed.
     """
     changes: list[Change] = []
     name = broker.broker_name
