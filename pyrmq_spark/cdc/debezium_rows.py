@@ -258,7 +258,6 @@ def _is_unavailable(row: Row, placeholder: Placeholder, may_be: Column) -> dict[
 
 
 def _names(is_unavailable: Mapping[str, Column]) -> Column:
-    """Returns the names whose condition is true, or null if there are none."""
     names = [F.when(is_so, F.lit(name)) for name, is_so in is_unavailable.items()]
     if not names:
         return F.lit(None).cast("array<string>")

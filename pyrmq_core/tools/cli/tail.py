@@ -378,7 +378,6 @@ class _Reader:
         return await raw_pull(self._consumer, queue, offset, tags=wanted.tags, sql=wanted.sql, wait=wait)
 
     async def _pull_patiently(self, queue: MessageQueue, offset: int) -> RawPull:
-        """Pulls messages from an offset. Tries again while the broker is unreachable, and raises other errors."""
         import trio
 
         from pyrmq_core.client.consumer.pull.range_reader import passes

@@ -148,7 +148,6 @@ class _Part:
         self.condition = self.condition and MaskedCondition(self.reads.masks, self.condition)
 
     async def read(self, queue: MessageQueue, end: int) -> None:
-        """Reads a queue from its offset up to `end`, or until the answer is full."""
         async with self.room:
             while (start := self.offsets[queue]) < end and not self._is_full():
                 step = min(end, start + STEP_OFFSETS)

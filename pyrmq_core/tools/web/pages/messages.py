@@ -99,7 +99,6 @@ def _conditions(wanted: Wanted) -> dict[str, str]:
 
 
 def _listed(result: FoundMessages, wanted: Wanted) -> dict[str, object]:
-    """Returns a list's values for the template: its rows, the headings of its columns, and names of further columns."""
     heads = tuple(Columns.parse(wanted.columns).values) if wanted.columns else ()
     counts = Counter(name for message in result.messages for name in member_names(message.body) if not heads)
     offered = [f"json.{name}" for name, _ in counts.most_common(OFFERED_COLUMNS) if MEMBER.fullmatch(name)]

@@ -197,7 +197,6 @@ class LiteGroupRequests:
         return success()
 
     def _fault(self, change: LiteChange) -> Command | None:
-        """Returns the refusal of a change with an invalid name, or of a subscription that is not allowed, or None."""
         fault = topic_fault(change.topic) or group_fault(change.group) or client_fault(change.client_id)
         if not fault and not all(map(LITE_TOPIC_NAME.fullmatch, change.lite_topics)):
             fault = LITE_TOPIC_RULE
