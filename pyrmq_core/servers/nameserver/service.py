@@ -146,7 +146,7 @@ class NameServer:
         """Applies settings and writes all of them to their file. Ports and addresses take effect at the next start.
 
         Raises `InvalidArgument` for a bad value, and `StoreError` if the file cannot be written. In the second case the
-        settings apply. Unknown names are logged.
+        settings apply. Unknown names among the first `UNKNOWN_LINES` settings are logged.
         """
         unknown = unknown_settings(dict(islice(settings.items(), UNKNOWN_LINES)))
         for name, nearest in unknown.items():
