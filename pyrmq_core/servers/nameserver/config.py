@@ -228,10 +228,14 @@ class NameServerConfig:
         return Path.home() / "namesrv" / default if self.listen_port else None
 
 
-def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the names that are no settings of a NameServer, each with the most similar setting, or an empty text."""
+def unknown_settings(settings: Mapping[str, str], most: int | None = None) -> dict[str, str]:
+    """Returns the names that are no settings of a NameServer, each with the most similar setting, or an empty text.
+
+    If `most` is given, it returns no more names than that, since the search for a similar setting takes time.
+    """
     names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT, *TLS_NAMES, *ACCESS_NAMES]
-    return {name: next(iter(difflib.get_close_matches(name, names, 1)), "") for name in settings if name not in names}
+    unknown = [name for name in settings if name not in names][:most]
+    return {name: next(iter(difflib.get_close_matches(name, names, 1)), "") for name in unknown}
 
 
 def load_settings(path: Path) -> dict[str, str]:

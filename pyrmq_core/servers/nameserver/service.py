@@ -10,7 +10,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -54,7 +53,7 @@ log = line_logger(__name__)
 TOPIC_LINES: Final = 20
 # How many lines are logged before other tasks run, in about two milliseconds.
 LINES_PER_STEP: Final = 100
-# How many settings are checked for unknown names. The search for a similar name takes half a millisecond.
+# How many unknown settings of a request are logged. The search for a similar name takes half a millisecond.
 UNKNOWN_LINES: Final = 10
 # The most bytes of encoded routes in the cache, and the memory of an entry without its body.
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
@@ -146,10 +145,9 @@ class NameServer:
         """Applies settings and writes all of them to their file. Ports and addresses take effect at the next start.
 
         Raises `InvalidArgument` for a bad value, and `StoreError` if the file cannot be written. In the second case the
-        settings apply. Unknown names among the first `UNKNOWN_LINES` settings are logged.
+        settings apply. The first `UNKNOWN_LINES` unknown names are logged.
         """
-        unknown = unknown_settings(dict(islice(settings.items(), UNKNOWN_LINES)))
-        for name, nearest in unknown.items():
+        for name, nearest in unknown_settings(settings, UNKNOWN_LINES).items():
             log.warning("setting %s is not known%s", name, f"; is {nearest} meant?" if nearest else "")
         self.config = self.config.with_settings(settings)
         self.tables.rules = self.config.rules

@@ -62,6 +62,8 @@ def test_an_unknown_name_is_reported_with_the_nearest_one() -> None:
         "listenPorts": "listenPort",
         "zzz": "",
     }
+    wrong = dict.fromkeys(("listenPort", "orderMessageEnable", "zzz", "yyy"), "1")
+    assert unknown_settings(wrong, 1) == {"zzz": ""}  # however many known ones stand before it
 
 
 def test_a_file_and_the_command_line_over_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
