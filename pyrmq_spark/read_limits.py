@@ -74,7 +74,10 @@ def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
 
 
 def _by_bytes(backlog: Backlog, limit: int, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
-    """Returns how many messages each queue gets of a limit in bytes. The rest is for queues whose next one fits."""
+    """Returns how many messages each queue gets of a limit in bytes.
+
+    Bytes that are left after an equal share go to queues whose next message fits into them.
+    """
     sizes = {queue: max(1.0, mean_sizes.get(queue, 1.0)) for queue in backlog}
     total = sum(size * sizes[queue] for queue, size in backlog.items())
     if total <= limit:

@@ -70,7 +70,7 @@ class TlsSettings:
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
         """Returns all settings by RocketMQ's names, with a mask in place of each password.
 
-        With `secrets`, passwords are included, or left out if `config_file` is set, since that file may contain them.
+        With `secrets`, the passwords are shown. If `config_file` is set, they are left out: that file may have them.
         """
         settings = encode_fields(self)
         if not secrets:

@@ -1,4 +1,4 @@
-"""Keeps a table equal to its database by changes: the latest row of each key, and the offsets that are applied.
+"""Applies change messages to a copy of a database's table: the latest row of each key, and the applied offsets.
 
 The table is a directory of Parquet, or a table of a catalog with MERGE. A row has the columns of the schema, and
 `_change`, which names the change that wrote it. A deleted row stays, as its key with the operation `delete`, so that a
@@ -43,7 +43,7 @@ log = line_logger(__name__)
 
 READERS: Final[Mapping[str, Callable[..., DataFrame]]] = {"canal": canal_rows, "debezium": debezium_rows}
 CHANGE: Final = "_change"
-GENERATIONS: Final = 3  # copies of a table in Parquet; each is replaced after two more batches
+GENERATIONS: Final = 3  # copies of a table in Parquet: a query may read a copy while two more batches are applied
 MAY_BE_UNAVAILABLE: Final = ("string", "decimal", "binary", "array", "map")
 
 

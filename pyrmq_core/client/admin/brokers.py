@@ -160,7 +160,10 @@ class Brokers(AdminFamily):
         return await self._change_write_perm(WipeWritePerm(broker_name), WipedWritePerm, broker_name)
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Restores a broker's write permission at every NameServer. Returns its number of topics, by address."""
+        """Restores a broker's write permission at every NameServer.
+
+        Returns the number of the broker's topics by the NameServer's address.
+        """
         return await self._change_write_perm(AddWritePerm(broker_name), AddedWritePerm, broker_name)
 
     async def _runtime_info(self, server: Server) -> RuntimeInfo:

@@ -60,11 +60,11 @@ class TopicStatistics:
         self._skipped_until: dict[TopicOnBroker, float] = {}
 
     async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
-        """Returns the minimum and maximum offsets of queues, without queues that have to be queried one by one.
+        """Returns the minimum and maximum offsets of queues, by one query for all queues of a topic and broker.
 
-        The result lacks queues that the broker's answer lacks. It also lacks the queues of a topic and broker if
-        `queues` has only few of them. Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and
-        `ResponseError` for a busy broker, since queries of single queues would fail as well.
+        The result lacks queues that the broker's answer lacks. It also lacks those of a topic and broker if `queues`
+        has so few of them that single queries are cheaper. Raises `NetworkError` and `BrokerNotFound` for a broker that
+        does not answer, and `ResponseError` for a busy broker, since queries of single queues would fail as well.
         """
         bounds: Bounds = {}
         for answered in await self._answers(queues):

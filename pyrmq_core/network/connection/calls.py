@@ -317,7 +317,7 @@ class Calls:
             elif call.deadline < earliest:
                 earliest = call.deadline
         for call in overdue:
-            if self.table.get(call.opaque) is call:  # the end of another may abandon it or close the connection
+            if self.table.get(call.opaque) is call:  # the callback of an earlier one may have ended it
                 self.forget(call)
                 _end(call.end, self.timed_out(call), call.code)
         return earliest

@@ -44,8 +44,8 @@ class Connection:
 
     Its owner runs it by `run`, and closes it by `aclose`, or by `close` without waiting. Every call under way then
     fails with `ConnectionClosed`. Any task may use it while it runs. `wire` is its byte stream, and `address` the
-    address to which it was opened. `opening`, if set, returns the wire to use after a TLS handshake. Faults of the
-    other end are logged at `log_level`.
+    address to which it was opened. `opening`, if set, does a server's TLS handshake and returns the encrypted stream.
+    Faults of the other end are logged at `log_level`.
     """
 
     def __init__(

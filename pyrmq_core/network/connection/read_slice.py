@@ -17,8 +17,10 @@ SHARED_SECONDS: Final = 0.001
 
 
 class ReadTurns:
-    """The state that all connections of a server share: the number of connections that handle commands (`reading`), and
-    a `lock` that lets one of them at a time continue after its first slice.
+    """The turns in which the connections of a server handle commands.
+
+    `reading` is the number of connections that handle commands now. A slice is a bounded number of commands. A
+    connection that has more commands waits for the `lock`, so that one of them at a time handles its next slices.
     """
 
     __slots__ = ("lock", "reading")

@@ -1,6 +1,6 @@
 """`pyrmq import`: sends the messages of a file that `pyrmq export` wrote, in order within each queue.
 
-The messages of one queue are sent to one queue. It has the same broker name and number, if the topic has such a queue.
+The messages of one queue are sent to one queue: that of the same broker and number if the topic has it, else any.
 The file is read and sent in parts, which limits the memory. `--skip` does not count blank lines.
 """
 

@@ -60,7 +60,7 @@ Item = TypeVar("Item")
 
 
 class Changes:
-    """The changes that users of one page server request, confirm and undo."""
+    """The changes of one page server: those that users request, confirm and undo."""
 
     def __init__(self, admin: Admin, producer: Producer, look_ups: LookUps, log: ChangeLog, resends: Resends) -> None:
         self.log = log

@@ -77,7 +77,7 @@ async def serve_web(
     """Serves the page until cancelled. `nursery.start` returns its address.
 
     `client` must be open and is not closed. `nameservers` is a text that every page shows. Raises `NetworkError` if the
-    port cannot be opened, and `InvalidArgument` for an invalid mask.
+    port cannot be opened, and `InvalidArgument` for an invalid pattern in `settings.masks`.
     """
     masks, timeout, namespace = Masks.parse(settings.masks), settings.timeout, settings.namespace
     listener = await open_listener(settings.host, settings.port)

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 # The time limit for giving a message back after an exception or a cancellation.
 LEAVING_SECONDS: Final = 3.0
-# The tries, within one invisible time, to extend the messages that have spent half of it.
+# How often in an invisible time a task looks for messages that have spent half of theirs, and extends it.
 LOOKS: Final = 6
 
 

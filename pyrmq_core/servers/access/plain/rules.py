@@ -114,7 +114,7 @@ def entries_of(document: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def put_account(document: Document, account: Mapping[str, object]) -> None:
-    """Adds an account to a file's content, or overwrites members of the entry with its access key.
+    """Adds an account to a file's content, or changes the members of the entry that has the same access key.
 
     The entry becomes the last in the file. If several entries have the access key, only the last of them stays.
     """

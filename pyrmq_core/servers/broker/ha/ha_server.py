@@ -6,7 +6,7 @@ the log, if its log is longer than the master's, or if it needs a segment that w
 
 In a power cut this master may lose bytes that a slave has. Later it stores other bytes at the same offsets, and a
 comparison of lengths no longer shows the difference. So after a crash a slave is refused if its log is longer than this
-master's was at its start, unless the master has sent that much to slaves since. Such a slave stays refused.
+master's was at its start, unless slaves have received the log up to that length since. Such a slave stays refused.
 """
 
 from __future__ import annotations

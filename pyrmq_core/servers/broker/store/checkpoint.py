@@ -61,8 +61,8 @@ MARGIN_MS: Final = 3000
 class Checkpoint:
     """The saved progress of syncing: the store times and offsets up to which log, queues and key index are on the disk.
 
-    Recovery reads the commit log from `safe_offset` on. If this broker's own file is missing or ignored, `safe_offset`
-    is None and the fields after it have their defaults.
+    Two files have it: RocketMQ's has the first five fields, and `checkpoint.pyrmq` the others. If the second file is
+    missing, damaged or older, `safe_offset` is None. Else recovery reads the commit log from `safe_offset` on.
     """
 
     log_time_ms: int = 0

@@ -1,9 +1,10 @@
 """Recovery after a clean stop or a crash: finds the end of the log, and makes the queues agree with it.
 
 The log is read from an offset up to which log and queues are known to be synced. The first unreadable record after that
-offset is taken for the end of the log. If the synced part must be read again, an unreadable record in it is damage and
-is skipped. Queue entries of records after the start are removed and added again. If a queue lacks earlier entries, all
-queues are rebuilt. The log's bytes after its end are copied to a file (damage.py) and then become zeros.
+offset is taken for the end of the log. The queue entries of the records after that offset are removed and added again.
+If a queue lacks earlier entries, all queues are rebuilt: the log is then read from its beginning. An unreadable record
+before the synced offset is damage, and is skipped. The log's bytes after its end are copied to a file (damage.py) and
+then become zeros.
 
 RocketMQ (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) starts at the beginning of a
 segment, and does not clear bytes after the end. It can open this broker's store, and this broker can open RocketMQ's.

@@ -80,7 +80,7 @@ class StoreReader:
     def place_before(self, time_ms: int) -> int:
         """Returns a log offset before which all messages are older than `time_ms`, the latest that a search finds.
 
-        Only the `SEARCHED_QUEUES` queues with the last messages are searched, so a later such offset may exist.
+        Only the `SEARCHED_QUEUES` queues that got messages last are searched, so a later such offset may exist.
         """
         position = self._log.start
         for last, key in sorted(self._last_messages(), reverse=True)[:SEARCHED_QUEUES]:

@@ -24,8 +24,8 @@ Members: TypeAlias = Callable[[], Mapping[str, Any]]
 
 # A file that could not be written is written again after this time, or at the next change.
 RETRY_SECONDS: Final = 5.0
-# A thread that encodes a large table slows the event loop. So after a write that took more processor time than this,
-# the next one waits as long as it took, or ten times as long if no request waits for the file.
+# A thread that encodes a large table slows the event loop. So after a write that took more processor time than this, a
+# pause of the same length follows. If no request waits for the file, nine more follow.
 SHORT_SECONDS: Final = 0.01
 UNASKED_PAUSES: Final = 9
 

@@ -116,7 +116,7 @@ class TimerFiles:
         """Replaces a slot's entries by new copies of the entries at `positions` of the timer log, in steps.
 
         Only the last step changes the slot: if a write fails with `StoreError`, the slot keeps its old entries.
-        `by_topic` has the number of the slot's old messages by the hash of their topic.
+        `by_topic` has the number of messages in the slot before the change, by the hash of their topic.
         """
         before, after, left = self.wheel.slot(slot_ms), Slot(), Counter[int]()
         for number, position in enumerate(positions, 1):

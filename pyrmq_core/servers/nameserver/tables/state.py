@@ -75,7 +75,7 @@ class BrokerLiveInfo:
 
 
 class Switched(NamedTuple):
-    """The number of a broker's topics, and how many of their permissions changed."""
+    """The result of a wipe or restoration of a broker's write permission: its number of topics, and of changed ones."""
 
     topics: int
     changed: int

@@ -87,7 +87,7 @@ def needed(request: Request, name: str) -> str:
 
 
 def one_of(values: Mapping[str, str], name: str, choices: Mapping[str, Answer]) -> Answer:
-    """Returns the entry of `choices` for the text under `name` in `values`, or for "" if there is none.
+    """Returns the entry of `choices` that `values[name]` names. A missing text counts as an empty one.
 
     Raises `InvalidArgument` if there is no such entry.
     """

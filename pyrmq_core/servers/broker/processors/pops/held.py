@@ -23,8 +23,9 @@ class HeldRequest(LateAnswer):
 
     `attempt` returns the answer. Called with False, it may return None, and the request keeps waiting. At the end of
     the time it is called with True, and must return an answer. `codes` are the hashes of tags that the request selects
-    (None: any message). With `is_ready`, the first attempt does not wait. `pass_on` is called if the request was woken,
-    but its connection closes before it takes a message. By default it wakes another request with an equal `Waiter`.
+    (None: any message). With `is_ready`, the first attempt is made at once, and otherwise when a message arrives. If
+    the connection of a woken request closes before it takes a message, `pass_on` is called. By default it wakes another
+    request with an equal `Waiter`.
     """
 
     __slots__ = (

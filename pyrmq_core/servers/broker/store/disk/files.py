@@ -43,7 +43,10 @@ class StoredFile(Protocol):
         """Replaces all bytes from `position` on by zeros."""
 
     def sync(self) -> None:
-        """Syncs earlier writes, in any thread. Raises `StoreError` also if the file is no longer at its path."""
+        """Syncs all earlier writes of the file. Any thread may call it.
+
+        Raises `StoreError` for a failed sync, or if the file is no longer at its path.
+        """
 
     def check(self) -> None:
         """Raises `StoreError` if the file is no longer at its path. Another thread may call it."""

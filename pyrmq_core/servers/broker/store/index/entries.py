@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from pyrmq_core.protocol.messages.record import SHORT
 from pyrmq_core.servers.broker.store.index.key_hashes import record_hashes
 
-# How many entries `packed` encodes together, a power of 2. For the last entries it is halved.
+# How many entries `packed` encodes together, a power of 2. It is halved again and again for the entries that are left.
 ENTRIES_AT_ONCE: Final = 1024
 
 

@@ -25,7 +25,7 @@ class WaitingMessages:
 
     def __init__(self) -> None:
         self._sends: deque[Dispatched] = deque()
-        self._of_batch = 0  # how many messages of the first send are in the index
+        self._of_batch = 0  # how many messages of the oldest waiting batch are in the index
         self._of_message = 0  # how many entries of the next message are in the index
         self.log_bytes = 0
 
