@@ -45,12 +45,12 @@ class AtTime:
 
 
 Point = int | Word | AtTime
-"""Where one queue starts or ends: an offset, a word or a time."""
+"""Where one queue starts or ends: an offset, a word such as `earliest`, or a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerQueue:
-    """A point (an offset, a word or a time) for each queue, set for the queue itself or for all queues of its topic."""
+    """A point for each queue, set for the queue itself or for all queues of its topic."""
 
     queues: Mapping[MessageQueue, Point]
     topics: Mapping[str, Point]

@@ -76,7 +76,7 @@ DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
 def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
     """Returns the schema of the named columns, or of the default ones for None.
 
-    A `pa.Schema` is returned unchanged, even with other types that can hold the values. Raises `InvalidArgument` for an
+    A `pa.Schema` is returned unchanged: its types may differ from the default ones. Raises `InvalidArgument` for an
     unknown name.
     """
     if isinstance(columns, pa.Schema):

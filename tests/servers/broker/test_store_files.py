@@ -238,44 +238,6 @@ def test_the_own_checkpoint_counts_unless_another_broker_stored_messages_since()
     assert Checkpoint.decode(None, ours.encode_own()) == Checkpoint.decode(b"short") == Checkpoint()
 
 
-def earlier_checkpoint(mark: int, *more: int) -> bytes:
-    """Returns RocketMQ's file of earlier versions of this broker: with a CRC if there is more than `queues`."""
-    layout = ">qqqqq8sqi" + "q" * len(more)
-    fields = struct.pack(layout, 10_000, 9_000, 0, 0, 77, b"PYRMQ\0\0" + bytes([mark]), 77, 3, *more)
-    return (fields + (struct.pack(">I", zlib.crc32(fields)) if more else b"")).ljust(4096, b"\0")
-
-
-def test_checkpoints_of_earlier_versions_are_read() -> None:
-    second, third = earlier_checkpoint(2), earlier_checkpoint(3, 500)
-    fourth, fifth = earlier_checkpoint(4, 500, 6), earlier_checkpoint(5, 500, 6, 99)
-    newer_own = Checkpoint(20_000, 20_000, safe_offset=1, log_start=1).encode_own()
-    for data, more in ((second, ()), (third, (500,)), (fourth, (500, 6)), (fifth, (500, 6, 99))):
-        assert Checkpoint.decode(data) == Checkpoint(10_000, 9_000, 0, 0, 77, 77, 3, *more)
-        assert Checkpoint.decode(data, newer_own) == Checkpoint.decode(data)
-    for data in (third, fourth, fifth):
-        assert Checkpoint.decode(b"\1" + data[1:]).safe_offset is None
-
-
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_the_first_start_clears_an_earlier_versions_fields(is_whole: bool) -> None:
-    """Its mark counts, or another broker has changed RocketMQ's fields before it since."""
-    files = MemoryFiles()
-    store = opened(files)
-    put(store, Sent("T", 0, (b"1",)))
-    end = store.end
-    store.close()
-    files.remove("checkpoint.pyrmq")
-    data = bytearray(earlier_checkpoint(5, 1, 0, 0))
-    data[0] ^= not is_whole
-    files.save("checkpoint", bytes(data), keep_previous=False)
-    store = opened(files)
-    cleared = bytes(files.contents["checkpoint"])
-    assert struct.unpack_from(">q", cleared, 40) == (end,)
-    assert not any(cleared[48:])
-    store.abandon()
-    assert [record.body for record in read(opened(files), "T", 0)] == [b"1"]
-
-
 def test_a_segment_is_closed_by_a_blank_record() -> None:
     files = MemoryFiles()
     store = opened(files)

@@ -20,10 +20,8 @@
     zeros                      to 4096
 
 This broker's file is synced before RocketMQ's is written, so that a crash leaves RocketMQ's with the same times or
-earlier ones. If its times are later, another broker has used the store since, and this broker's file is ignored.
-
-Earlier versions of this broker wrote their fields into RocketMQ's file, from byte 40 on. They are still read. Then they
-are overwritten, since RocketMQ 5.5.0 would read their mark as an offset.
+earlier ones. If the times in RocketMQ's are later, another broker has used the store since. Then this broker's file is
+ignored.
 
 Source: store/StoreCheckpoint.java (5.4.0, 5.5.0).
 """
@@ -45,14 +43,6 @@ OWN: Final = struct.Struct(">8s48siqqq")
 CRC: Final = struct.Struct(">I")
 MARK: Final = b"PYRMQ\0\0\6"
 NO_FILE: Final = -1
-# RocketMQ's file with the fields that earlier versions of this broker added. The names of the older marks say which
-# field was not there yet. Mark 2 had no CRC either.
-EARLIER: Final = struct.Struct(">qqqqq8sqiqqq")
-EARLIER_MARK: Final = b"PYRMQ\0\0\5"
-MARK_WITHOUT_INDEX: Final = b"PYRMQ\0\0\4"
-MARK_WITHOUT_START: Final = b"PYRMQ\0\0\3"
-MARK_WITHOUT_ENTRIES: Final = b"PYRMQ\0\0\2"
-LONG_BYTES: Final = 8
 # RocketMQ subtracts this margin from the earlier flush time (StoreCheckpoint.getMinTimestamp).
 MARGIN_MS: Final = 3000
 
@@ -97,40 +87,20 @@ class Checkpoint:
     @staticmethod
     def decode(data: bytes | None, own_data: bytes | None = None) -> Checkpoint:
         """Decodes RocketMQ's file (`data`) and this broker's own. Returns defaults if `data` is missing or short."""
-        if data is None or len(data) < EARLIER.size + CRC.size:
+        if data is None or len(data) < FIELDS.size:
             return Checkpoint()
         (*values, _) = FIELDS.unpack_from(data)
         checkpoint = Checkpoint(*values)
-        earlier = _decode_earlier(checkpoint, data)
-        if earlier.safe_offset is not None or own_data is None or len(own_data) < OWN.size + CRC.size:
-            return earlier
+        if own_data is None or len(own_data) < OWN.size + CRC.size:
+            return checkpoint
         mark, common, queues, entries, log_start, index_file = OWN.unpack_from(own_data)
-        if mark != MARK or not _has_crc(own_data, OWN.size):
+        (crc,) = CRC.unpack_from(own_data, OWN.size)
+        if mark != MARK or crc != zlib.crc32(own_data[: OWN.size]):
             return checkpoint
         own = replace(Checkpoint(*FIELDS.unpack(common)), queues=queues, entries=entries, log_start=log_start)
         own = own if index_file == NO_FILE else replace(own, index_file=index_file)
         is_later = checkpoint.log_time_ms > own.log_time_ms or checkpoint.queue_time_ms > own.queue_time_ms
         return checkpoint if is_later else own
-
-
-def _decode_earlier(checkpoint: Checkpoint, data: bytes) -> Checkpoint:
-    *_, mark, safe, queues, entries, log_start, file = EARLIER.unpack_from(data)
-    if mark == EARLIER_MARK and _has_crc(data, EARLIER.size):
-        index_file = None if file == NO_FILE else file
-        marked = replace(checkpoint, safe_offset=safe, queues=queues, entries=entries)
-        return replace(marked, log_start=log_start, index_file=index_file)
-    if mark == MARK_WITHOUT_INDEX and _has_crc(data, EARLIER.size - LONG_BYTES):
-        return replace(checkpoint, safe_offset=safe, queues=queues, entries=entries, log_start=log_start)
-    if mark == MARK_WITHOUT_START and _has_crc(data, EARLIER.size - 2 * LONG_BYTES):
-        return replace(checkpoint, safe_offset=safe, queues=queues, entries=entries)
-    if mark == MARK_WITHOUT_ENTRIES and not any(data[EARLIER.size - 3 * LONG_BYTES : EARLIER.size]):
-        return replace(checkpoint, safe_offset=safe, queues=queues)
-    return checkpoint
-
-
-def _has_crc(data: bytes, size: int) -> bool:
-    (crc,) = CRC.unpack_from(data, size)
-    return bool(crc == zlib.crc32(data[:size]))
 
 
 class CheckpointFiles:

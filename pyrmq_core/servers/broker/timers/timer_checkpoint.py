@@ -113,7 +113,8 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
     if record is None or record.topic != TOPIC_BYTES:
         return saved.queue_offset
     after = record.queue_offset + 1
-    # RocketMQ's queue offset may be too high, since it writes the checkpoint before the timer log is synced.
+    # A checkpoint of RocketMQ has no `log_end`. Its queue offset may be too high, since it is written before the timer
+    # log is synced.
     return max(saved.queue_offset, after) if saved.log_end is not None else after
 
 

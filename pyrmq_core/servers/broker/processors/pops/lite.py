@@ -128,7 +128,7 @@ class LiteGroupRequests:
         )
 
     def _pass_on(self, header: PopLiteMessage) -> None:
-        """Marks a client's queues for its group's other pops, since its own pop was woken and lost its connection."""
+        """Reports the queues of a client whose woken pop lost its connection to other pops of the group."""
         client = self.clients.get(header.client_id)
         for queue in () if client is None else self.clients.marked(client):
             self.clients.ready(queue, header.consumer_group)
