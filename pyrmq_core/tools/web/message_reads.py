@@ -38,6 +38,8 @@ from pyrmq_core.tools.web.masks import NO_MASKS, MaskedCondition, Masks
 
 # The most messages in a list. About twice as many are read, divided among the queues, and more for a short list.
 SHOWN_MESSAGES: Final = 64
+# Of more messages with the same store time than this, the others are not shown.
+MOST_TIED: Final = 16 * SHOWN_MESSAGES
 QUEUES_READ_AT_ONCE: Final = 8
 MAX_QUEUES_READ: Final = 256
 # A search ends after this many bytes, stored or unpacked, or seconds. By default it covers the last hour.
@@ -53,7 +55,6 @@ LAYOUTS_AT_ONCE: Final = 1
 # The bytes of a body's beginning that are masked for lists, which show a summary of it.
 MASKED_BYTES: Final = 4 * SUMMARY_BYTES
 CELL_CHARACTERS: Final = 80
-MILLISECOND: Final = timedelta(milliseconds=1)
 
 RULES: Final = BodyRules(max_body_bytes=PAGE_BODY_BYTES)
 MessageKey = tuple[str, int, int]
@@ -79,11 +80,7 @@ class FoundMessages:
     skip: int = 0
 
     def rows(self, columns: bool = False) -> list[tuple[MessageExt, str, list[str]]]:
-        """Returns for each message a text and a list of cells.
-
-        The text is the message's error, or the summary of its body. With `columns`, the cells are the message's values
-        for the columns, and replace the summary.
-        """
+        """Returns for each message its error or the summary of its body, or with `columns` its values for them."""
         rows: list[tuple[MessageExt, str, list[str]]] = []
         for message in self.messages:
             fault = self.faults.get(_key_of(message), "")
@@ -215,10 +212,7 @@ class MessageReads:
         return search, since
 
     async def newest(self, wanted: Wanted) -> FoundMessages:
-        """Returns the newest messages that were stored from `wanted.since` to before `wanted.before`.
-
-        `failures` of the result says if queues were left out, since at most `MAX_QUEUES_READ` are read.
-        """
+        """Returns the newest messages of at most 256 queues, from `wanted.since` to before `wanted.before`."""
         since, before = wanted.since, wanted.before
         stats = await self.admin.topics.stats(wanted.topic)
         named = queues_named(stats.queues, wanted.queue.split())
@@ -255,10 +249,14 @@ class MessageReads:
             newest_first(messages := list(chain(*lists.values())), failures, faults)
             # Messages of the millisecond of a cut may be missing, so only later ones are shown.
             ends = [*cuts.values(), *(message.store_timestamp for message in messages[most : most + 1])]
-            older = max(ends) + MILLISECOND if ends else None
+            older = max(ends) + timedelta(milliseconds=1) if ends else None
             shown = tuple(message for message in messages if older is None or message.store_timestamp >= older)
             if older is None or len(shown) >= SHOWN_MESSAGES // 4:
                 return FoundMessages(shown, failures, older, faults=faults)
+            if most >= MOST_TIED:
+                failures[wanted.topic] = Text("not all messages of one millisecond are shown; use pyrmq tail")
+                shown = tuple(message for message in messages if message.store_timestamp >= max(ends))
+                return FoundMessages(shown, failures, max(ends), faults=faults)
             queues, most = [queue for queue, cut in cuts.items() if cut == max(ends)], 4 * most
             each.update({queue: 4 * each[queue] for queue in queues})
 
@@ -387,7 +385,7 @@ def _found(
     go_on, skip = (None, 0) if is_whole else (account.bound, 0)
     if len(matches) > SHOWN_MESSAGES:
         last_ms = messages[-1].store_timestamp_ms
-        go_on = messages[-1].store_timestamp + MILLISECOND
+        go_on = messages[-1].store_timestamp + timedelta(milliseconds=1)
         skip = sum(message.store_timestamp_ms == last_ms for message in messages)
         if skip == len(messages) and go_on == wanted.before:
             skip += wanted.skip

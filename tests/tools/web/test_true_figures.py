@@ -9,6 +9,7 @@ from html import unescape
 import pytest
 
 from pyrmq_core import Admin, Message, MessageQueue, Producer
+from pyrmq_core.tools.web.message_reads import MOST_TIED
 from tests.support.message_admin_jobs import dead
 from tests.tools.web.serving import Served, fill, served
 
@@ -52,6 +53,19 @@ async def test_older_messages_have_no_gap(topic: str, path: str, name: str) -> N
             address = unescape(link[1]) if link else ""
     assert sorted(places) == sorted({*places})
     assert len(places) == 300
+
+
+async def test_a_millisecond_with_very_many_messages_is_shown_in_part_and_says_so() -> None:
+    async with served(brokers=1, topics={"T": 1}) as page:
+        async with Producer("P", nameserver=page.cluster.nameserver) as producer:
+            await producer.send(Message("T", b"before"))
+            await producer.send_batch([Message("T", b"m")] * 3 * MOST_TIED)  # one request, stored at once
+        text = (await page.get("/messages", topic="T")).text
+        assert "not all messages of one millisecond are shown" in text
+        assert MOST_TIED // 4 <= len(re.findall(r'href="/message\?', text)) < 2 * MOST_TIED
+        link = re.search(r'rel="next" href="([^"]+)"', text)
+        assert link is not None
+        assert "before" in (await page.http.get(unescape(link[1]))).text
 
 
 async def test_the_pages_own_reading_is_no_traffic(page: Served) -> None:
