@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven, databases.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quick native native-if-possible test test-all test-rest pure class-archives durations check site release-check demo soak fuzz matrix findings bench bench-quick lock
+.PHONY: help quick native native-if-possible test test-all test-rest pure class-archives rewritten durations check site release-check demo soak fuzz matrix findings bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -52,6 +52,9 @@ PURE_TESTS := tests/protocol tests/filtering $(addprefix tests/servers/nameserve
 pure: ## the tests of the pure rooms, and the floor of their coverage
 	@.ci/env --python $(PYTEST) --cov-config=pyproject.toml \
 	  $(PURE:%=--cov=pyrmq_core.%) --cov-report=term:skip-covered --durations-file $(DURATIONS)/pure.json $(PURE_TESTS)
+
+rewritten: # the tests' modules with their assertions rewritten, which pytest keeps beside them
+	@.ci/env --python python -m pytest --collect-only -q >/dev/null
 
 durations: ## write tests/durations.json, by which tiers are chosen, from the last make test-all
 	@.ci/env --python python -m tests.support.tiers $(DURATIONS)/pure.json $(DURATIONS)/default.json $(DURATIONS)/rest.json
