@@ -30,7 +30,7 @@ OPTIONS: Final = {"columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "fa
 
 # Texts that hold a number whose digits `from_json` may change: a fraction, an exponent, -0, NaN and infinity.
 CHANGED_NUMBER: Final = r"[0-9][.eE]|-0(?![0-9])|NaN|Infinity"
-# Strings that `from_json` may have made of such a number, or of an array or object with one.
+# Strings that `from_json` may have made of a CHANGED_NUMBER, or of an array or object with one.
 CHANGED_STRING: Final = rf'^(?:-?[0-9]+\.[0-9E-]+|0)$|^[\[{{"{MARK}]'
 # Texts that may hold a number beyond a double, of which Spark would make infinity.
 HUGE_NUMBER: Final = r"[eE]\+?[0-9]{3}|[0-9]{300}"

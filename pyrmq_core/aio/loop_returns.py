@@ -108,7 +108,7 @@ async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
         raise
     except Exception as error:
         if held.opening.done() and held.opening.exception() is error:
-            return  # opening had failed, and raised this error to its caller
+            return  # opening failed, and the task that opened the context got this error
         if left.done():  # closing the context raised this error
             raise
         held.close_timed_out(seconds)
@@ -125,7 +125,7 @@ class _LoopCall(Generic[R]):
         try:
             return await self._call(*args)
         finally:
-            # `_is_over` is set before `_waiting` is read. `wait_ended` first sets `_waiting`, so it misses no end.
+            # Sets `_is_over` before it reads `_waiting`. `wait_ended` does the reverse, so that no end is missed.
             self._is_over = True
             if self._waiting is not None:
                 self._returns.soon(_end, self._waiting)

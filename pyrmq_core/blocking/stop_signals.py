@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 log = logging.getLogger(__name__)
 
-# By signal: its default handler, in Python or the system.
+# The default handler of each signal, from Python or the system.
 DEFAULTS: Final[dict[signal.Signals, Any]] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,

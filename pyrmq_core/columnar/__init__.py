@@ -62,7 +62,7 @@ __all__ = [
     "string_hash_codes",
 ]
 
-# Loaded at first use: a process that reads needs no encoding, and one that plans a read only the columns' names.
+# Loaded at first use: a process that reads needs no encoding, and a planner of reads needs only the columns' names.
 _LAZY: Final = {
     "pyrmq_core.columnar.arrays": "encoded",
     "pyrmq_core.columnar.decoding.body_matches": "check_pattern offsets_containing offsets_matching parts_to_match",

@@ -60,7 +60,7 @@ class LoopLock(trio.abc.Instrument):
 
     def after_io_wait(self, timeout: float) -> None:
         if timeout > 0:
-            self._loop_waits = False  # before it waits for the lock, so that threads in `try_run` give up
+            self._loop_waits = False  # before the wait for the lock, so that `try_run` returns at once in other threads
             self._lock.acquire()
 
     def end(self) -> None:
@@ -149,7 +149,7 @@ class Portal:
         try:
             self._woken = True
             self._token.run_sync_soon(self._run_queue)
-        except BaseException as error:  # even an interrupt, since no later call would wake the loop if this stayed True
+        except BaseException as error:  # even an interrupt: no call would wake the loop if `_woken` stayed True
             self._woken = False
             if not isinstance(error, LOOP_GONE):
                 raise

@@ -81,7 +81,7 @@ class ClientMetrics:
             "Sizes of pulls that found messages.",
             explicit_bucket_boundaries_advisory=SIZE_BOUNDS,
         )
-        # Never forgotten: a consumer that is stuck stops pulling too, just as after it lost a queue or was closed.
+        # A lag is kept when pulls stop: the consumer may be stuck, and not only closed or without the queue.
         self._lag: dict[LagKey, int] = {}
         meter.create_observable_gauge(
             "pyrmq.client.consumer.lag",

@@ -179,7 +179,7 @@ def committed_ids(ranges: Sequence[QueueRange]) -> dict[MessageQueue, list[tuple
 
 
 def _check_one_by_one(consumer: PullConsumer, ids: Mapping[MessageQueue, Sequence[tuple[int, str]]]) -> None:
-    # A filter may leave the message out of the task's pulls, so each id takes another pull.
+    # Each id takes a pull of its own, since a filter may leave the message out of the task's pulls.
     for queue, pairs in ids.items():
         for offset, unique_id in pairs:
             for message in consumer.pull(queue, offset, max_messages=1, verify_crc=False).messages[:1]:
@@ -215,7 +215,7 @@ def _gone(error: RocketMQError, position: int, queue_range: QueueRange) -> DataL
 
 
 def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceOptions) -> BrokerUnavailable:
-    # If the broker answered that it lacks the queue, the text says that the route has it.
+    # If the broker answered that it lacks the queue, the text adds that a NameServer lists the queue there.
     denied = f"the NameServer names {queue_range.queue.broker_name} for {queue_range.queue}, yet "
     return BrokerUnavailable(
         f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: "

@@ -172,7 +172,7 @@ class QueueWatch:
         options = self._options
         before = self._brokers()
         routes = self._consumer.topic_queues(candidate_topics(self._consumer, options))
-        # An unreadable queue exists, but a query does not begin to read it.
+        # An unreadable queue counts only if the query reads it already.
         unreadable = {
             queue
             for topic_queues in routes.values()

@@ -259,7 +259,7 @@ class BatchCommit:
         `end` has the last committed batch of each named writer. A writer without a name commits only once, so its
         record is looked for in the manifest, from the offset `first` on.
         """
-        if not self._is_named and end.end > first:  # `end` lists no batch of such a writer
+        if not self._is_named and end.end > first:  # `end` lists no writer without a name
             commits = _consumer(self._connection).read_manifest(self._manifest, first, end.end).commits
             if any(commit.writer == self._writer for commit in commits):
                 return None

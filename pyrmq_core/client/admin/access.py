@@ -131,7 +131,7 @@ class _AccessFamily(AdminFamily):
                 try:
                     is_refused_as_done = await is_done(server)
                 except ResponseError:
-                    raise error from None  # says more than the failed query for the state
+                    raise error from None  # the refusal says more than the error of `is_done`
                 if not is_refused_as_done:
                     raise
                 refusals[server] = error

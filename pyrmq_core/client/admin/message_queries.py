@@ -210,7 +210,7 @@ class _Reading:
                 self.failures.setdefault(broker_name, item.error)
                 return None
             place = (broker_name, item.queue_id, item.queue_offset)
-            if place in self._places:  # it was already found by another word of its keys
+            if place in self._places:  # another word of its keys has found the message before
                 return None
             self._places.add(place)
             body = item.body[: self._body_bytes]

@@ -27,7 +27,7 @@ from pyrmq_core.protocol.requests.groups.connections import ConsumerConnections
 CONSUME_ACTIVELY: Final = "CONSUME_ACTIVELY"
 BROADCASTING: Final = "BROADCASTING"
 TAG: Final = "TAG"
-# The bytes to which the bodies of copies are cut, since the message's body is known.
+# The most bytes of a body that are read from copies of a message (in retry and dead-letter topics).
 COPY_BODY_BYTES: Final = 1024
 
 

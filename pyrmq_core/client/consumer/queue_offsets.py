@@ -174,7 +174,7 @@ class QueueOffsets:
             return None
 
         addresses = self._client.nameservers.addresses
-        routes = await query_many(addresses if len(addresses) > 1 else (), route)  # a single one was queried above
+        routes = await query_many(addresses if len(addresses) > 1 else (), route)  # a single one was queried before
         return [data for data in routes.values() if data is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:

@@ -27,9 +27,9 @@ from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, queu
 # With fewer queues of a topic on a broker, each has its own request, since for statistics a broker reads a message of
 # every queue of the topic.
 MANY_QUEUES: Final = 4
-# If an answer has over this many times as many queues as are wanted, later queries are for single queues.
+# If an answer has more than this many times the wanted queues, the next queries are for single queues.
 FEW_OF_MANY: Final = 8
-# After a refusal or such an answer, the topic's statistics are not queried at the broker for this time.
+# After a refusal, or an answer with far too many queues, a topic's statistics are not queried there for this time.
 REFUSED_SECONDS: Final = 60.0
 # The limits on cached answers, in number and bytes of each. An answer that equals the cached one is not parsed again.
 KEPT_ANSWERS: Final = 64

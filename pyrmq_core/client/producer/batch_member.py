@@ -16,8 +16,8 @@ from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, is_retry_topic
 from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload, check_message
 from pyrmq_core.protocol.messages.properties import checked_ends, goes_alone, plain_ends
 
-# A message with longer properties is sent alone, which checks their exact limit in bytes. This number of characters is
-# below that limit even in UTF-8.
+# A message with longer properties is sent alone, and that send checks their limit in bytes. This many characters are
+# below the limit even in UTF-8.
 MAX_PROPERTIES_CHARS: Final = 8_000
 
 

@@ -254,7 +254,7 @@ class Routes:
             route = await self._nameservers.ask_for(command, partial(self._read, query, topic), timeout=timeout)
         except RocketMQError as error:
             failure = error
-        # All at the end: a query that is cancelled leaves the result of the query before it.
+        # Set together at the end, so that a cancelled query leaves the result of the query before it.
         query.route, query.error, query.timeout = route, failure, timeout
         query.count += 1
 

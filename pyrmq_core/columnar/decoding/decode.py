@@ -197,7 +197,7 @@ def _check_complete(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *
     owns = [pull.own(within) for pull in pulls]
     sizes = np.array([max(0, own.end - own.start) for own in owns], np.int64)
     firsts = np.array([own.start for own in owns], np.int64) - (np.cumsum(sizes) - sizes)
-    if (np.bincount(rows.pull, minlength=len(pulls)) == sizes).all():  # complete pulls of several ranges
+    if (np.bincount(rows.pull, minlength=len(pulls)) == sizes).all():  # each pull has as many rows as offsets
         expected = np.repeat(firsts, sizes) + np.arange(len(rows))
         if (rows.queue_offset == expected).all():
             return

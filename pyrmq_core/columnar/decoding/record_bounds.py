@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pyrmq_core.columnar.arrays import Ints, Octets
 
 SIZE: Final = struct.Struct(">i")
-# The fewest stretches that are read together: one step over them costs as much as this many items in a loop.
+# The fewest stretches of records that NumPy reads together: a step of NumPy costs as much as this many items in a loop.
 STRETCHES_IN_STEP: Final = 64
 
 Sizes = npt.NDArray[np.int32]
@@ -78,7 +78,7 @@ def _one_by_one(octets: Octets, sizes: Sizes, starts: Ints, ends: Ints, least: i
         bounds.append(places)
         places = places + step
         room = lasts - places
-        if room.min() < 0:  # some stretches end here
+        if room.min() < 0:  # some stretches have no further item
             over = room < 0
             if (room[over] != -least).any():
                 raise Unreadable

@@ -197,7 +197,7 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     waiting = [(0, rows)]
     while waiting:
         first, part = waiting.pop()
-        is_large = part.get_total_buffer_size() > WINDOW_BYTES and part.nbytes > WINDOW_BYTES  # the first is faster
+        is_large = part.get_total_buffer_size() > WINDOW_BYTES and part.nbytes > WINDOW_BYTES  # `nbytes` is slower
         if part.num_rows > 1 and (part.num_rows > WINDOW_ROWS or is_large):
             half = part.num_rows // 2
             waiting += [(first + half, part.slice(half)), (first, part.slice(0, half))]

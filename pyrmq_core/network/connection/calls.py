@@ -317,14 +317,14 @@ class Calls:
             elif call.deadline < earliest:
                 earliest = call.deadline
         for call in overdue:
-            if self.table.get(call.opaque) is call:  # the callback of an earlier one may have ended it
+            if self.table.get(call.opaque) is call:  # the callback of another call may have ended this one
                 self.forget(call)
                 _end(call.end, self.timed_out(call), call.code)
         return earliest
 
     def fail_all(self, reason: str) -> None:
         for call in list(self.table.values()):
-            if self.table.pop(call.opaque, None) is not None:  # the end of another call may abandon it
+            if self.table.pop(call.opaque, None) is not None:  # the end of another call may have abandoned this one
                 _end(call.end, self.closed(call.code, reason, left=call.started), call.code)
 
     def timed_out(self, call: Call | BulkCall) -> CallTimeout:
@@ -409,7 +409,7 @@ class DeadlineSweeper:
             if connection.calls_under_way:
                 calls += connection.calls_under_way
                 earliest = min(earliest, connection.expire_calls(now))
-        self._wakes_at = min(self._wakes_at, earliest)  # a call that ended may have posted an earlier one
+        self._wakes_at = min(self._wakes_at, earliest)  # the end of a call may have posted one with an earlier deadline
         return calls
 
 

@@ -194,7 +194,7 @@ class Outbox:
                     await self._send_whole()
             else:
                 self._writer_runs = False
-                if self._waiting or self._turns is not None:  # tasks that wait for room: no later write wakes them
+                if self._waiting or self._turns is not None:  # tasks wait for room, and no write follows to wake them
                     self.wake_senders()
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
 

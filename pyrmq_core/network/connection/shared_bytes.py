@@ -73,7 +73,7 @@ class SharedBytes(Generic[_Holder]):
         for holder in sorted(self._noted, key=self._noted.__getitem__, reverse=True):
             if self.used <= KEPT_PART * self.most:
                 break
-            if (count := self._noted.get(holder)) is None:  # the end of another connection has freed its bytes
+            if (count := self._noted.get(holder)) is None:  # it ended meanwhile, when another connection ended
                 continue
             reason = (
                 f"it holds {count} bytes of {self._what}, and all connections more than {self._setting}={self.most}"

@@ -130,7 +130,7 @@ class BrokerRegistration:
         with trio.move_on_after(ANNOUNCE_SECONDS):
             async with trio.open_nursery() as nursery:
                 for server in self._servers:
-                    # Other NameServers would refuse a single topic, and soon get a registration of all topics.
+                    # Any other NameServer would refuse a single topic, and soon gets a registration of all topics.
                     if server.is_registered:
                         nursery.start_soon(self._announce, server)
 

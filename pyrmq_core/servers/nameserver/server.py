@@ -38,8 +38,8 @@ NOTICE_SECONDS: Final = 0.3
 NOTICES: Final = 1000
 # The cluster whose rights a request needs if it names no cluster: RocketMQ's default (BrokerConfig).
 DEFAULT_CLUSTER: Final = "DefaultCluster"
-# The most unanswered requests of a connection, from which no further ones are read meanwhile. A client queries one
-# route at a time, and a broker registers every 30 s.
+# The most unanswered requests of a connection. Meanwhile no further ones are read from it. A client queries one route
+# at a time, and a broker registers every 30 s.
 REQUESTS_PER_CONNECTION: Final = 64
 
 

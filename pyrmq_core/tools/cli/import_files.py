@@ -102,7 +102,7 @@ class _Import:
         size = count = 0
         try:
             for origin, message in rows:
-                queue = self._queue_for(origin) if message.lite_topic is None else None  # the lite topic selects it
+                queue = self._queue_for(origin) if message.lite_topic is None else None  # its lite topic selects it
                 part.setdefault(queue, []).append(message)
                 size += len(message.body) + sum(len(name) + len(text) for name, text in message.properties.items())
                 count += 1
@@ -266,7 +266,7 @@ def _message_of(row: dict[str, Any], topic: str) -> Message:
             tags=row.get("tags"),
             keys=row.get("keys"),
             sharding_key=row.get("shardingKey"),
-            lite_topic=row.get("liteTopic") or pairs.pop(LITE_TOPIC, None),  # earlier exports wrote a property
+            lite_topic=row.get("liteTopic") or pairs.pop(LITE_TOPIC, None),  # a property in earlier exports
             properties=pairs,
             flag=flag,
         )

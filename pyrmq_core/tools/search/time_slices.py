@@ -16,10 +16,10 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.tools.search.ranges import Ranges, offsets_that_answer
 
 FIRST_SLICE_MS: Final = 60_000
-# The messages of the first slice, few of them, so that the first match is shown soon.
+# The number of messages in the first slice, so small that the first match is shown soon.
 FIRST_MESSAGES: Final = 4
 MOST_MESSAGES: Final = 65_536
-# If a slice has fewer bytes than the first number, the next is longer, and if it has more than the second, shorter.
+# After a slice of fewer bytes than LIGHT_BYTES the next one is longer, and after more than HEAVY_BYTES it is shorter.
 LIGHT_BYTES: Final = 16 * 1024 * 1024
 HEAVY_BYTES: Final = 64 * 1024 * 1024
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

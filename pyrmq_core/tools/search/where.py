@@ -380,7 +380,7 @@ def _contains(holder: Any, value: Any) -> bool:
         case str():
             return isinstance(value, str) and value in holder
         case list():
-            # The first test takes a tenth of the time, which matters as the sender decides how long the list is.
+            # `value in holder` takes a tenth of the time of `any`: the sender decides how long the list is.
             return value in holder and any(_are_equal(item, value) for item in holder)
         case dict():
             return isinstance(value, str) and value in holder

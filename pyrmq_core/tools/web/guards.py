@@ -105,7 +105,7 @@ class Guards:
         is_answered = has_left = False
 
         async def send_without_slot(message: AsgiMessage) -> None:
-            # The slot is given up before the response is sent, since the peer may read slowly.
+            # The request gives up its slot before the response is sent, since the peer may read slowly.
             if slot.scope.cancel_called:
                 await trio.lowlevel.checkpoint()  # the request ends here, before any part of a response is sent
             nonlocal is_answered

@@ -12,9 +12,9 @@ from typing import Final
 import trio
 
 LOOK_UPS_A_SECOND: Final = 20.0
-# How many look-ups may begin without this rate after a time without any.
+# How many look-ups may begin at once after a pause, before LOOK_UPS_A_SECOND limits them.
 BURST: Final = 40
-# How many run at the same time.
+# How many look-ups run at the same time.
 LOOK_UPS_AT_ONCE: Final = 8
 LONGEST_WAIT_SECONDS: Final = 5.0
 

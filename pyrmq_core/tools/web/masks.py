@@ -19,7 +19,8 @@ ANY: Final = "*"
 TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 # The bytes that may precede JSON in any number: blanks, control characters, zeros and byte order marks.
 NO_TEXT: Final = bytes(range(0x21)) + b"\xff\xfe\xef\xbb\xbf"
-# If a zero byte is among such bytes at the start, or this many after them, the text is UTF-16 or UTF-32: all is masked.
+# If a zero is among the NO_TEXT bytes at the start, or this many bytes after them, the text is UTF-16 or UTF-32, and
+# masked completely.
 HEAD_BYTES: Final = 16
 # The longest JSON body that is parsed, which takes up to a second. A longer one is masked completely.
 MAX_JSON_BYTES: Final = 1 << 20
@@ -95,7 +96,7 @@ class Masks:
     def _spans(self, body: bytes) -> list[tuple[int, int]]:
         spans: list[tuple[int, int]] = []
         path: list[bytes | None] = []  # for each open object, the name before the present value
-        are_objects: list[bool] = []  # for each open bracket
+        are_objects: list[bool] = []  # for each open bracket: whether it is `{`
         before, masked_from, masked_depth = b"", -1, 0
         for match in TOKEN.finditer(body):
             token = match[0]

@@ -247,7 +247,7 @@ class MessageReads:
                 for queue in queues:
                     nursery.start_soon(read, queue)
             newest_first(messages := list(chain(*lists.values())), failures, faults)
-            # Messages of the millisecond of a cut may be missing, so only later ones are shown.
+            # A list that was cut may lack messages of its oldest millisecond, so only later messages are shown.
             ends = [*cuts.values(), *(message.store_timestamp for message in messages[most : most + 1])]
             older = max(ends) + timedelta(milliseconds=1) if ends else None
             shown = tuple(message for message in messages if older is None or message.store_timestamp >= older)

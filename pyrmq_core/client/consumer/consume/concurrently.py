@@ -151,8 +151,8 @@ class ConcurrentService:
             for batch, outcome in zip(batches, run.outcomes, strict=False):
                 process_queue.finish(batch[: len(batch) - len(outcome.failed)])
             raise
-        worker.began = math.inf  # the calls have ended, and `consume_timeout` does not limit the rest
-        if worker.scope.cancel_called:  # it has ended them: `_timed_out` settles the run
+        worker.began = math.inf  # `consume_timeout` limits only the calls, which have ended
+        if worker.scope.cancel_called:  # the calls timed out, and `_timed_out` settles the run
             await trio.lowlevel.checkpoint()
         self._return(assigned, run.recall())
         if run.outcomes:  # empty if all messages were recalled before the thread began

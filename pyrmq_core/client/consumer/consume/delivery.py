@@ -47,7 +47,7 @@ class Delivery:
         await self._settled.wait()
         if isinstance(self._reason, Exception):
             raise self._reason
-        if self._reason is not None:  # the block was cancelled, but the consumer may go on
+        if self._reason is not None:  # the block was cancelled, which must not cancel the consumer
             raise (NotHandled if self._is_closed else ConsumeLater)() from self._reason
 
     def _abandon(self) -> None:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 PASSIVELY: Final = "CONSUME_PASSIVELY"
 ACTIVELY: Final = "CONSUME_ACTIVELY"
-# The most differences that are logged, in case a broker returns a different text each time.
+# The most differing subscriptions that are logged, in case a broker returns a different text each time.
 MOST_REPORTS: Final = 100
 LEAST_SECONDS: Final = 1.0
 
@@ -162,7 +162,7 @@ class Membership:
         question = Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": self._group})
         answer = await self._client.call(address, question)
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return {topic: own.data() for topic, own in self._subscriptions.items()}  # nothing to compare
+            return {topic: own.data() for topic, own in self._subscriptions.items()}  # no members to compare with
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, question.code, address)
         table = load_object(answer.body, "consumer connections").get("subscriptionTable")

@@ -81,7 +81,7 @@ class RemoteOffsetStore(OffsetsInMemory):
             return None
         self._adopt(queue, offset, before)
         if offset == 0:
-            self._send_again([queue])  # the next `persist` commits it, as a Java client does
+            self._send_again([queue])  # the next `persist` commits offset 0, as a Java client does
         return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 # The time limit for giving a message back after an exception or a cancellation.
 LEAVING_SECONDS: Final = 3.0
-# How often in an invisible time a task looks for messages that have spent half of theirs, and extends it.
+# How often in an invisible time a task extends the invisible times of which half is over.
 LOOKS: Final = 6
 
 

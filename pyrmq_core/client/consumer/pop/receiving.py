@@ -77,7 +77,7 @@ class Receiving:
         self._settings = settings
         self._nursery = nursery
         self._turns = count()
-        # By topic and broker: the ids of ordered pops whose answer was lost. A pop with such an id repeats its pop.
+        # By topic and broker: the id of an ordered pop whose answer was lost. The next pop repeats it by this id.
         self._lost_attempts: dict[tuple[str, str], str] = {}
         # By broker and options: pops of lite topics that still wait at the broker after their receive has ended.
         self._left_waiting: defaultdict[tuple[str, PopOptions], list[_Pop]] = defaultdict(list)
@@ -159,7 +159,7 @@ class Receiving:
                     await trio.sleep(wait)
             most = options.max_messages
         finally:
-            for answer in answers:  # two brokers may answer in the same round of the loop
+            for answer in answers:  # several brokers may have answered at once
                 (deliveries if len(deliveries) + len(answer) <= most else unused).extend(answer)
             if unused:
                 self._nursery.start_soon(give_back_unused, unused)
@@ -205,7 +205,7 @@ class Receiving:
             await pop.ended.wait()
         except trio.Cancelled:
             pop.is_abandoned = True
-            await give_back_unused(pop.deliveries)  # if the pop ended in this round of the loop
+            await give_back_unused(pop.deliveries)  # the pop may have ended just before
             raise
         if pop.error is not None:
             raise pop.error

@@ -154,7 +154,7 @@ class RunningPop:
         if outcome.reason is not None:
             await delivery._fail(outcome.reason)
             self._end(delivery)
-            # After a dead letter, the messages behind it are handled, since this may be their last try, too.
+            # After a dead letter the next messages are still handled: this may be their last try, too.
             return delivery._is_dead
         if self.order:
             is_acknowledged = await self._acknowledge([delivery])

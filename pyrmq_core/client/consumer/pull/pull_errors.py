@@ -42,7 +42,7 @@ def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordErr
             return no_progress(pull)
     if not pull.min_offset <= start < pull.max_offset:
         return _lost(pull, end, "messages expired, or the topic was deleted and made again")
-    if forward:  # MESSAGE_WAS_REMOVING, OFFSET_FOUND_NULL: only later files are kept
+    if forward:  # in Java MESSAGE_WAS_REMOVING or OFFSET_FOUND_NULL
         return _lost(pull, min(pull.next_offset, end), "the files that held these messages are removed")
     return no_progress(pull)
 

@@ -191,7 +191,7 @@ class Puller:
         after all pulls before it.
         """
         wanted = tuple(ranges)
-        # The route, once loaded, shows if this is a proxy, where ranges are read one at a time.
+        # Loads the route, which shows if a proxy answers: through a proxy, ranges are read one at a time.
         with suppress(RocketMQError):
             for queue, _ in wanted[:1]:
                 await self.address(queue, timeout=ROUTE_TIMEOUT_SECONDS)
@@ -284,7 +284,7 @@ class Puller:
         flags = PullSysFlag.SUBSCRIPTION
         if wait > 0:
             flags |= PullSysFlag.SUSPEND
-        if commit is not None and queue not in self._suggested:  # a slave copies committed offsets from its master
+        if commit is not None and queue not in self._suggested:  # not at a slave, which copies its master's offsets
             flags |= PullSysFlag.COMMIT_OFFSET
         return flags
 

@@ -20,7 +20,7 @@ class SliceState(Enum):
     """The state of a slice of a range. ASKED: its pull is under way. COVERED: it is complete. BROKEN: it failed."""
 
     ASKED = "asked"  # the pull at `position` is under way, or is retried
-    COVERED = "covered"  # all pulls up to the end are there
+    COVERED = "covered"  # all pulls up to the slice's end are answered
     BROKEN = "broken"  # the pull at `position` failed in all tries; the pulls before it are delivered first
 
 

@@ -184,7 +184,7 @@ class RangeReader:
         if progress.next_start >= progress.end:
             return
         first = await self._pull(progress.next_start, progress.end)
-        # Only now, since the first pull has found out whether this is a batch topic.
+        # Created after the first pull, which finds out whether this is a batch topic.
         self._requests = self._puller.requests(self._queue, self._tags)
         if self._is_moved(first):
             self._end_at(first)
@@ -202,7 +202,7 @@ class RangeReader:
                 if self._pull_class.borrows:
                     self._connection.lend_answers(self._requests.answer_form)
             except RocketMQError:
-                self._connection = None  # a task retries each slice, and waits for the broker
+                self._connection = None  # `_post` then starts a task for each slice, which waits for the broker
 
     def _post(self, slices: list[PullSlice]) -> None:
         if not slices:

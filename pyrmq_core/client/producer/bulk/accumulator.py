@@ -92,7 +92,7 @@ class Accumulator:
             if not self._open:
                 self._begun = trio.Event()
                 await self._begun.wait()
-            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # that of the oldest batch
+            leaves_at = next((batch.leaves_at for batch in self._open.values()), None)  # the time of the oldest batch
             if leaves_at is not None:
                 await trio.sleep_until(leaves_at)
                 self._flush(trio.current_time())

@@ -200,7 +200,7 @@ class InFlight:
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._entered: dict[Pending[Any], int] = {}  # the admitted sends with their bytes
-        self._bytes = 0  # the sum of these bytes
+        self._bytes = 0  # the sum of the bytes in `_entered`
         self._calls = 0
         self._calls_between = BATCHED_CALLS_BETWEEN_CHECKPOINTS if batching else CALLS_BETWEEN_CHECKPOINTS
         self._turn = trio.Lock()
@@ -235,7 +235,7 @@ class InFlight:
                 async with self._turn:
                     while not self._has_room(size):
                         await self._next_end()
-                    if pending.is_done:  # given up meanwhile
+                    if pending.is_done:  # the send was given up while it waited
                         pending.result  # noqa: B018 - it raises
                     with self._lock:
                         self._entered[pending] = size

@@ -20,7 +20,7 @@ from pyrmq_core.model import MessageQueue
 
 DETECT_INTERVAL_SECONDS: Final = 2.0
 
-# A function that returns a random whole number from 0 to before its argument.
+# A function that returns a random whole number from 0 to n - 1 for the argument n.
 Draw = Callable[[int], int]
 
 

@@ -21,7 +21,7 @@ from pyrmq_core.servers.broker.settings.broker_config import MASTER_ID, BrokerCo
 
 log = line_logger(__name__)
 
-# Notices of a new smallest id (905), which any peer can send, cause at most one query to the NameServer in this time.
+# Notices that a broker name has a new smallest id (request 905) cause at most one query to the NameServer in this time.
 PAUSE_SECONDS: Final = 0.05
 QUERY_SECONDS: Final = 3.0
 

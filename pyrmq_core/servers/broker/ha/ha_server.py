@@ -55,7 +55,7 @@ class HaServer:
         self._times = HaTimes.of(config)
         # After a crash, the largest log end that a slave may report, since this master may have lost later bytes.
         self._known_end: int | None = None
-        self._others: set[int] = set()  # larger log ends that slaves have reported, which stay refused
+        self._others: set[int] = set()  # log ends above `_known_end` that slaves have reported: they stay refused
         self._grown = trio.Event()
         self._refusals, self._lags = RareLines(), RareLines()
 

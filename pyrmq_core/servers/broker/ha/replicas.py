@@ -67,7 +67,7 @@ class Replicas:
     def __init__(self, rules: CopyRules) -> None:
         self._rules = rules
         self.connected: dict[Replica, None] = {}
-        # The waiting sends, by the log offset that enough slaves must reach, ascending. Numbers order equal offsets.
+        # The waiting sends: a log offset that enough slaves must reach, ascending, and a number that orders equal ones.
         self._waiting: list[tuple[int, int, trio.Event]] = []
         self._numbers = itertools.count()
 

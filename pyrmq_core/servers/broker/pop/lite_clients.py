@@ -21,9 +21,9 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.messages.names import owner_topic
 from pyrmq_core.servers.broker import clock
 
-# With more subscribers of one group than this, a queue has one mark for all of them.
+# If a group has more subscribers to a queue than this, a message marks the queue once for all, and not for each.
 FEW: Final = 16
-# The most queues of each kind of mark, a client's own or shared, that a pop examines before other tasks run.
+# The most queues marked for its client, and the most marked for all, that a pop examines before other tasks run.
 MOST_MARKED: Final = 32
 
 
@@ -58,7 +58,7 @@ class LiteClients:
     def __init__(self, wake: Callable[[str, str], bool]) -> None:
         self._wake = wake
         self._clients: dict[str, LiteClient] = {}
-        # By queue, or by parent topic for clients that have all of its lite topics, and then by group.
+        # By queue, or by parent topic for clients that subscribe to all its lite topics, and then by group.
         self._subscribers: dict[str, dict[str, dict[LiteClient, None]]] = {}
         # By group: the queues with a mark for all subscribers, and the ids of clients with waiting pops.
         self._shared: dict[str, dict[str, None]] = {}
@@ -168,7 +168,7 @@ class LiteClients:
         for queue in self.marked(client):
             client.ready.pop(queue, None)
             self._drop_shared(client.group, queue)
-            for key in (queue, client.topic):  # moves the client to the end, so that others of its group come first
+            for key in (queue, client.topic):  # moves the client behind the others of its group
                 if client in (subscribers := self._subscribers.get(key, {}).get(client.group, {})):
                     subscribers[client] = subscribers.pop(client)
             yield queue

@@ -37,7 +37,7 @@ from pyrmq_core.servers.broker.tables.consumer_offsets import SEPARATOR, GroupOf
 FILE_NAME: Final = "consumerOrderInfo.json"
 # How long a row is kept after its messages became visible again, since it counts their tries.
 KEPT_MS: Final = 86_400_000
-# The heap of times is rebuilt when it has this many entries more than twice the rows, since most are out of date.
+# The heap of times is rebuilt when it has twice as many entries as there are rows, plus this many: most are outdated.
 MOST_STALE: Final = 64
 
 # Group, topic and queue id.

@@ -15,7 +15,7 @@ from typing import Final
 
 from pyrmq_core.servers.broker.pop.records import CheckPoint, PopKey, ReviveEntry
 
-# By how much entries of the log may be out of the order of their times: the timers' longest slot and Java's tolerance.
+# An entry of the log may be this much older than an entry before it: the timers' longest slot and Java's tolerance.
 DISORDER_MS: Final = 2000
 # How long a checkpoint waits after its time for acknowledgements that arrived in time but are not readable yet.
 GRACE_MS: Final = 200

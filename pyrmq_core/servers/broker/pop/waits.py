@@ -78,7 +78,7 @@ class PopWaits:
         if queues <= MANY_QUEUES:
             await self.turns.take()
         else:
-            async with self._large:  # the next holder continues in the next pass of the event loop
+            async with self._large:  # one waiting pop continues in each pass of the event loop
                 pass
 
     def add(

@@ -162,7 +162,7 @@ class SendRequests:
         except RequestRefused as refused:
             return self.refused(refused)
         answer = await self._create_and_store(message, peer)
-        if dead_letters is not None and answer is not None and "msgId" in answer.ext:  # it is stored
+        if dead_letters is not None and answer is not None and "msgId" in answer.ext:  # the message is stored
             self.writer.counts.note_dead(properties[DLQ_ORIGIN_TOPIC], group)
         return answer
 

@@ -116,7 +116,7 @@ class TopicRequests:
         try:
             with refused_by_disk():
                 await remove_queues(self.store, self.flusher, self.offsets, has_members, is_lite)  # in small parts
-                await self.flusher.flush_queues()  # most in a thread, since the deletion syncs on the loop
+                await self.flusher.flush_queues()  # syncs most in a thread, as the deletion syncs on the loop
                 lite_queues = {name for name, _ in self.store.queues.keys_of(topic)} - {topic}
                 frees = self.store.delete_topic(topic)
         except RequestRefused as refused:

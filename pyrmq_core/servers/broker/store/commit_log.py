@@ -39,7 +39,7 @@ class CommitLog:
         self.start = 0  # the offset of the log's first byte
         self.end = 0
         self.flushed = 0
-        self._cut_end: int | None = None  # the end of the last cut since `unsynced` was called
+        self._cut_end: int | None = None  # where the log was last cut since `unsynced` was called
 
     def open(self) -> None:
         """Opens the segment files. Raises `StoreError` for a file of another length than `segment_bytes`.

@@ -20,7 +20,7 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.servers.broker.store.disk.files import DiskSpace
 
 HOUR_MS: Final = 3_600_000
-# RocketMQ replaces a value outside these bounds by the nearest bound.
+# RocketMQ replaces a percentage outside these bounds by the nearest bound.
 MAX_USED_RANGE: Final = (10, 95)
 CLEAN_RANGE: Final = (30, 85)
 WARNING_RANGE: Final = (35, 90)

@@ -46,7 +46,7 @@ async def remove_queues(
     for at in range(0, len(keys), AT_ONCE):
         part = [key async for key in InTurns(keys[at : at + AT_ONCE], 1) if is_gone(key)]  # `is_gone` may read a record
         if part:
-            await flusher.flush_queues()  # most in a thread, since the deletion syncs on the loop
+            await flusher.flush_queues()  # syncs most in a thread, as the deletion syncs on the loop
         if expired := [key for key in part if key in queues.by_key and is_gone(key)]:
             names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in expired)
             log.info("queues without messages, without a topic or of old lite topics are deleted: %s", names)

@@ -227,6 +227,6 @@ def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
     yield topic(config.revive_topic, REVIVE_QUEUES)
     if config.trace_topic_enable:
         yield topic("RMQ_SYS_TRACE_TOPIC", 1)
-    if config.enable_slave_acting_master:  # RocketMQ lists a name's brokers by this topic's route
+    if config.enable_slave_acting_master:  # RocketMQ finds a broker name's brokers by its route
         yield topic(f"{MEMBER_GROUP_PREFIX}{config.broker_name}", 1, int(Permission.INHERIT))
     yield topic(f"{config.broker_cluster_name}{REPLY_TOPIC_SUFFIX}", 1)

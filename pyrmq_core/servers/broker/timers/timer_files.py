@@ -205,7 +205,7 @@ class TimerFiles:
                 self.last_entry = entry  # not always the log's last entry, which may be a rewritten one
             if entry.slot_ms >= self.saved.read_ms - self._settings.precision_ms:
                 slot = self.wheel.slot(entry.slot_ms)
-                # False for the first entry of a `rewrite` that a crash interrupted: it does not link to the last one.
+                # False for the first entry of a `rewrite` that a crash ended, since it does not link to `slot.last`.
                 if position > slot.last and slot.last in (entry.previous, NO_ENTRY):
                     first = slot.first if slot.last > NO_ENTRY else position
                     self.wheel.put(entry.slot_ms, Slot(first, position, slot.number + change_of(entry)))

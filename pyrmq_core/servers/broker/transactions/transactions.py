@@ -58,8 +58,8 @@ READ_AT_ONCE: Final = 64
 LISTED_AT_ONCE: Final = 500
 CHECK_MAX_TOPIC: Final = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1, int(Permission.READ | Permission.WRITE))
 HOUR_MS: Final = 3_600_000
-# Each pass begins at the oldest half message that waits for a producer, and examines all from there on. If these are
-# more than this number, and than four times the undecided ones, that message is stored again at the queue's end.
+# A pass examines all half messages from the oldest one that waits for a producer. If these are more than this many and
+# more than four times the undecided ones, the oldest one is stored again at the queue's end.
 MOST_FROM_POSITION: Final = 10_000
 REPORT_SECONDS: Final = 600.0
 
@@ -74,7 +74,7 @@ class _Pass:
     now_ms: int
     end: int
     offset: int
-    held: int | None = None  # the offset of the first half message that keeps its place
+    held: int | None = None  # the offset of the first half message that must be examined again
     waiting: Counter[str] = field(default_factory=Counter)  # by producer group: those due without a connected producer
 
 

@@ -39,7 +39,7 @@ def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) ->
         elif broker_name not in queues:
             added += QUEUES_BYTES
     for topic, info in body.topic_queue_mapping_infos.items():
-        added += max(0, tables.added_by_mapping(broker_name, topic, info))  # a smaller one is not always stored
+        added += max(0, tables.added_by_mapping(broker_name, topic, info))  # a smaller mapping may not be stored
     _check_added(tables, added)
 
 

@@ -34,7 +34,7 @@ from pyrmq_core.servers.broker.timers.service import Timers
 
 VERSION_NAME: Final = "V5_3_3"
 UNITS: Final = "KMGTPE"
-# The members of the answer of a slave (907) that only a master can fill.
+# The members that only a master can fill, in a slave's answer to request 907.
 NO_SLAVES: Final = {"haConnectionInfo": [], "inSyncSlaveNums": 0, "master": False, "masterCommitLogMaxOffset": 0}
 # The capacities of the queues of Java's thread pools (BrokerConfig.java). Exporters of metrics need them in the answer.
 QUEUE_CAPACITIES: Final = {"send": 10_000, "pull": 100_000, "litePull": 100_000, "query": 20_000, "ack": 100_000}

@@ -264,7 +264,7 @@ class _HeldPull(LateAnswer):
             if not is_filtered or trio.current_time() >= self._ends:
                 return answer
             following = PullAnswer.from_command(answer).next_begin_offset
-            if following <= header.queue_offset:  # as on a slave: the next attempt would repeat this one at once
+            if following <= header.queue_offset:  # as on a slave that lags: another attempt would be the same
                 return answer
             nothing, self._header = answer, replace(header, queue_offset=following)
             await trio.lowlevel.checkpoint()

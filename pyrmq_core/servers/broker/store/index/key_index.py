@@ -93,7 +93,7 @@ class KeyIndex:
                 self._files.append(file)
             else:
                 self._store.files.remove(f"{FOLDER}/{name}")
-        self._unmark(int(self._files[-1].name) + 1 if self._files else 0)  # files may have been removed
+        self._unmark(int(self._files[-1].name) + 1 if self._files else 0)  # for files that were removed
         for number, file in enumerate(self._files):
             if not self._is_right(file, clean=clean) or file.header.end_offset >= self._store.end:
                 self._unchecked.extend(self._files[number:])
